@@ -29,6 +29,13 @@ def mixes(augment: Augment) -> bool:
     return bool(stages) or augment._chain.mixing is not None
 
 
+def pasted(augment: Augment) -> frozenset[str]:
+    """The kinds of fields that all that mixes images also mixes, by pasting: cutmix pastes masks."""
+    mixing = [stage.moves for stage in augment.stages if stage.mixes]
+    mixing += [] if augment._chain.mixing is None else [augment._chain.mixing.moves]
+    return frozenset[str].intersection(*mixing)
+
+
 @dataclass(frozen=True)
 class Moving:
     """An operation that moves pixels, or that may, as far as one can know.
@@ -38,12 +45,14 @@ class Moving:
         moves: the kinds of fields that it moves with the pixels.
         could_move: those that it would move in a container that names them.
         mirrors: it is there to make mirror images.
+        shows: it moves what says where an image is in its row, too.
     """
 
     name: str
     moves: frozenset[str] = frozenset()
     could_move: frozenset[str] = frozenset()
     mirrors: bool = False
+    shows: bool = False
 
 
 def moving_parts(augment: Augment) -> list[Moving]:
@@ -52,14 +61,18 @@ def moving_parts(augment: Augment) -> list[Moving]:
 
     found = []
     for operation in augment.operations:
+        if isinstance(operation, Operation) and operation.mixes:
+            continue  # see `mixes`
         if isinstance(operation, Policy):
-            found.append(Moving("RandAugment or TrivialAugment"))
+            found.append(Moving("RandAugment or TrivialAugment", shows=True))
         elif not isinstance(operation, Operation) or hasattr(operation, "module"):
             module = getattr(operation, "module", operation)
             if not _keeps_places(module):
                 name = type(module).__name__
                 moves = operation.moves if isinstance(operation, Operation) else frozenset[str]()
-                found.append(Moving(name, moves, movable(module), name in _MIRRORING))
+                found.append(
+                    Moving(name, moves, movable(module), name in _MIRRORING, getattr(operation, "moves_shown", False))
+                )
     return found
 
 

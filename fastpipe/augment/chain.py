@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
@@ -81,15 +83,19 @@ class Chain:
             return pixels.NORMALISE_BYTES
         return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
 
-    def plan(self, draws: Draws, size: tuple[int, int]) -> AugmentPlan:
-        """Draws what happens to a batch of images of `size` (height, width)."""
-        steps, given = [], size
+    def plan(
+        self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None, shown: NDArray[np.int64] | None = None
+    ) -> AugmentPlan:
+        """Draws what happens to a batch of images of `size` (height, width); `mixing` draws for what mixes images, and
+        `shown` is as of Mixing.plan.
+        """
+        steps, given, mixing = [], size, mixing or draws
         for position, operation in enumerate(self.operations):
-            steps.append(operation.plan(draws, size, position))
+            steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
             size = operation.size_after(size)
         steps.append(Step(None, affine(self.mean, self.std, full=1 if self.operations else 255)))
         steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
-        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(draws, size))
+        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size, shown))
         return AugmentPlan.of(len(draws), given, steps)
 
     def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
@@ -129,12 +135,26 @@ class Chain:
             points = operation.move_points(points, host)
         return points
 
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]], fill: int) -> Tensor:
-        """Masks (n, height, width) of ids -> the same, moved, in the same dtype."""
-        ids = masks[:, None].to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
+    def move_masks(
+        self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]], fill: int, kind: str
+    ) -> Tensor:
+        """Masks of ids or second pictures (n, c, height, width) -> the same, moved, in the same dtype."""
+        ids = masks.to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
         for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
-            ids = operation.move_masks(ids, host, tensors)
-        return ids[:, 0].add(fill).to(masks.dtype)
+            if kind in operation.moves:
+                ids = operation.move_masks(ids, host, tensors)
+        if self.mixing is not None and kind in self.mixing.moves:
+            ids = self.mixing.paste(ids, stages[-1])
+        return ids.add(fill).to(masks.dtype)
+
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """(n, height, width) bool: the pixels of images, not of padding -> the same of the images afterwards."""
+        marks = shown[:, None].to(torch.float32)
+        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+            marks = operation.move_shown(marks, host, tensors)
+        if self.mixing is not None:
+            marks = self.mixing.merge(marks, stages[-1])
+        return marks[:, 0] > 0.5
 
     @property
     def _as_is(self) -> bool:

@@ -37,6 +37,10 @@ class FieldKeys:
     mask_options: Mapping[str, Any] = field(default_factory=dict)
 
 
+SHOWN = FieldKeys(frozenset(["mask"]), {"resample": "nearest", "align_corners": None})
+"""Of what says where an image is in its row: it moves as a mask does."""
+
+
 def field_keys(module: Any) -> FieldKeys:
     """What a container says; the `data_keys=None` of kornia's dict form stands for all kinds.
 
@@ -74,6 +78,12 @@ def movable(module: torch.nn.Module) -> frozenset[str]:
     if _GEOMETRIC in found:
         return frozenset(DATA_KEYS)
     return frozenset(["mask"]) if found & _MASKS_ONLY else frozenset()
+
+
+def moves_places(module: torch.nn.Module) -> bool:
+    """Whether it is a module of kornia's own that moves pixels, and masks as it moves them."""
+    places = (_GEOMETRIC, "RandomElasticTransform")
+    return kornia_modules.is_own(module) and not kornia_modules.names(module).isdisjoint(places)
 
 
 class FieldMover:

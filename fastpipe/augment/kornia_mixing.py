@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import kornia_modules
+from fastpipe.augment.boxes import inside_planes
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.operation import Operation
@@ -110,6 +111,13 @@ class KorniaMixing(Operation):
                 "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
             )
         self._arrays = _KINDS[name]
+        if self._arrays in (_cutmix, _patchmix):
+            self.moves = frozenset(["mask", "image"])
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether each image is mixed with one other one."""
+        return self._arrays is not _mosaic
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -143,7 +151,11 @@ class KorniaMixing(Operation):
         partner = images.index_select(0, tensors["partners"][1])
         if "boxes" not in tensors:
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
-        return torch.where(_inside(tensors["boxes"], images), partner, images)
+        return torch.where(inside_planes(tensors["boxes"], images), partner, images)
+
+    def move_masks(self, masks: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Pastes boxes of masks, or of second pictures, as `run` pastes those of images."""
+        return self.run(masks, 0, host, tensors)
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Each row becomes the sum of its images' labels by their shares."""
@@ -160,11 +172,3 @@ class KorniaMixing(Operation):
                 "labels' shares are known only for windows as large as an image, in a grid of at least (2, 2). Leave "
                 "out output_size, and pass the size to the loader: fastpipe.loader(size=)"
             )
-
-
-def _inside(boxes: Tensor, images: Tensor) -> Tensor:
-    """(n, 1, height, width): what is in each image's box, (n, 4) top, left, bottom, right."""
-    y = torch.arange(images.shape[2], device=images.device)[:, None]
-    x = torch.arange(images.shape[3], device=images.device)
-    top, left, bottom, right = boxes[:, :, None, None, None].unbind(1)
-    return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))

@@ -28,7 +28,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules, placement
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.kornia_fields import FieldKeys, FieldMover, movable
+from fastpipe.augment.kornia_fields import SHOWN, FieldKeys, FieldMover, movable, moves_places
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
@@ -75,6 +75,8 @@ class Kornia(Operation):
         self._row_by_row = kornia_modules.draws_row_by_row(module)
         self._mover = FieldMover(module, keys) if keys.kinds & movable(module) else None
         self.moves = frozenset() if self._mover is None else self._mover.kinds
+        self.moves_shown = moves_places(module)
+        self._shower: FieldMover | None = None  # made where it is needed
         self._natures: dict[tuple[int, int], Nature] = {}
         self._on_device: list[int] | None = None
 
@@ -124,6 +126,14 @@ class Kornia(Operation):
             rows = slice(None) if call.rows is None else torch.from_numpy(call.rows)
             points[rows] = self._mover.points(points[rows], tree_unflatten(call.leaves, call.tree))
         return points[:1] if alone else points
+
+    def move_shown(self, shown: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Where the images of the batch are in their rows, moved as the images are."""
+        if not self.moves_shown:
+            return shown
+        if self._shower is None:
+            self._shower = FieldMover(self.module, SHOWN)
+        return self._carried_out(shown, host, tensors, self._shower.masks)
 
     def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
         """Masks of the batch, (N, 1, height, width), moved as its images are."""

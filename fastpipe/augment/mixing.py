@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import placement
-from fastpipe.augment.boxes import cut_out, inside
+from fastpipe.augment.boxes import cut_out, inside, inside_planes
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -48,8 +48,16 @@ class Mixing:
     mixup: float
     cutmix: float
 
-    def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
+    @property
+    def moves(self) -> frozenset[str]:
+        """The kinds of fields that it pastes as it pastes boxes of images; cutmix alone does."""
+        return frozenset() if self.mixup else frozenset(["mask", "image"])
+
+    def plan(self, draws: Draws, size: tuple[int, int], shown: NDArray[np.int64] | None = None) -> Step:
         """Draws the shares.
+
+        `shown` is (n, 2): height and width of the image at the top left of each row, where the rest is padding. Then
+        the share of cutmix counts pixels of images only. None: rows are full.
 
         Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, what is left of the sample itself,
         exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
@@ -64,7 +72,8 @@ class Mixing:
                 share[rows] = beta(u[rows], v[rows], alpha)
         boxes = np.where(cut[:, None], _boxes(draws, size, share), 0)
         area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        share = np.where(cut, 1 - area / (size[0] * size[1]), share)
+        own = 1 - area / (size[0] * size[1]) if shown is None else _own_share(boxes, shown)
+        share = np.where(cut, own, share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
@@ -79,6 +88,24 @@ class Mixing:
             mask = torch.where(tensors["cut"][:, None, None] > 0, 1.0, mask)
             mask = mask.masked_fill(inside(tensors["boxes"], images), 0)
         return torch.lerp(images.roll(1, 0), images, mask)
+
+    def paste(self, masks: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Masks or second pictures (n, c, height, width) of a batch of cutmix, with the boxes of their partners."""
+        return torch.where(inside_planes(tensors["boxes"], masks), masks.roll(1, 0), masks)
+
+    def merge(self, shown: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Where rows (n, 1, height, width) show something, 1, else 0: of mixup, what either image shows."""
+        cut = tensors["cut"][:, None, None, None] > 0
+        return torch.where(cut, self.paste(shown, tensors), torch.maximum(shown, shown.roll(1, 0)))
+
+
+def _own_share(boxes: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(n,): of the pixels of images in each row, the part that is its own: outside its box, where the partner is."""
+    corner = np.minimum(boxes[:, None, 2:], np.stack([shown, np.roll(shown, 1, axis=0)], axis=1))
+    own, others = np.maximum(corner - boxes[:, None, :2], 0).prod(axis=2).T  # pixels in the box
+    left = shown.prod(axis=1) - own
+    share: NDArray[np.float64] = left / (left + others)
+    return share
 
 
 def _boxes(draws: Draws, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -150,9 +150,29 @@ class Augment(torch.nn.Module):
         mixes = any(operation.mixes for operation in self._chain.operations)
         return mixes or self._chain.mixing is not None or self.label_smoothing > 0
 
+    @property
+    def labelling(self) -> tuple[object, ...] | None:
+        """What decides the soft labels of a batch, to be compared; None: labels stay as they are."""
+        mixers = [(place, stage.module) for place, stage in enumerate(self.stages) if stage.mixes]
+        return (self.label_smoothing, self.num_classes, self._chain.mixing, mixers) if self.soft else None
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether each image is mixed once, with one other image."""
+        pairs = [bool(getattr(stage, "in_pairs", False)) for stage in self.stages if stage.mixes]
+        return (pairs + [True] * (self._chain.mixing is not None)) == [True]
+
     @unaffected(torch.device("cpu"))
     def plan(
-        self, samples: NDArray[np.int64], size: tuple[int, int], *, seed: int, epoch: int, batch: int
+        self,
+        samples: NDArray[np.int64],
+        size: tuple[int, int],
+        *,
+        seed: int,
+        epoch: int,
+        batch: int,
+        mixing_seed: int | None = None,
+        shown: NDArray[np.int64] | None = None,
     ) -> AugmentPlan:
         """Draws the augmentation of one batch, on the host.
 
@@ -160,13 +180,26 @@ class Augment(torch.nn.Module):
             samples: (n,) int64 sample numbers, at least one.
             size: (height, width) of the images in pixels.
             seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
+            mixing_seed: in place of seed, for what mixes images: views of one seed have one partner and one share.
+            shown: (n, 2), height and width of the image at the top left of each row, where the rest is padding.
         """
-        return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), (int(size[0]), int(size[1])))
+        draws = Draws(samples, seed=seed, epoch=epoch, batch=batch)
+        mixing = None if mixing_seed is None else Draws(samples, seed=mixing_seed, epoch=epoch, batch=batch)
+        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing, shown)
+
+    def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
+        last = len(plan.hosts) - 1
+        if (share := plan.arrays.get(f"{last}.share")) is not None:
+            return np.roll(np.arange(plan.count), 1), share
+        (place,) = (place for place, stage in enumerate(self.stages) if stage.mixes)
+        return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
 
     @property
     def moves(self) -> frozenset[str]:
-        """The kinds of fields that move with images: "mask", "boxes", "keypoints"."""
-        return frozenset[str]().union(*(operation.moves for operation in self._chain.operations))
+        """The kinds of fields that move with images: "mask", "boxes", "keypoints"; "image", second pictures."""
+        found = frozenset[str]() if self._chain.mixing is None else self._chain.mixing.moves
+        return found.union(*(operation.moves for operation in self.stages))
 
     @property
     def stages(self) -> tuple[Operation, ...]:
@@ -196,20 +229,36 @@ class Augment(torch.nn.Module):
 
     @torch.no_grad()
     def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
-        """Moves masks as `carry_out` moves images, on their device, in its current stream.
+        """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
 
         Args:
-            masks: (N, height, width) of ids.
+            masks: (N, height, width) of ids; or pictures, (N, height, width, 3).
             plan, tensors: as for `carry_out`.
             fill: the id where pixels come from outside the image.
 
         Returns:
-            (N, height, width) of the images after the augmentation; the same dtype.
+            The same of the images after the augmentation, in the same dtype.
         """
-        if "mask" not in self.moves:
+        kind = "mask" if masks.ndim == 3 else "image"
+        if kind not in self.moves:
             return masks
+        planes = masks[:, None] if kind == "mask" else masks.permute(0, 3, 1, 2)
         with unaffected(masks.device):
-            return self._chain.move_masks(masks, plan, plan.split(tensors), fill)
+            made = self._chain.move_masks(planes, plan, plan.split(tensors), fill, kind)
+        return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
+
+    @property
+    def moves_shown(self) -> bool:
+        """Whether `move_shown` changes anything."""
+        return self._chain.mixing is not None or any(stage.moves_shown for stage in self.stages)
+
+    @torch.no_grad()
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+        """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
+        if not self.moves_shown:
+            return shown
+        with unaffected(shown.device):
+            return self._chain.move_shown(shown, plan, plan.split(tensors))
 
     @torch.no_grad()
     def carry_out(

@@ -24,7 +24,9 @@ class Operation(torch.nn.Module, ABC):
     Attributes:
         by_rows: a batch may be given in parts; False: only whole.
         fresh: what it returns may be overwritten; False: it may be its maker's.
-        moves: the kinds of fields that `move_points` and `move_masks` change.
+        moves: the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image", of
+            second pictures.
+        moves_shown: `move_shown` is right, and changes something.
         mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
         compiles: functions are compiled before they run.
     """
@@ -32,6 +34,7 @@ class Operation(torch.nn.Module, ABC):
     by_rows = True
     fresh = True
     moves: frozenset[str] = frozenset()
+    moves_shown = False
     mixes = False
     compiles = False
 
@@ -69,8 +72,14 @@ class Operation(torch.nn.Module, ABC):
         return points
 
     def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them."""
+        """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them. And
+        second pictures, (N, 3, height, width), where `moves` names them.
+        """
         return masks
+
+    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Moves (N, 1, height, width) float32, 1 for pixels of the image and 0 for padding, as `run` moves pixels."""
+        return shown
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Mixes soft labels, (n, classes) float32, as `run` mixes images."""

@@ -7,7 +7,7 @@ of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -143,6 +143,8 @@ class Policy(Operation):
         magnitude: the bin of all samples, 0 to 30; None: drawn for each.
     """
 
+    moves_shown = True
+
     def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
         super().__init__()
         self.space = space
@@ -196,6 +198,11 @@ class Policy(Operation):
                 parameters = _parameters(name, numbers[begin:end])
                 images = on_rows(self._function(name), images, first, rows, torch.from_numpy(rows), *parameters)
         return images
+
+    def move_shown(self, shown: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Where the images are in their rows, warped as the images are."""
+        warps = [replace(layer, groups=tuple(each for each in layer.groups if each[0] == "warp")) for layer in host]
+        return self._run_sorted(shown, tuple(warps), tensors)
 
     def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -19,7 +19,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
         epoch: number of the epoch.
         image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at the top left of each
-            row. The rest of the row is padding.
+            row, before the augmentation moves or mixes pixels. The rest of the row is padding.
+        pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image, False for padding. It
+            moves with the image; of mixed images it shows where either is. With several views, a list.
     """
 
     _fields = ("images", "labels")
@@ -28,6 +30,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     valid: torch.Tensor
     epoch: int
     image_sizes: torch.Tensor
+    pixel_mask: Any
 
     def __new__(cls, images: Any, labels: torch.Tensor | None = None) -> ImageBatch:
         if labels is None:
@@ -54,12 +57,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         """(N,) int64, or soft ones (N, classes)."""
         return self[1]
 
-    @property
-    def pixel_mask(self) -> torch.Tensor:
-        """(N, height, width) bool, with size="bucket": True for the pixels of the image, False for padding."""
-        return pixel_mask(self.image_sizes, (self[0].shape[-2], self[0].shape[-1]))
-
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if name == "pixel_mask" and "image_sizes" in vars(self):  # made when it is asked for, if nothing moves it
+            return pixel_masks(self.image_sizes, self[0])
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
                 f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
@@ -77,13 +77,23 @@ def image_batch(
     valid: torch.Tensor,
     epoch: int,
     image_sizes: torch.Tensor | None = None,
+    moved_mask: Any = None,
 ) -> ImageBatch:
-    """A batch with the facts about its rows."""
+    """A batch with the facts about its rows; `moved_mask`: the pixel_mask, if the augmentation moves it."""
     batch = ImageBatch(images, labels)
     batch.ids, batch.valid, batch.epoch = ids, valid, epoch
     if image_sizes is not None:
         batch.image_sizes = image_sizes
+    if moved_mask is not None:
+        batch.pixel_mask = moved_mask
     return batch
+
+
+def pixel_masks(image_sizes: torch.Tensor, images: Any) -> Any:
+    """The pixel_mask of images that nothing has moved; a list by view."""
+    if isinstance(images, list):
+        return [pixel_masks(image_sizes, each) for each in images]
+    return pixel_mask(image_sizes, (images.shape[-2], images.shape[-1]))
 
 
 def pixel_mask(image_sizes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:

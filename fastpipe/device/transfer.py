@@ -17,7 +17,7 @@ from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.plan import AugmentPlan
 from fastpipe.device.host_batch import HostBatch, HostFields
-from fastpipe.device.image_batch import image_batch
+from fastpipe.device.image_batch import image_batch, pixel_mask
 from fastpipe.device.marks import Mark
 from fastpipe.device.streams import Stream
 from fastpipe.engine.slots import SlotRing
@@ -147,6 +147,13 @@ class Transfer:
         if batch.image_sizes is not None:
             arrays["image_sizes"] = batch.image_sizes
         plans = self._plans(batch)
+        names = () if batch.fields is None else batch.fields.names.values()
+        if batch.fields is not None and not {"mix_index", "mix_lam"}.isdisjoint(names):
+            augment, plan = self._views[0][0], plans[0]
+            assert augment is not None
+            assert plan is not None
+            index, lam = augment.partners(plan)
+            batch.fields.arrays.update(mix_index=index, mix_lam=lam)
         for view, plan in enumerate(plans):
             if plan is not None:
                 arrays.update({f"augment.{view}.{name}": array for name, array in plan.arrays.items()})
@@ -165,34 +172,43 @@ class Transfer:
             queued = time.perf_counter()
             labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))
             rows = labels if each == 1 else labels.repeat_interleave(each)
-            augmented = []
+            sizes = tensors.get("image_sizes")
+            augmented, masks = [], []
+            if sizes is not None and (
+                "pixel_mask" in names or any(each and each.moves_shown for each, _ in self._views)
+            ):
+                masks = [pixel_mask(sizes, (each.shape[2], each.shape[3])) for each in copies]
             for view, ((augment, _), plan, images) in enumerate(zip(self._views, plans, copies, strict=True)):
                 if augment is not None and plan is not None:
                     drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
                     images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
-                    labels = soft if each == len(plans) == 1 else labels
+                    labels = soft[::each] if view == 0 else labels  # those of all views
+                    if masks:
+                        masks[view] = augment.move_shown(masks[view], plan, drawn)
                     for name in () if batch.fields is None else batch.fields.images:
                         entry, fill = f"field.{view}.{name}", batch.plan.views[view].crops.rendering.mask_fill
-                        if tensors[entry].ndim == 3:
-                            tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
+                        tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
                 augmented.append(images if each == 1 else images.view(len(labels), each, *images.shape[1:]))
             by_view = augmented[0] if len(augmented) == 1 else augmented
-            sizes = tensors.get("image_sizes")
-            made: Batch = image_batch(by_view, labels, ids, valid, batch.epoch, sizes)
+            mask = masks[0] if len(masks) == 1 else masks or None
+            made: Batch = image_batch(by_view, labels, ids, valid, batch.epoch, sizes, mask)
             fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                own = {"image": by_view, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
-                if sizes is not None:
-                    own["image_size"] = sizes
-                if "pixel_mask" in batch.fields.names.values():
-                    fields["pixel_mask"] = made.pixel_mask
+                own: dict[str, Any] = {
+                    "image": by_view,
+                    "label": labels,
+                    "id": ids,
+                    "valid": valid,
+                    "epoch": batch.epoch,
+                }
+                own.update(image_size=sizes, pixel_mask=mask)  # of buckets
                 made = _as_dict(batch.fields, {**own, **fields}, len(plans), each)
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
-        kept = (*augmented, labels, ids, valid, *([] if sizes is None else [sizes]), *fields.values())
+        kept = (*augmented, labels, ids, valid, *masks, *([] if sizes is None else [sizes]), *fields.values())
         memory = {each.untyped_storage().data_ptr(): each for each in kept}
         return StagedBatch(made, tuple(augmented), labels, valid, tuple(memory.values()), ready)
 
@@ -202,8 +218,8 @@ class Transfer:
         found: list[AugmentPlan | None] = []
         for (augment, seed), images in zip(self._views, batch.views, strict=True):
             size = (images.shape[1], images.shape[2])
-            draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number}
-            found.append(None if augment is None else augment.plan(names, size, **draws))
+            draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number, "mixing_seed": self._views[0][1]}
+            found.append(None if augment is None else augment.plan(names, size, shown=batch.image_sizes, **draws))
         return found
 
     def hand_over(self, staged: StagedBatch) -> Batch:

@@ -22,7 +22,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader
+from fastpipe.loading.field_options import check_labelled, check_together, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.loading.ranks import Recipes, World, in_nodes, ranks_per_node
@@ -229,10 +229,7 @@ def loader(
     augmentations: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
-    if recipe.crop.rows > 1:
-        check_crops_alone(recipe, augmentation)
-    if buckets is not None:
-        check_buckets(augmentation, mixed=isinstance(data, Mapping))
+    check_together(recipe, augmentations, mixed=isinstance(data, Mapping))
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     # Checked before the dataset is opened, which may take long.
     workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
@@ -272,8 +269,8 @@ def loader(
             _tell_nodes(part, everyone, partition)
         if not part.packed:
             check_unpacked(part, verify=verify)
-    if augmentation is not None and not isinstance(weights, Mapping):  # they draw no sample without a label
-        check_labelled(index, recipe.content, augmentation)
+    if augmentations[0] is not None and not isinstance(weights, Mapping):  # they draw no sample without a label
+        check_labelled(index, recipe.content, augmentations[0])
     if prepare is not None and (fields is None or not callable(prepare)):
         raise ConfigError(
             f"prepare: expected a function, got {prepare!r}"

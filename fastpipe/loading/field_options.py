@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastpipe.augment import Augment
-from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts
+from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts, pasted
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.loading.impossible import impossible
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import TenCrop
@@ -31,12 +32,15 @@ def field_reader(
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
-    from fastpipe.loading.fields import FieldReader, chosen_fields, name_of, own_names
+    from fastpipe.loading.fields import OF_MIXING, FieldReader, chosen_fields, name_of, own_names
 
     if fields is None:
         return None
-    own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
+    first = augments[0]
+    own = own_names(index, bucketed=isinstance(recipe.crop, Buckets), mixing=first is not None and mixes(first))
     chosen = chosen_fields(index, fields, own=own)
+    if not set(OF_MIXING).isdisjoint(map(name_of, chosen.values())) and first is not None and not first.in_pairs:
+        raise impossible("mixed twice")
     if "image" not in chosen.values():
         raise ConfigError(
             f'fields: expected "image" among them, got {fields!r}; for samples without their images: '
@@ -72,56 +76,36 @@ def check_labelled(index: Index, content: Content, augment: Augment) -> None:
         parts = (content.samples[start : start + _AT_ONCE] for start in range(0, count, _AT_ONCE))
         without = sum(int((index.records_of(part)["label"] == NO_LABEL).sum()) for part in parts)
     if without > 0:
-        raise ConfigError(
-            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {count:,} samples of "
-            f"{index.path} have no label; leave them out with samples= or classes=, or pack labels"
-        )
+        raise impossible("unlabelled", f"{without:,} of {count:,} of {index.path}")
 
 
-def check_crops_alone(recipe: Recipe, augment: Augment | None) -> None:
-    """Refuses what does not go with several crops of each image."""
+def check_together(recipe: Recipe, augments: Sequence[Augment | None], *, mixed: bool) -> None:
+    """Refuses what does not go with several crops of each image, or with buckets; `mixed`: a mixture of datasets."""
     name = type(recipe.crop).__name__
-    if recipe.flip > 0:
-        raise ConfigError(
-            f"hflip: {name} is for evaluation, and mirrors by itself or not at all; pass hflip=False, or train=False "
-            "without hflip. TenCrop has the crops of the mirrored image, too"
-        )
-    if augment is not None and augment.soft:
-        raise ConfigError(
-            f"augment: mixup, cutmix and label_smoothing make soft labels of one image each, but {name} has "
-            f"{recipe.crop.rows} crops of it; leave them out"
-        )
-
-
-def check_buckets(augment: Augment | None, *, mixed: bool) -> None:
-    """Refuses what does not go with batches of padded images."""
-    if mixed:
-        raise ConfigError(
-            'size: "bucket" works with one dataset, since the images of a mixed batch have the shapes of all; pass one '
-            "size, or use a loader for each dataset"
-        )
-    if augment is None:
-        return
-    if mixes(augment):
-        raise ConfigError(
-            "augment: mixup and cutmix would mix an image with the padding of another one, but buckets pad images; "
-            "leave the mixing out, or pass one size"
-        )
-    for part in moving_parts(augment):
-        raise ConfigError(
-            f"augment: {part.name} may move pixels, so image_sizes and pixel_mask would not fit any more; pass an "
-            "augmentation that changes colours only, and mirror with hflip="
-        )
+    if recipe.crop.rows > 1 and recipe.flip > 0:
+        raise impossible("mirrored crops", name)
+    if isinstance(recipe.crop, Buckets) and mixed:
+        raise impossible("mixture of buckets")
+    for augment in augments:
+        if augment is None:
+            continue
+        if recipe.crop.rows > 1 and mixes(augment):
+            raise impossible("mixed crops", name)
+        if isinstance(recipe.crop, Buckets) and any(stage.mixes for stage in augment.stages):
+            raise impossible("mixed buckets")
+        for part in moving_parts(augment) if isinstance(recipe.crop, Buckets) else ():
+            if not part.shows:
+                raise impossible("padding", part.name)
 
 
 def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
-    if kinds and mixes(augment):
-        raise ConfigError(
-            f"augment: mixup and cutmix mix two samples, but not their fields {', '.join(kinds)}; ask for image and "
-            "label only, or leave the mixing out"
-        )
     from fastpipe.loading.fields import SPATIAL
 
+    if mixes(augment):
+        for pair, some in (("mixed places", ("boxes", "keypoints")), ("mixed masks", ("mask", "image"))):
+            lost = [name for name, kind in kinds.items() if kind in some and kind not in pasted(augment)]
+            if lost:
+                raise impossible(pair, ", ".join(lost))
     for part in moving_parts(augment):
         left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
         if left:

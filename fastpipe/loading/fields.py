@@ -17,7 +17,6 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
 from fastpipe.plan.recipe import Recipe
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
+OF_MIXING = ("mix_index", "mix_lam")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
 Asked = str | Boxes | Points  # the name of a field, or its options
 
@@ -54,7 +54,6 @@ class FieldReader:
         self.names = tuple(self._options)
         self._stored: dict[str, StoredImages] = {}
         self._moved: dict[str, RaggedColumn] = {}  # boxes and points
-        self._own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
         self._parts = [part for name in self.names if (part := self._part(index, name))]
         self._keys = {
             key + own.removeprefix(name_of(asked)): own
@@ -120,7 +119,7 @@ class FieldReader:
         if name == "key":
             paths = SourcePaths(index)
             return lambda values, rows: values.lists.update(key=paths.of(rows.samples, rows.records))
-        if name in self._own:
+        if name not in index.fields:
             sources = index.part_of if name == "source" and isinstance(index, MixedIndex) else None
             return sources and (lambda values, rows: values.arrays.update(source=sources(rows.samples)))
         field = index.fields[name]
@@ -142,10 +141,10 @@ class FieldReader:
 _Part = Callable[[HostFields, BatchPlan], None]
 
 
-def own_names(index: Index, *, bucketed: bool) -> tuple[str, ...]:
+def own_names(index: Index, *, bucketed: bool, mixing: bool) -> tuple[str, ...]:
     """The names that are no fields of the dataset."""
-    more = (*(["source"] if isinstance(index, MixedIndex) else []), *(OF_BUCKETS if bucketed else ()))
-    return (*OWN, *more)
+    sources = ("source",) if isinstance(index, MixedIndex) else ()
+    return OWN + sources + (OF_BUCKETS if bucketed else ()) + (OF_MIXING if mixing else ())
 
 
 def name_of(asked: Asked) -> str:

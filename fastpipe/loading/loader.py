@@ -21,6 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
+from fastpipe.loading.impossible import impossible
 from fastpipe.loading.looking import Look
 from fastpipe.loading.options import checked_crop, output_size
 from fastpipe.loading.prepare import Prepare
@@ -181,6 +182,7 @@ class Loader(Probed):
 
     def set_size(self, size: int | tuple[int, int]) -> None:
         """Sets the size of the images, in pixels, for all epochs that begin from now on: a number, or (height, width).
+        Views with a size of their own keep it.
 
         An epoch that is running keeps its size. A state remembers a size that was set here, for the rest of its epoch.
 
@@ -189,23 +191,18 @@ class Loader(Probed):
                 size_choices= or buckets.
         """
         if isinstance(self._recipe.crop, Buckets):
-            raise ConfigError(
-                f'set_size({size!r}): with size="bucket" each batch has a size of its own; leave set_size out, or pass '
-                "one size to fastpipe.loader(..., size=)"
-            )
+            raise impossible("sizes of buckets", f"set_size({size!r})")
         if self._recipe.sizes is not None:
             source = "a function, size=" if self._recipe.sizes.schedule else "size_choices="
             raise ConfigError(
                 f"set_size({size!r}): this loader's sizes come from {source}; leave set_size out, or pass one size to "
                 "fastpipe.loader(..., size=)"
             )
-        if not self._recipe.one_size:
-            raise ConfigError(
-                f"set_size({size!r}): the views of this loader have sizes of their own; leave set_size out, or pass "
-                "fastpipe.View objects without a size"
-            )
+        following = [view for view in self._recipe.views if view.size is None]
+        if not following:
+            raise impossible("sizes of views", f"set_size({size!r})")
         height_width = output_size(size)
-        for view in self._recipe.views:
+        for view in following:
             checked_crop(view.crop, height_width, train=False)
         check_pictures(self._index, replace(self._recipe, size=height_width))
         with self._course.lock:

@@ -11,6 +11,7 @@ import torch
 from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
+from fastpipe.loading.impossible import impossible
 from fastpipe.loading.options import checked_crop, fitting, flip_probability, output_size
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
@@ -29,9 +30,11 @@ class View:
     """One view of each image, or several of one kind: for `fastpipe.loader(views=[...])`.
 
     Args:
-        size: of the view in pixels: a number for a square, or (height, width). None: that of the loader.
+        size: of the view in pixels: a number for a square, or (height, width). None: that of the loader, which may
+            change from batch to batch or from epoch to epoch.
         count: how many views of this kind, each with random crops of its own.
-        crop, hflip, augment: as in `fastpipe.loader`. None: that of the loader.
+        crop, hflip, augment: as in `fastpipe.loader`. None: that of the loader. Soft labels (mixup, cutmix, label
+            smoothing) have to be the same in all views.
     """
 
     size: int | tuple[int, int] | None = None
@@ -60,37 +63,26 @@ def recipe_of_views(
         raise ConfigError(
             f"views: expected 2 to {MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
         )
-    if isinstance(recipe.crop, Buckets):
-        raise ConfigError(
-            'views: size="bucket" gives the whole of each image, the same in each view; leave one of them out'
-        )
-    own_sizes = any(view.size is not None for view in given)
-    if own_sizes and recipe.sizes is not None:
-        raise ConfigError(
-            "views: sizes that change, by a function size= or by size_choices=, need views without a size of their own"
-        )
     recipes, augments, sizes = [], [], recipe.sizes
     for number, view in enumerate(given):
-        size = recipe.size if view.size is None else output_size(view.size)
-        crop = checked_crop(recipe.crop if view.crop is None else view.crop, size, train=train)
+        size = None if view.size is None else output_size(view.size)
+        crop: Crop | Buckets = recipe.crop
+        if not isinstance(crop, Buckets):
+            crop = checked_crop(crop if view.crop is None else view.crop, size or recipe.size, train=train)
+            sizes = sizes if sizes is None or size is not None else fitting(sizes, crop, train=train)
+        elif view.size is not None or view.crop is not None:
+            raise impossible("crops of buckets", repr(view))
         if crop.rows > 1:
-            raise ConfigError(
-                f"views: a view is one crop of each image, but {type(crop).__name__} makes {crop.rows}; pass another "
-                "crop, or leave views out"
-            )
-        sizes = None if sizes is None else fitting(sizes, crop, train=train)
+            raise impossible("crops of views", type(crop).__name__)
         flip = recipe.flip if view.hflip is None else flip_probability(view.hflip, train=train)
-        recipes.append(ViewRecipe(size if own_sizes else None, crop, flip, view_seed(recipe.seed, number)))
+        recipes.append(ViewRecipe(size, crop, flip, view_seed(recipe.seed, number)))
         augments.append(augment if view.augment is None else as_augment(view.augment))
-    if any(each is not None and each.soft for each in augments):
-        raise ConfigError(
-            "augment: mixup, cutmix and label_smoothing make soft labels, other ones in each view, but a batch has the "
-            "labels once; leave them out, or mix in the training loop"
-        )
-    first = recipes[0]
-    size = first.size or recipe.size
-    more = tuple(recipes[1:])
-    return replace(recipe, size=size, sizes=sizes, crop=first.crop, flip=first.flip, more=more), tuple(augments)
+    labelling = [None if each is None else each.labelling for each in augments]
+    if any(each != labelling[0] for each in labelling):
+        raise impossible("labels of views")
+    first, more = recipes[0], tuple(recipes[1:])
+    recipe = replace(recipe, sizes=sizes, crop=first.crop, flip=first.flip, first_size=first.size, more=more)
+    return recipe, tuple(augments)
 
 
 def _each(views: object) -> Iterator[View]:

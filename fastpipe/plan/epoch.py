@@ -185,7 +185,9 @@ class EpochPlan:
             others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
         else:
             others = self.samples_at((draw * self._content.places).astype(np.int64))
-        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, plan.crops.size)
+        views = zip(plan.views, self._recipe.views, strict=True)
+        size = next((made.crops.size for made, view in views if view.size is None), self._recipe.size)  # the batch's
+        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, size)
 
     @property
     def alternatives(self) -> bool:

@@ -30,7 +30,8 @@ class Recipe:
         sizes: where they change, instead of `size`, which is the largest that is known.
         content: which samples of the dataset epochs have.
         mixture: of the datasets of a MixedIndex; None: it is none.
-        more: the views after the first, which is described by size, crop and flip; see Note [views].
+        first_size: of the first view, where it is not `size`.
+        more: the views after the first, which is described by crop and flip; see Note [views].
     """
 
     batch_size: int
@@ -45,17 +46,13 @@ class Recipe:
     sizes: Sizes | None = None
     content: Content = ALL
     mixture: Mixture | None = None
+    first_size: tuple[int, int] | None = None
     more: tuple[ViewRecipe, ...] = ()
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
         """All of them."""
-        return ViewRecipe(None, self.crop, self.flip, self.seed), *self.more
-
-    @property
-    def one_size(self) -> bool:
-        """Whether all views have the loader's size, whatever it is."""
-        return all(view.size is None for view in self.more)
+        return ViewRecipe(self.first_size, self.crop, self.flip, self.seed), *self.more
 
 
 def partition_of(samples: int, recipe: Recipe, epoch: int = 0) -> Partition | MixedPartition:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
@@ -330,8 +331,12 @@ def test_slots_are_used_again(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ({"crop": SMALL, "size": 224}, r"crop: expected a crop, got Buckets\(.*pass it as size="),
         ({"crop": fastpipe.CenterCrop()}, "buckets show whole images, so they have no crop, got CenterCrop"),
         ({"size_choices": [32, 64]}, "size_choices: each batch of buckets has a size of its own"),
-        ({"augment": fastpipe.Augment.imagenet(mixup=0.2)}, "mix an image with the padding of another one"),
-        ({"augment": fastpipe.Augment.randaugment()}, "RandAugment .*may move pixels, so image_sizes and pixel_mask"),
+        (
+            {"augment": k.RandomMixUpV2()},
+            'mixing module of kornia does not go with size="bucket": kornia counts padding',
+        ),
+        ({"augment": k.RandomFisheye(*[torch.tensor([-0.1, 0.1])] * 3)}, r"\(RandomFisheye\): nobody could say where"),
+        ({"augment": torch.nn.AvgPool2d(2)}, r"\(AvgPool2d\): nobody could say where the padding is"),
         ({"size": lambda epoch: SMALL}, "the function returned Buckets"),
     ],
 )
@@ -341,9 +346,9 @@ def test_what_makes_no_sense(shapes: Path, options: dict[str, Any], words: str) 
 
 
 def test_errors_of_one_dataset_only(shapes: Path) -> None:
-    with opened(shapes) as loader, pytest.raises(ConfigError, match=r'set_size\(64\): with size="bucket" each batch'):
+    with opened(shapes) as loader, pytest.raises(ConfigError, match=r"set_size \(set_size\(64\)\): each batch"):
         loader.set_size(64)
-    with pytest.raises(ConfigError, match='size: "bucket" works with one dataset'):
+    with pytest.raises(ConfigError, match='size="bucket" does not go with a mixture'):
         fastpipe.loader({shapes: 1.0}, 4, size="bucket")  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=r"fields: .*got 'pixel_mask'"):
         opened(shapes, size=32, fields=("image", "pixel_mask"))

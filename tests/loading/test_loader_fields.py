@@ -398,9 +398,9 @@ def test_a_dataset_without_fields_says_so(flat: Path) -> None:
         (
             fastpipe.Augment.imagenet(mixup=0.2),
             ("image", "label", "caption", "boxes"),
-            "mixup and cutmix .*caption, boxe",
+            r"mixes images \(mixup, cutmix\) does not go with boxes and points in fields= \(boxes\)",
         ),
-        (fastpipe.Augment.imagenet(cutmix=1.0), ("image", "tags"), "not their fields tags; ask for image and label"),
+        (fastpipe.Augment.imagenet(cutmix=1.0), ("image", "tags", "joints"), r"boxes and points in fields= \(joints\)"),
         (
             fastpipe.Augment.randaugment(),
             ("image", "boxes"),

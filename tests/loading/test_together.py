@@ -196,3 +196,280 @@ def test_mirroring_crops_need_pairs_of_points(data: Path) -> None:
         fastpipe.Dataset(data, size=20, crop=fastpipe.TenCrop(), fields=["image", "pose"])
     with pytest.raises(fastpipe.ConfigError, match="'pose' has points, and hflip mirrors images"):
         loader_of(data, ["image", "pose"], hflip=False, views=[View(), View(hflip=True)])
+
+
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of many shapes; all pixels of a mask, and of a second picture, are the sample's number and 1."""
+    folder = tmp_path_factory.mktemp("together") / "marked"
+    rng = np.random.default_rng(1)
+    with fastpipe.Writer(folder, {"who": "mask", "pair": "image", "caption": "text", "count": "int"}) as writer:
+        for number in range(COUNT):
+            size = (40 + 9 * (number % 4), 70 - 11 * (number % 3))
+            writer.add(
+                rng.integers(0, 256, (*size, 3), dtype=np.uint8),
+                label=number % 3,
+                who=np.full(size, number + 1, dtype=np.uint8),
+                pair=np.full((*size, 3), 10 * number + 5, dtype=np.uint8),
+                caption=str(number),
+                count=number,
+            )
+    return folder
+
+
+def plain_pixels(modules: Any = (), **options: Any) -> fastpipe.Augment:
+    return fastpipe.Augment(modules, mean=None, std=None, **options)
+
+
+def hot(labels: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.one_hot(labels, 3).float()
+
+
+MIXING: dict[str, Any] = {
+    "mixup": lambda: plain_pixels(mixup=0.4),
+    "cutmix": lambda: plain_pixels(cutmix=1.0),
+    "both": lambda: plain_pixels(mixup=0.4, cutmix=1.0),
+    "smoothing": lambda: plain_pixels(cutmix=1.0, label_smoothing=0.2),
+    "kornia's mixup": lambda: plain_pixels(k.RandomMixUpV2((0.1, 0.9), p=0.7)),
+    "kornia's cutmix": lambda: plain_pixels(k.RandomCutMixV2(use_correct_lambda=True, p=0.7)),
+}
+
+
+def check_mixed(image: torch.Tensor, own: torch.Tensor, other: torch.Tensor, lam: float) -> None:
+    """An image in [0, 1] is that of two uint8 ones, with shares of lam and 1 - lam, of each pixel or of the pixels."""
+    one, two = own / 255, other / 255
+    if torch.allclose(image, one * lam + two * (1 - lam), atol=1e-5):
+        return
+    mine = ((image - one).abs() < 1e-5).all(dim=0)
+    theirs = ((image - two).abs() < 1e-5).all(dim=0)
+    assert (mine | theirs).all()
+    assert abs(float(mine.float().mean()) - lam) < 0.01  # a pixel of noise may be the same in both
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_a_mixed_batch_says_who_is_mixed_with_whom(marked: Path, name: str) -> None:
+    fields = ["image", "label", "caption", "count", "mix_lam", "id", "mix_index", "key"]
+    smoothing = 0.2 if name == "smoothing" else 0.0
+    mixed = 0
+    with loader_of(marked, fields, augment=MIXING[name]()) as loader, loader_of(marked, fields[:4]) as plain:
+        for batch, raw in zip(loader, plain, strict=True):
+            assert list(batch) == fields
+            assert batch["caption"] == raw["caption"] == [str(number) for number in batch["id"].tolist()]
+            assert torch.equal(batch["count"], raw["count"])
+            lam, index = batch["mix_lam"], batch["mix_index"]
+            assert (lam.dtype, index.dtype) == (torch.float32, torch.int64)
+            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (1 - lam[:, None])
+            torch.testing.assert_close(batch["label"], labels * (1 - smoothing) + smoothing / 3)
+            for row, partner in enumerate(index.tolist()):
+                check_mixed(batch["image"][row], raw["image"][row], raw["image"][partner], float(lam[row]))
+                mixed += 0.01 < float(lam[row]) < 0.99
+    assert mixed > 5
+
+
+@pytest.mark.parametrize("name", ["cutmix", "smoothing", "kornia's cutmix"])
+def test_cutmix_pastes_masks_and_second_pictures(marked: Path, name: str) -> None:
+    fields = ["image", "who", "pair", "mix_lam", "mix_index", "id"]
+    with loader_of(marked, fields, augment=MIXING[name]()) as loader, loader_of(marked, ["image"]) as plain:
+        for batch, raw in zip(loader, plain, strict=True):
+            assert (batch["who"].dtype, batch["pair"].dtype) == (torch.uint8, torch.uint8)
+            for row, partner in enumerate(batch["mix_index"].tolist()):
+                own, other = (int(batch["id"][each]) + 1 for each in (row, partner))
+                who = batch["who"][row]
+                assert set(who.unique().tolist()) <= {own, other}
+                if partner != row:  # kornia's partner may be the image itself
+                    assert float((who == own).float().mean()) == pytest.approx(float(batch["mix_lam"][row]), abs=1e-6)
+                assert torch.equal(batch["pair"][row], (10 * who - 5).expand(3, -1, -1))
+                pixels = torch.where(who == own, raw["image"][row], raw["image"][partner])
+                torch.testing.assert_close(batch["image"][row], pixels / 255)
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_all_views_have_one_partner_and_one_share(marked: Path, name: str) -> None:
+    augment = MIXING[name]()
+    views = [View(), View(hflip=1.0, crop=fastpipe.Resize()), View(augment=augment)]
+    alone: list[dict[str, Any]] = [{}, {"hflip": 1.0, "crop": fastpipe.Resize()}, {}]
+    fields = ["image", "label", "mix_lam", "mix_index"]
+    with loader_of(marked, fields, augment=augment, views=views) as loader:
+        batches, seeds = list(loader), loader.view_seeds
+    with loader_of(marked, fields, augment=augment) as one:
+        for batch, expected in zip(batches, one, strict=True):
+            assert torch.equal(batch["image"][0], expected["image"])
+            assert all(torch.equal(batch[key], expected[key]) for key in fields[1:])
+    for view, seed in enumerate(seeds):
+        with loader_of(marked, **{"seed": seed, **alone[view]}) as plain:
+            for batch, raw in zip(batches, plain, strict=True):
+                for row, partner in enumerate(batch["mix_index"].tolist()):
+                    lam = float(batch["mix_lam"][row])
+                    check_mixed(batch["image"][view][row], raw.images[row], raw.images[partner], lam)
+
+
+def test_labels_are_smoothed_once_for_all_views_and_crops(marked: Path) -> None:
+    augment = plain_pixels(label_smoothing=0.3)
+    with loader_of(marked, augment=augment) as plain:
+        expected = [batch.labels for batch in plain]
+    with loader_of(marked, augment=augment, views=[View(), View((9, 30))]) as loader:
+        assert same([batch.labels for batch in loader], expected)
+    five: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "train": False}
+    with loader_of(marked, augment=augment, **five) as loader, loader_of(marked, **five) as raw:
+        for batch, own, labels in zip(loader, raw, expected, strict=True):
+            assert torch.equal(batch.labels, labels)
+            torch.testing.assert_close(batch.images, own.images / 255)
+
+
+def test_what_is_mixed_several_times_has_no_partner(marked: Path) -> None:
+    for augment in (plain_pixels(k.RandomMixUpV2(), mixup=0.2), plain_pixels(k.RandomMosaic())):
+        with pytest.raises(fastpipe.ConfigError, match='does not go with "mix_index" and "mix_lam" in fields='):
+            loader_of(marked, ["image", "mix_lam"], augment=augment)
+        with loader_of(marked, ["image", "caption"], augment=augment) as loader:
+            assert len(next(iter(loader))["caption"]) == BATCH
+    with pytest.raises(fastpipe.ConfigError, match="got 'mix_index'"):
+        loader_of(marked, ["image", "mix_index"])
+    for augment in (plain_pixels(mixup=0.2), plain_pixels(mixup=0.2, cutmix=0.2), plain_pixels(k.RandomMosaic())):
+        with pytest.raises(fastpipe.ConfigError, match=r"does not go with masks and second images in fields= \(who\)"):
+            loader_of(marked, ["image", "who"], augment=augment)
+
+
+def test_views_of_their_own_size_beside_sizes_that_change(data: Path) -> None:
+    fields = fields_of("list")
+    for sizes in ({"size": lambda epoch: 20 + 4 * epoch}, {"size": 224, "size_choices": [18, (20, 30), 26]}):
+        for fixed in (0, 1):
+            views = [View(), View()]
+            views[fixed] = View((17, 21), crop=fastpipe.Resize())
+            with loader_of(data, fields, views=views, **sizes) as loader:
+                epochs, seeds = [list(loader) for _ in range(2)], loader.view_seeds
+            with loader_of(data, fields, size=(17, 21), crop=fastpipe.Resize(), seed=seeds[fixed]) as own:
+                for epoch in epochs:
+                    for batch, expected in zip(epoch, own, strict=True):
+                        assert all(same(batch[key][fixed], expected[key]) for key in BY_VIEW if key in batch)
+            with loader_of(data, fields, **sizes) as plain:
+                shapes = [[batch["image"].shape for batch in plain] for _ in range(2)]
+            assert [[batch["image"][1 - fixed].shape for batch in epoch] for epoch in epochs] == shapes
+
+
+def test_a_sample_that_replaces_a_bad_one_has_the_batchs_size(data: Path, copied: Any) -> None:
+    from conftest import damage
+
+    copy = copied(data)
+    damage(copy, 3)
+    views = [View(12), View()]
+    with loader_of(copy, views=views, size=lambda epoch: 30 + epoch, on_error="replace") as loader:
+        for epoch in range(2):
+            assert [[each.shape[-1] for each in batch.images] for batch in loader] == [[12, 30 + epoch]] * len(loader)
+        assert loader.stats().replaced == 2
+
+
+BUCKETS = fastpipe.Buckets(area=40 * 40, size_divisible=16, mask_fill=0)
+
+
+def test_views_of_buckets_show_the_whole_of_each_image(marked: Path) -> None:
+    fields = ["image", "who", "pixel_mask", "image_size", "id"]
+    affine = k.AugmentationSequential(k.RandomAffine(25.0, (0.2, 0.2), p=1.0), data_keys=["input", "mask"])
+    views = [View(hflip=False), View(hflip=1.0), View(augment=plain_pixels(affine))]
+    alone: list[dict[str, Any]] = [{"hflip": False}, {"hflip": 1.0}, {"augment": plain_pixels(affine)}]
+    with loader_of(marked, fields, size=BUCKETS, views=views) as loader:
+        batches, seeds = list(loader), loader.view_seeds
+    for view, options in enumerate(alone):
+        with loader_of(marked, fields, size=BUCKETS, **{"seed": seeds[view], **options}) as own:
+            for batch, expected in zip(batches, own, strict=True):
+                assert torch.equal(batch["id"], expected["id"])
+                assert torch.equal(batch["image_size"], expected["image_size"])
+                for key in ("image", "who", "pixel_mask"):
+                    assert torch.equal(batch[key][view], expected[key])
+    with loader_of(marked, size=BUCKETS, views=views) as loader:
+        for pair, batch in zip(loader, batches, strict=True):
+            assert same(pair.pixel_mask, batch["pixel_mask"])
+            assert same(pair.image_sizes, batch["image_size"])
+    with loader_of(marked, size=BUCKETS, views=2) as loader:
+        for pair in loader:
+            assert [mask.sum((1, 2)).tolist() for mask in pair.pixel_mask] == [pair.image_sizes.prod(1).tolist()] * 2
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        [k.RandomAffine(30.0, (0.2, 0.2), (0.7, 1.2), 10.0, p=0.8), k.ColorJitter(0.2, 0.2, 0.2, 0.1)],
+        [k.RandomHorizontalFlip(p=0.5), k.RandomPerspective(0.4, p=1.0), k.Resize((30, 40))],
+        [k.RandomRotation(40.0, p=1.0)],
+    ],
+)
+@pytest.mark.parametrize("mixing", [{}, {"cutmix": 1.0}])
+def test_the_pixel_mask_moves_with_the_image(marked: Path, modules: list[Any], mixing: dict[str, float]) -> None:
+    """As a mask does that a sample has itself, of the same pixels."""
+    fields = ["image", "who", "pixel_mask", "id"]
+    augment = plain_pixels(k.AugmentationSequential(*modules, data_keys=["input", "mask"]), **mixing)
+    with loader_of(marked, fields, size=BUCKETS, augment=augment) as loader:
+        batches = list(loader)
+    moved = 0
+    with loader_of(marked, fields, size=BUCKETS) as plain:
+        for batch, raw in zip(batches, plain, strict=True):
+            assert batch["pixel_mask"].dtype == torch.bool
+            assert batch["pixel_mask"].shape[1:] == batch["image"].shape[2:]
+            assert torch.equal(batch["pixel_mask"], batch["who"] > 0)
+            moved += not same(batch["pixel_mask"], raw["pixel_mask"])
+    assert moved
+    with loader_of(marked, size=BUCKETS, augment=plain_pixels(modules, **mixing)) as loader:  # names no mask
+        assert same([pair.pixel_mask for pair in loader], [batch["pixel_mask"] for batch in batches])
+
+
+def test_the_pixel_mask_follows_randaugment(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastpipe.augment import policy
+
+    keep = {
+        name: (made if name == "warp" else (lambda images, *_: images), count)
+        for name, (made, count) in policy._FUNCTIONS.items()
+    }
+    monkeypatch.setattr(policy, "_FUNCTIONS", keep)  # of colours, nothing is to be seen
+    buckets = fastpipe.Buckets(area=40 * 40, size_divisible=16, fill=0)
+    seen = 0
+    with loader_of(
+        marked, size=buckets, augment=fastpipe.Augment.randaugment(n=3, m=20, mean=None, std=None)
+    ) as loader:
+        for batch in loader:
+            black = (batch.images == 0).all(dim=1)
+            assert black[~batch.pixel_mask].all()
+            assert float(black[batch.pixel_mask].float().mean()) < 0.01
+            seen += int((~batch.pixel_mask).sum())
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["mixup", "cutmix"])
+def test_buckets_are_mixed_by_the_pixels_of_images(marked: Path, name: str) -> None:
+    fields = ["image", "label", "pixel_mask", "image_size", "mix_lam", "mix_index", "id"] + ["who"] * (name == "cutmix")
+    names = ["image", "label", "pixel_mask", "image_size", "id"]
+    partly = 0
+    with (
+        loader_of(marked, fields, size=BUCKETS, augment=MIXING[name]()) as loader,
+        loader_of(marked, names, size=BUCKETS) as plain,
+    ):
+        for batch, raw in zip(loader, plain, strict=True):
+            assert torch.equal(batch["image_size"], raw["image_size"])
+            lam, index = batch["mix_lam"], batch["mix_index"]
+            labels = hot(raw["label"]) * lam[:, None] + hot(raw["label"])[index] * (1 - lam[:, None])
+            torch.testing.assert_close(batch["label"], labels)
+            if name == "mixup":
+                assert torch.equal(batch["pixel_mask"], raw["pixel_mask"] | raw["pixel_mask"][index])
+                mixed = torch.lerp(raw["image"][index] / 255, raw["image"] / 255, lam[:, None, None, None])
+                torch.testing.assert_close(batch["image"], mixed)
+                continue
+            assert torch.equal(batch["pixel_mask"], batch["who"] > 0)
+            own = (batch["who"] == batch["id"][:, None, None] + 1).sum((1, 2))
+            torch.testing.assert_close(own / batch["pixel_mask"].sum((1, 2)), lam)
+            partly += int(((lam > 0.1) & (lam < 0.9)).sum())
+    assert partly > 2 or name == "mixup"
+
+
+def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
+    fields = ["image", "label", "who", "pixel_mask", "mix_lam", "id"]
+    with loader_of(marked, fields, size=BUCKETS, views=2, augment=plain_pixels(cutmix=1.0)) as loader:
+        for batch in loader:
+            for who, shown in zip(batch["who"], batch["pixel_mask"], strict=True):
+                own = (who == batch["id"][:, None, None] + 1).sum((1, 2))
+                torch.testing.assert_close(own / shown.sum((1, 2)), batch["mix_lam"])
+
+
+def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
+    from checkout import ROOT
+
+    from fastpipe.loading.impossible import table
+
+    assert (ROOT / "docs" / "together.md").read_text().endswith(f"\n\n{table()}")

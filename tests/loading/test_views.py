@@ -162,8 +162,15 @@ def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
     options: dict[str, Any] = {"views": [View(), View(crop=LOCAL)], "size": lambda epoch: 16 + 8 * epoch}
     with loader_of(large, **options) as loader:
         assert [{each.shape[-1] for batch in loader for each in batch.images} for _ in range(2)] == [{16}, {24}]
-    with loader_of(large, views=DINO) as loader, pytest.raises(ConfigError, match="sizes of their own"):
+    with (
+        loader_of(large, views=DINO) as loader,
+        pytest.raises(ConfigError, match="set_size does not go with views= that all have a size of their own"),
+    ):
         loader.set_size(24)
+    mixed = [View(count=2), View(32, crop=LOCAL)]
+    with loader_of(large, views=mixed, shuffle=False) as loader:
+        loader.set_size(24)
+        assert [each.shape[-1] for each in next(iter(loader)).images] == [24, 24, 32]
 
 
 def test_each_views_crop_has_room_for_sizes_that_change(large: Path) -> None:
@@ -218,11 +225,19 @@ def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
         ({"views": [View(64)]}, "got 1; for one, leave views out"),
         ({"views": [View(64, count=0), View(32)]}, "count"),
         ({"views": [View(-1, count=2)]}, "size"),
-        ({"views": [View(64, crop=fastpipe.FiveCrop()), View(32)]}, "FiveCrop makes 5"),
+        (
+            {"views": [View(64, crop=fastpipe.FiveCrop()), View(32)]},
+            r"views= does not go with crop= FiveCrop or TenCrop \(FiveCrop\)",
+        ),
         ({"views": [View(64, crop="random"), View(32)]}, "fastpipe.RandomResizedCrop"),
         ({"views": [View(64, hflip=3), View(32)]}, "hflip"),
-        ({"views": [View(64), View(32)], "size": lambda epoch: 32}, "views without a size of their own"),
-        ({"views": 2, "augment": fastpipe.Augment.imagenet(mixup=0.2)}, "mix in the training loop"),
+        ({"views": [View(), View(augment=fastpipe.Augment(mixup=0.2))]}, "a batch has its labels once, for all views"),
+        (
+            {"views": [View(augment=fastpipe.Augment(label_smoothing=share)) for share in (0.1, 0.2)]},
+            "a batch has its labels once, for all views",
+        ),
+        ({"views": [View(), View(32)], "size": "bucket"}, "buckets show whole images, and the size of a batch"),
+        ({"views": [View(), View(crop=fastpipe.Resize())], "size": "bucket"}, "buckets show whole images"),
     ],
 )
 def test_wrong_views(flat: Path, options: dict[str, Any], words: str) -> None:

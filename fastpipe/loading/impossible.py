@@ -1,0 +1,117 @@
+"""Options that cannot go together by their meaning -> the error; docs/together.md has the same table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fastpipe.errors import ConfigError
+
+
+class Pair(NamedTuple):
+    """Two options, why they cannot go together, and what to do."""
+
+    one: str
+    other: str
+    reason: str
+    instead: str
+
+
+IMPOSSIBLE = {
+    "mixed places": Pair(
+        "`augment=` that mixes images (mixup, cutmix)",
+        "boxes and points in `fields=`",
+        "an object of a mixed image is there in part, so nobody can say which boxes are left",
+        "leave these fields out, or the mixing",
+    ),
+    "mixed masks": Pair(
+        "`augment=` with mixup, or kornia's mosaic",
+        "masks and second images in `fields=`",
+        "a mixed pixel is of two images, and an id is of one",
+        "use cutmix alone, which pastes masks and second images, too; or leave these fields out",
+    ),
+    "mixed twice": Pair(
+        "`augment=` that mixes images several times, or with kornia's mosaic",
+        '"mix_index" and "mix_lam" in `fields=`',
+        "an image then has more than one partner",
+        "leave them out, or mix once",
+    ),
+    "mixed crops": Pair(
+        "`augment=` that mixes images (mixup, cutmix)",
+        "`crop=` FiveCrop or TenCrop",
+        "several crops are for evaluation, and a mixed image has no class to be evaluated",
+        "leave the mixing out",
+    ),
+    "mixed buckets": Pair(
+        "`augment=` with a mixing module of kornia",
+        '`size="bucket"`',
+        "kornia counts padding as a part of the image, so that labels would have wrong shares",
+        "use Augment(mixup=, cutmix=), which counts the pixels of images",
+    ),
+    "unlabelled": Pair(
+        "`augment=` with soft labels (mixup, cutmix, `label_smoothing=`)",
+        "samples without labels",
+        "there is nothing to make soft",
+        "leave them out with samples= or classes=, or pack labels",
+    ),
+    "labels of views": Pair(
+        "`views=` with several `augment=`",
+        "soft labels (mixup, cutmix, `label_smoothing=`) that differ",
+        "a batch has its labels once, for all views",
+        "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing modules",
+    ),
+    "crops of views": Pair(
+        "`views=`",
+        "`crop=` FiveCrop or TenCrop",
+        "a view is one crop of each image",
+        "pass another crop, or leave views out",
+    ),
+    "mirrored crops": Pair(
+        "`hflip=`",
+        "`crop=` FiveCrop or TenCrop",
+        "they are for evaluation, and mirror by themselves or not at all",
+        "pass hflip=False, or train=False without hflip; TenCrop has the crops of the mirrored image, too",
+    ),
+    "crops of buckets": Pair(
+        '`size="bucket"`',
+        "`crop=`, and `size=` or `crop=` of a View",
+        "buckets show whole images, and the size of a batch follows from its images",
+        "leave them out; interpolation and padding are options of fastpipe.Buckets",
+    ),
+    "sizes of buckets": Pair(
+        '`size="bucket"`',
+        "`size_choices=` and `loader.set_size`",
+        "each batch has the size of its images",
+        "leave them out, or pass one size",
+    ),
+    "mixture of buckets": Pair(
+        '`size="bucket"`',
+        "a mixture of datasets",
+        "the images of a mixed batch have the shapes of all",
+        "pass one size, or use a loader for each dataset",
+    ),
+    "padding": Pair(
+        '`size="bucket"`',
+        "`augment=` with modules that may move pixels, and of which fastpipe does not know how",
+        "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be wrong",
+        "use kornia's geometric modules, Augment.randaugment() or one that changes colours only",
+    ),
+    "sizes of views": Pair(
+        "`loader.set_size`",
+        "`views=` that all have a size of their own",
+        "no view has the size of the loader",
+        "pass a fastpipe.View without a size",
+    ),
+}
+
+
+def impossible(pair: str, got: str = "") -> ConfigError:
+    """The error of a pair of IMPOSSIBLE; `got` says which names or objects they are."""
+    one, other, reason, instead = IMPOSSIBLE[pair]
+    words = f"{one} does not go with {other}{got and f' ({got})'}: {reason}. {instead[0].upper()}{instead[1:]}"
+    return ConfigError(words.replace("`", ""))
+
+
+def table() -> str:
+    """All pairs, in Markdown."""
+    head = "| option | does not go with | because | instead |\n|---|---|---|---|\n"
+    return head + "".join(f"| {' | '.join(pair)} |\n" for pair in IMPOSSIBLE.values())
