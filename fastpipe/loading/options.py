@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
+from fastpipe.loading.impossible import impossible
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
 from fastpipe.plan.sizes import Sizes
@@ -45,12 +46,9 @@ def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
     if not isinstance(size, (str, Buckets)):
         return None
     if choices is not None:
-        raise ConfigError("size_choices: each batch of buckets has a size of its own; leave size_choices out")
+        raise impossible("sizes of buckets", f"size_choices={choices!r}")
     if crop is not None:
-        raise ConfigError(
-            f"crop: buckets show whole images, so they have no crop, got {type(crop).__name__}; leave crop out. "
-            "Interpolation and padding are options of fastpipe.Buckets"
-        )
+        raise impossible("crops of buckets", type(crop).__name__)
     return Buckets() if isinstance(size, str) else size
 
 

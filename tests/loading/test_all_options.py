@@ -51,6 +51,7 @@ FIELDS = ("image", "label", "boxes", "caption", "mask", "id", "valid")
 PARTS: dict[str, Any] = {"classes": ["dog", "ant", "cow"], "limit": 0.95, "kfold": (5, 2)}
 CHOSEN: dict[str, Any] = {**PARTS, "samples": np.arange(COUNT) != 7, "repeats": 2, "fields": FIELDS}
 WEIGHTED: dict[str, Any] = {**CHOSEN, "weights": {"cow": 2.5}, "epoch_size": 27}
+VIEW, VIEW_OF_8 = fastpipe.View(hflip=1.0), fastpipe.View(8, crop=fastpipe.Resize())
 CASES: dict[str, tuple[bool, dict[str, Any]]] = {
     "sizes by batch": (False, {**WEIGHTED, "size_choices": [12, (20, 16)]}),
     "sizes by epoch": (False, {**CHOSEN, "epoch_size": 21, "size": lambda epoch: 12 + 4 * epoch}),
@@ -68,6 +69,9 @@ CASES: dict[str, tuple[bool, dict[str, Any]]] = {
         },
     ),
     "buckets": (False, {**WEIGHTED, "size": fastpipe.Buckets(area=300, size_divisible=4)}),
+    "views of buckets": (False, {**WEIGHTED, "views": 2, "size": fastpipe.Buckets(area=300, size_divisible=4)}),
+    "views, some of one size": (False, {**CHOSEN, "views": [VIEW, VIEW_OF_8], "size_choices": [12, (20, 16)]}),
+    "several crops": (False, {**CHOSEN, "train": False, "size": 12, "crop": fastpipe.FiveCrop(), "kfold": None}),
     "mixture": (
         True,
         {
@@ -99,12 +103,18 @@ def opened(data: Any, batch_size: int, **options: Any) -> fastpipe.Loader:
 
 
 def as_bytes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [as_bytes(each) for each in value]
     return value.contiguous().numpy().tobytes() if isinstance(value, torch.Tensor) else value
 
 
 def rows_of(batch: dict[str, Any]) -> list[Row]:
     """Of each row that counts its number and all values; the boxes' labels are one behind the boxes."""
-    parts = [[as_bytes(row) for row in values] for key, values in batch.items() if key != "valid"]
+    views = [*batch.items()]
+    if isinstance(batch["image"], list):
+        moved = ("image", "boxes", "boxes_labels", "mask")
+        views = [(key, each) for key, values in views for each in (values if key in moved else [values])]
+    parts = [[as_bytes(row) for row in values] for key, values in views if key != "valid"]
     rows = zip(batch["id"].tolist(), *parts, strict=True)
     return [row for row, good in zip(rows, batch["valid"].tolist(), strict=True) if good]
 
@@ -154,7 +164,7 @@ def test_every_batch_can_be_resumed_on_any_number_of_ranks(
     [
         (True, {"samples": [1]}, "samples works with one dataset, not with a mixture; choose with classes=, limit="),
         (True, {"weights": {"cow": 2}}, "weights works with one dataset, not with a mixture; weigh the datasets"),
-        (True, {"size": "bucket"}, 'size: "bucket" works with one dataset'),
+        (True, {"size": "bucket"}, 'size="bucket" does not go with a mixture of datasets'),
         (
             True,
             {"fields": ("image", "caption")},
@@ -170,10 +180,9 @@ def test_every_batch_can_be_resumed_on_any_number_of_ranks(
             "expected one of size= and size_choices=, got both",
         ),
         (False, {"size": 16, "size_choices": [12, 16]}, "expected one of size= and size_choices=, got both, size=16"),
-        (False, {"size": "bucket", "size_choices": [12, 16]}, "leave size_choices out"),
-        (False, {"size": "bucket", "crop": fastpipe.RandomCrop()}, "buckets show whole images, so they have no crop"),
-        (False, {"crop": fastpipe.FiveCrop(), "fields": FIELDS, "train": False}, "boxes, mask can be on one only"),
-        (False, {"crop": fastpipe.FiveCrop(), "repeats": 2}, "FiveCrop is for evaluation"),
+        (False, {"size": "bucket", "size_choices": [12, 16]}, "does not go with size_choices= "),
+        (False, {"size": "bucket", "crop": fastpipe.RandomCrop()}, "buckets show whole images"),
+        (False, {"crop": fastpipe.FiveCrop(), "repeats": 2}, r"hflip= .*\(FiveCrop\): they are for evaluation"),
     ],
 )
 def test_what_does_not_go_together_says_so(

@@ -49,7 +49,7 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
         lengths = torch.tensor(list(map(len, texts)))
         return {"input_ids": lengths, "attention_mask": lengths > 0}
 
-    names = run(3, fielded, tmp_path, tokenizer=tokenizer, fastpipe=fastpipe)
+    names = run(4, fielded, tmp_path, tokenizer=tokenizer, fastpipe=fastpipe)
     assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
@@ -104,9 +104,19 @@ def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
     names["loader"].close()
 
 
+def test_a_loss_of_mixed_images(fielded: Path, tmp_path: Path) -> None:
+    names = run(3, fielded, tmp_path)
+    batch, targets = names["batch"], names["targets"]
+    for row, partner in enumerate(batch["mix_index"].tolist()):
+        expected = torch.lerp(batch["gaze"][partner], batch["gaze"][row], batch["mix_lam"][row])
+        torch.testing.assert_close(targets[row], expected)
+    assert not torch.allclose(targets, batch["gaze"])
+    names["loader"].close()
+
+
 def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: ModuleType) -> None:
     samples_fields._tv_tensors.cache_clear()
-    names = run(4, fielded, tmp_path)
+    names = run(5, fielded, tmp_path)
     assert len(names["captions"]) == FLAT_IMAGES % 8
     assert {type(sample["boxes"]).__name__ for sample in names["samples"]} == {"BoundingBoxes"}
 

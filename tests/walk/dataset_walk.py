@@ -97,6 +97,8 @@ class DatasetWalk:
                     name in str(error)
                     for name in (
                         *OPTIONS,
+                        "Boxes",
+                        "Points",
                         "antialias",
                         "interpolation",
                         "padding",

@@ -253,7 +253,7 @@ class Walk:
             except fastpipe.ConfigError as error:
                 free = self.options.get("size_choices") is None and not self.model.buckets
                 views = self.options.get("views")
-                sized = isinstance(views, (list, tuple)) and any(view.size is not None for view in views)
+                sized = isinstance(views, (list, tuple)) and all(view.size is not None for view in views)
                 expect(not free or callable(self.options.get("size")) or sized or self.draw.unsure, "set_size:", error)
                 return
             first += some(iterator, 1 << 30)

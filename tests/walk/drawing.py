@@ -146,8 +146,6 @@ class _Options:
         self.made.options["crop"] = self.one(*self.rng.choice(kinds))
 
     def _views(self, train: bool) -> None:
-        if "Buckets" in self.made.options.get("size", "") and self.often(0.9):
-            return
         self.made.options["views"] = self.one(
             "2",
             "3",
@@ -155,6 +153,7 @@ class _Options:
             "[fastpipe.View(14, count=2), fastpipe.View((6, 9), crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.4)))]",
             "[fastpipe.View(hflip=1.0), fastpipe.View(crop=fastpipe.Resize(), hflip=False)]",
             "[fastpipe.View(), fastpipe.View(augment=fastpipe.Augment.simclr())]",
+            "[fastpipe.View(), fastpipe.View(9), fastpipe.View(hflip=1.0)]",
         )
 
     def _chosen(self, train: bool) -> None:
@@ -265,6 +264,9 @@ class _Options:
             usual.append("source")
         if "Buckets" in options.get("size", ""):
             usual += ["image_size", "pixel_mask"]
+        augment = options.get("augment", "")
+        if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):
+            usual += ["mix_lam", "mix_index"]
         some = self.rng.sample(usual, self.rng.randint(0, len(usual)))
         some += self.rng.sample(list(self.fields), self.rng.randint(0, min(5, len(self.fields))))
         self.rng.shuffle(some)

@@ -37,21 +37,20 @@ def refusals(model: Model) -> set[str]:
         (not draw.mixed and "source" in fields, "source"),
         (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
         (not draw.mixed and set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
-        (model.buckets and views, "views"),
+        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), "View"),
         (model.buckets and "size_choices" in options, "size_choices"),
         (model.buckets and options.get("crop") is not None, "crop"),
-        (model.buckets and soft and not _smoothing_only(text), "augment", "mix"),
-        (model.buckets and (_moves(text) or "RandomAffine" in text), "augment", "move"),
         ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
         (views and many, "views", "Crop"),
-        (views and soft, "views", "soft"),
-        (views and sized and (callable(model["size"]) or model["size_choices"] is not None), "views"),
+        (soft and "augment=" in draw.options.get("views", ""), "views", "soft"),
         (many and model.train, "Crop"),
         (many and model.hflip, "Crop", "hflip"),
-        (many and soft, "Crop"),
+        (many and soft and not _smoothing_only(text), "Crop"),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
         (soft and unlabelled, "label"),
-        (soft and not _smoothing_only(text) and set(fields) - _ALWAYS, "augment", "mix", "field"),
+        (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, "augment", "mix", "field"),
+        (soft and "mixup" in text and kinds & {"mask", "image"}, "augment", "mix", "field"),
+        ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
         (_moves(text) and kinds & set(PLACED), "augment", "data_keys"),
         ("RandomAffine" in text and "image" in kinds, "augment"),
         (without and model.weights is None, "replacement"),
@@ -77,7 +76,19 @@ def refusals(model: Model) -> set[str]:
     return found
 
 
-_ALWAYS = {"image", "label", "id", "key", "valid", "epoch", "source", "image_size", "pixel_mask"}
+_ALWAYS = {
+    "image",
+    "label",
+    "id",
+    "key",
+    "valid",
+    "epoch",
+    "source",
+    "image_size",
+    "pixel_mask",
+    "mix_lam",
+    "mix_index",
+}
 
 
 def _too_small(model: Model) -> bool:
@@ -90,8 +101,12 @@ def _too_small(model: Model) -> bool:
     return any(max(pair(size)) > resize for size in sizes)
 
 
+def _mixes(text: str) -> bool:
+    return "mixup" in text or "cutmix" in text
+
+
 def _smoothing_only(text: str) -> bool:
-    return "mixup" not in text and "cutmix" not in text
+    return not _mixes(text)
 
 
 def _moves(text: str) -> bool:

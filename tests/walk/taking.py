@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-BY_VIEW = ("boxes", "pose", "seg", "depth", "second", "mask")  # fields that move with images
+BY_VIEW = ("boxes", "pose", "seg", "depth", "second", "mask", "pixel_mask")  # fields that move with images
 OFFSETS = ("_offsets", "_counts")
 
 told_of_batch: list[Callable[[], None]] = []
