@@ -80,13 +80,8 @@ class Course:
         if epoch != self.next.epoch:
             if self.next.batches and self.left:
                 _LOG.warning(
-                    "set_epoch(%d) drops the position of load_state_dict, batch %d of epoch %d: epoch %d starts "
-                    "at its first batch. To continue at that position, begin the loop over epochs at %d",
-                    epoch,
-                    self.next.batches,
-                    self.next.epoch,
-                    epoch,
-                    self.next.epoch,
+                    f"set_epoch({epoch}) drops the position of load_state_dict, batch {self.next.batches} of epoch "
+                    f"{self.next.epoch}. To continue there, begin the loop over epochs at {self.next.epoch}"
                 )
             self.next = Position(epoch)
         self.position = replace(self.next)
@@ -123,7 +118,6 @@ class Course:
         if len(epoch) < lookahead:
             self._go_ahead(epoch, staged=lookahead - len(epoch))
         batch = self._transfer.hand_over(staged)
-        epoch.position.batches += 1
         self.stats.batches += 1
         self.stats.samples += len(staged.valid)
         return batch
@@ -177,16 +171,11 @@ class Delivery:
 
     It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
     never use.
-
-    Args:
-        course: of the loader.
-        on_batch: called with the seconds that the loop spent in here for a batch and those of the step before it;
-            not for an epoch's first batch, before which there is no step.
     """
 
     def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
         self._course = course
-        self._on_batch = on_batch
+        self._on_batch = on_batch  # gets the seconds of the loop in here for a batch, and of the step before, if any
         self._epoch: Epoch | None = None
         self._handed_out_at: float | None = None
         self._over = False  # by an error
@@ -221,6 +210,17 @@ class Delivery:
             raise StopIteration
         try:
             batch = self._course.next_batch(epoch)
+            now = time.perf_counter()
+            # A device that was still at an earlier step has not waited for this batch.
+            load_s = now - asked_at if stats.held_s - held_s < _LEAST_HELD_S else 0.0
+            stats.load_s += load_s
+            if self._handed_out_at is not None:
+                step_s = now - self._handed_out_at - load_s
+                stats.step_s += step_s
+                self._on_batch(load_s, step_s)
+            self._handed_out_at = now
+            position.batches += 1
+            return batch
         except BaseException as problem:
             # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
             self._over = True
@@ -230,13 +230,3 @@ class Delivery:
                     "a module of augment= raised StopIteration, as next() of an empty iterator does; correct it there"
                 ) from problem
             raise
-        now = time.perf_counter()
-        # A device that was still at an earlier step has not waited for this batch.
-        load_s = now - asked_at if stats.held_s - held_s < _LEAST_HELD_S else 0.0
-        stats.load_s += load_s
-        if self._handed_out_at is not None:
-            step_s = now - self._handed_out_at - load_s
-            stats.step_s += step_s
-            self._on_batch(load_s, step_s)
-        self._handed_out_at = now
-        return batch

@@ -227,7 +227,7 @@ class Epoch:
         return len(self._plan) - self._taken + len(self._staged)
 
     def fill(self, batches: int) -> int:
-        """Puts batches in the works until there are so many; returns how many more there is room for after the last."""
+        """Puts batches in the works until there are so many; returns how many of the next epoch there is room for."""
         while len(self.works) < batches and self._submitted < self._end:
             started = time.perf_counter()
             try:
@@ -254,7 +254,7 @@ class Epoch:
                 self._end, self.failure = self._taken, problem
 
     def take(self, ahead: int) -> StagedBatch:
-        """Waits for the next batch, and queues up to `ahead` batches after it."""
+        """Waits for the next batch, which is in the works, and queues up to `ahead` batches after it."""
         if not self._staged:
             self._stage()
         self.stage(ahead + 1)
@@ -268,7 +268,6 @@ class Epoch:
             self.works.popleft().cancel()
 
     def _stage(self) -> None:
-        self.fill(self._maker.ahead + 1)
         if self.failure is not None and self._taken == self._end:
             if isinstance(self.failure, MemoryError):
                 raise EngineError(

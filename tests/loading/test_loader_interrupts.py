@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError
+from fastpipe.loading.advice import LoadWatch
 
 # It comes by all stations, again and again: opening, the first batch, epochs, steps, the end of an epoch, closing.
 PROGRAM = """
@@ -136,3 +138,15 @@ def test_an_interrupt_anywhere_never_leaves_a_silent_gap(flat: Path) -> None:
             with contextlib.suppress(EngineError):  # "an error ended this epoch"
                 assert next(iterator)[1].tolist() == second, "or it goes on as if nothing had been"
         assert line > 10
+
+
+def test_an_interrupt_behind_a_batch_that_is_made_leaves_no_gap(flat: Path) -> None:
+    with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
+        with mock.patch.object(LoadWatch, "add", side_effect=KeyboardInterrupt):
+            batches = iter(loader)
+            next(batches)
+            with pytest.raises(KeyboardInterrupt):
+                next(batches)
+        assert loader.state_dict()["batches"] == 1
+        with pytest.raises(EngineError, match="an error ended this epoch"):
+            next(batches)
