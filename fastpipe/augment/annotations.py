@@ -33,7 +33,7 @@ def pasted(augment: Augment) -> frozenset[str]:
     """The kinds of fields that all that mixes images also mixes, by pasting: cutmix pastes masks."""
     mixing = [stage.moves for stage in augment.stages if stage.mixes]
     mixing += [] if augment._chain.mixing is None else [augment._chain.mixing.moves]
-    return frozenset[str].intersection(*mixing)
+    return frozenset[str].intersection(*mixing) if mixing else frozenset()
 
 
 @dataclass(frozen=True)

@@ -77,16 +77,17 @@ def preview(
 def _fields(index: Index, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
     """The fields to show, and those that cannot be shown with this augmentation."""
     from fastpipe.augment import as_augment
-    from fastpipe.augment.annotations import mixes, moving_parts
+    from fastpipe.augment.annotations import mixes, moving_parts, pasted
     from fastpipe.loading.fields import SPATIAL
     from fastpipe.show.field_marks import VISIBLE, visible
 
     if asked is None:
         names = list(visible(index, tuple(index.fields)))
         augment = as_augment(augmentation)
-        hidden = names if mixes(augment) else []
-        if moving_parts(augment):
-            hidden = hidden or [name for name in names if index.fields[name].kind in SPATIAL]
+        still = set(SPATIAL) if moving_parts(augment) or mixes(augment) else set()
+        if not moving_parts(augment):
+            still -= pasted(augment)
+        hidden = [name for name in names if index.fields[name].kind in still]
         return [name for name in names if name not in hidden], hidden
     names = [] if asked == "none" else [name.strip() for name in asked.split(",")]
     for name in names:

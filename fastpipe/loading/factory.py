@@ -159,11 +159,12 @@ def loader(
             dataset.json, index.npy and the columns of `fields` are compared, too, for a label may have changed. One of
             these is always a DatasetError: at once, or, if they have over 256 MB, before the epoch's last batch.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", with
-            size="bucket" also "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are
-            cropped, resized and mirrored with the image, as in torchvision's v2; fastpipe.Boxes("boxes", form="pad")
-            and fastpipe.Points("joints", flip_pairs=[(1, 2)]) in place of a name say how. Or a dict, for keys with
-            other names: {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
+            number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", and names of
+            the dataset's fields. With size="bucket" also "image_size" and "pixel_mask"; with mixup or cutmix
+            "mix_index", the row that is mixed into each row, and "mix_lam", the share of its own image. Boxes and
+            points are cropped, resized and mirrored with the image, as in torchvision's v2; in place of a name,
+            fastpipe.Boxes("boxes", form="pad") and fastpipe.Points("joints", flip_pairs=[(1, 2)]) say how. Or a dict,
+            for keys with other names: {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
         prepare: a function of the entries of a batch of `fields` that are on the host: labels, ids, keys, texts and
             numbers (numpy arrays and lists), boxes and points (lists of arrays, before the augmentation moves them and
             small boxes are dropped). It returns a dict of entries to add or to replace, such as tokens. Tensors and

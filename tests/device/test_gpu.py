@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +47,36 @@ def test_batches_are_those_of_the_cpu(textured: Path) -> None:
                 assert images.is_contiguous(memory_format=torch.channels_last)
                 assert torch.equal(images.cpu(), expected)
                 assert torch.equal(labels.cpu(), numbers)
+
+
+def test_views_fields_and_mixing_are_those_of_the_cpu(fielded: Path) -> None:
+    boxes, points = fastpipe.Boxes("boxes", form="pad"), fastpipe.Points("joints", flip_pairs=[])
+    mixed = fastpipe.Augment.randaugment(cutmix=1.0)
+    for options in (
+        {"views": [fastpipe.View(), fastpipe.View(32)], "fields": ["image", boxes, points, "caption"]},
+        {"crop": fastpipe.FiveCrop(), "train": False, "fields": ["image", boxes, points]},
+        {"size": "bucket", "views": 2, "augment": mixed, "fields": ["image", "label", "pixel_mask", "mix_lam", "gaze"]},
+    ):
+        chosen: dict[str, Any] = {"size": 64, "num_workers": 2, **options}
+        with (
+            fastpipe.loader(fielded, BATCH, device="cuda", **chosen) as there,
+            fastpipe.loader(fielded, BATCH, **chosen) as here,
+        ):
+            for batch, expected in zip(there, here, strict=True):
+                alike(batch, expected)
+
+
+def alike(there: Any, here: Any) -> None:
+    """Values of a batch, in lists of lists; floats but for rounding."""
+    if isinstance(here, torch.Tensor):
+        assert there.device.type == "cuda"
+        torch.testing.assert_close(there.cpu(), here, atol=1e-4, rtol=1e-4)
+    elif isinstance(here, (list, dict)):
+        assert len(there) == len(here)
+        for key in here if isinstance(here, dict) else range(len(here)):
+            alike(there[key], here[key])
+    else:
+        assert there == here
 
 
 def test_buckets_are_those_of_the_cpu(textured: Path) -> None:

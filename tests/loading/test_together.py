@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
+from fake_stream import FakeStream
 from field_values import FIELDS, sample
 
 import fastpipe
@@ -473,3 +475,32 @@ def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
     from fastpipe.loading.impossible import table
 
     assert (ROOT / "docs" / "together.md").read_text().endswith(f"\n\n{table()}")
+
+
+MOVED = ["image", "label", "who", "pixel_mask", "image_size", "mix_lam", "mix_index", "id"]
+
+
+def moved_batches(data: Path, **options: Any) -> list[Any]:
+    """Views of buckets that are turned and mixed, with their masks."""
+    augment = plain_pixels(
+        k.AugmentationSequential(k.RandomRotation(30.0, p=1.0), data_keys=["input", "mask"]), cutmix=1.0
+    )
+    with loader_of(data, size=BUCKETS, views=2, augment=augment, **options) as loader:
+        return list(loader)
+
+
+@pytest.mark.parametrize("fields", [MOVED, None])
+def test_all_of_it_goes_by_a_side_stream(marked: Path, monkeypatch: pytest.MonkeyPatch, fields: Any) -> None:
+    """The training loop's stream is told of all memory that a batch is in."""
+    expected = moved_batches(marked, fields=fields)
+    stream = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    made = moved_batches(marked, fields=fields)
+    assert len(made) == len(expected) == len(stream.handed)
+    for batch, other, memory in zip(made, expected, stream.handed, strict=True):
+        mine, theirs = (
+            [*each.values()] if fields else [*each, each.image_sizes, each.pixel_mask] for each in (batch, other)
+        )
+        assert same(mine, theirs)
+        tensors = [part for value in mine for part in (value if isinstance(value, list) else [value])]
+        assert {tensor.untyped_storage().data_ptr() for tensor in tensors} <= set(memory)

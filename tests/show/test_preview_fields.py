@@ -188,12 +188,15 @@ def test_fields_that_an_augmentation_would_make_wrong_are_left_out(data: Path, t
     assert fp("preview", data, "--augment", "simclr", "--out", tmp_path / "d.png").stderr == ""
 
 
-def test_no_field_is_shown_with_mixed_images(data: Path, tmp_path: Path) -> None:
+def test_of_mixed_images_only_what_stays_is_shown(data: Path, tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
     program.write_text("import kornia.augmentation as K\ndef build():\n    return [K.RandomMixUpV2(p=1.0)]\n")
     result = fp("preview", data, "--augment", f"{program}:build", "--out", tmp_path / "a.png")
     assert result.exit_code == 0
-    assert "without boxes, seg, corners, caption, tags: " in result.stderr
+    assert "without boxes, seg, corners: " in result.stderr
+    program.write_text("import fastpipe\ndef build():\n    return fastpipe.Augment(cutmix=1.0)\n")
+    result = fp("preview", data, "--augment", f"{program}:build", "--out", tmp_path / "b.png")
+    assert "without boxes, corners: " in result.stderr
 
 
 def test_fields_that_cannot_be_shown_are_named(data: Path, tmp_path: Path) -> None:
