@@ -132,7 +132,7 @@ class Kornia(Operation):
         if not self.moves_shown:
             return shown
         if self._shower is None:
-            self._shower = FieldMover(self.module, SHOWN)
+            self._shower, self._on_device = FieldMover(self.module, SHOWN), None
         return self._carried_out(shown, host, tensors, self._shower.masks)
 
     def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
@@ -256,7 +256,9 @@ class Kornia(Operation):
         leaves = list(call.leaves)
         if images.device != _CPU and self._single:
             if self._on_device is None:
-                self._on_device = computed_with(self.module, self._mover, images, call.leaves, call.tree)
+                self._on_device = computed_with(
+                    self.module, self._shower or self._mover, images, call.leaves, call.tree
+                )
             for place in self._on_device:
                 leaves[place] = given[str(place)]
         for place in self._nature(size).by_row or ():

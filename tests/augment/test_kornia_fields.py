@@ -92,3 +92,39 @@ def test_a_gpu_gives_what_a_cpu_gives_and_the_host_never_waits(name: str) -> Non
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert (made.cpu() == expected).float().mean() > 0.98
+
+
+def shown_after(augment: Augment, shown: Tensor, device: str = "cpu") -> Tensor:
+    plan = augment.plan(np.arange(len(shown)), SIZE, seed=0, epoch=0, batch=0)
+    return augment.move_shown(shown.to(device), plan, tensors_of(plan, device))
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_where_images_are_moves_as_a_mask_does_without_a_key(name: str) -> None:
+    shown = ids(5) > 60
+    bare = Augment(CASES[name](), mean=None, std=None)
+    made = shown_after(bare, shown)
+    assert made.dtype == torch.bool
+    if name == "RandomErasing":  # what is erased is still the image
+        assert not bare.moves_shown
+        assert torch.equal(made, shown)
+    else:
+        assert torch.equal(made, moved(keyed(name), shown.to(torch.uint8)) > 0)
+
+
+@pytest.mark.parametrize("name", [*MOVING, "randaugment", "mixup", "cutmix"])
+def test_the_host_does_not_wait_for_where_images_are(name: str) -> None:
+    own: dict[str, Augment] = {
+        "randaugment": Augment.randaugment(),
+        "mixup": Augment(mixup=0.3, num_classes=2),
+        "cutmix": Augment(cutmix=1.0, num_classes=2),
+    }
+    augment = own[name] if name in own else Augment(CASES[name](), mean=None, std=None)
+    shown = ids(4) > 60
+    expected = shown_after(augment, shown)
+    with simulated() as gpu:
+        made = shown_after(augment, shown, "cuda:0")
+        mine = ("test_kornia_fields.py", "augment_batches.py")
+        assert not [wait for wait in gpu.waits if not any(file in wait for file in mine)]
+        assert made.device.type == "cuda"
+        assert differing(made.cpu().float(), expected.float(), by=0.5) < 0.01
