@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
@@ -83,19 +81,15 @@ class Chain:
             return pixels.NORMALISE_BYTES
         return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
 
-    def plan(
-        self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None, shown: NDArray[np.int64] | None = None
-    ) -> AugmentPlan:
-        """Draws what happens to a batch of images of `size` (height, width); `mixing` draws for what mixes images, and
-        `shown` is as of Mixing.plan.
-        """
+    def plan(self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None) -> AugmentPlan:
+        """Draws what happens to a batch of images of `size` (height, width); `mixing` draws for what mixes images."""
         steps, given, mixing = [], size, mixing or draws
         for position, operation in enumerate(self.operations):
             steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
             size = operation.size_after(size)
         steps.append(Step(None, affine(self.mean, self.std, full=1 if self.operations else 255)))
         steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
-        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size, shown))
+        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size))
         return AugmentPlan.of(len(draws), given, steps)
 
     def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:

@@ -18,6 +18,7 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.boxes import inside_planes
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
+from fastpipe.augment.mixing import box_share
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.errors import ConfigError
@@ -27,26 +28,28 @@ Parameters = dict[str, Tensor]
 Arrays = dict[str, Array]
 
 
-def _mixup(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+def _mixup(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
     """The partner's share is kornia's lambda."""
     share = parameters["mixup_lambdas"].numpy()
     return _two(parameters["mixup_pairs"].numpy(), share)
 
 
-def _cutmix(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
     """The partner's share is that of the box's pixels."""
     corners = parameters["crop_src"][0].numpy().astype(np.int64)  # (n, 4, 2): x, y of the corners, clockwise
     boxes = np.concatenate([corners[:, 0, ::-1], corners[:, 2, ::-1] + 1], axis=1)
-    return _boxed(parameters["mix_pairs"][0].numpy(), boxes, size)
+    return _boxed(parameters["mix_pairs"][0].numpy(), boxes, draws, size)
 
 
-def _patchmix(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+def _patchmix(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
     """As for cutmix."""
     first = parameters["patch_coords"].numpy()[:, ::-1]
-    return _boxed(parameters["mix_pairs"].numpy(), np.concatenate([first, first + module.patch_size], axis=1), size)
+    return _boxed(
+        parameters["mix_pairs"].numpy(), np.concatenate([first, first + module.patch_size], axis=1), draws, size
+    )
 
 
-def _mosaic(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
     """A tile's share is the part of the window that it fills. The tiles go down the columns, from left to right."""
     columns, rows = module.flags["mosaic_grid"]
     start = parameters["src"][:, 0].numpy()  # (n, 2): x, y of the window
@@ -68,12 +71,11 @@ def _two(partner: NDArray[np.int64], share: NDArray[Any]) -> Arrays:
     return {"partners": np.stack([np.arange(len(partner)), partner]), "shares": np.stack([1 - share, share])}
 
 
-def _boxed(partner: NDArray[np.int64], boxes: NDArray[np.int64], size: tuple[int, int]) -> Arrays:
-    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    return _two(partner, area / (size[0] * size[1])) | {"boxes": boxes}
+def _boxed(partner: NDArray[np.int64], boxes: NDArray[np.int64], draws: Draws, size: tuple[int, int]) -> Arrays:
+    return _two(partner, box_share(boxes, partner, draws, size)) | {"boxes": boxes}
 
 
-_KINDS: dict[str, Callable[[Any, Parameters, tuple[int, int]], Arrays]] = {
+_KINDS: dict[str, Callable[[Any, Parameters, Draws, tuple[int, int]], Arrays]] = {
     "RandomMixUpV2": _mixup,
     "RandomCutMixV2": _cutmix,
     "PatchMix": _patchmix,
@@ -111,6 +113,7 @@ class KorniaMixing(Operation):
                 "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
             )
         self._arrays = _KINDS[name]
+        self.moves_shown = self.in_pairs
         if self._arrays in (_cutmix, _patchmix):
             self.moves = frozenset(["mask", "image"])
 
@@ -128,7 +131,7 @@ class KorniaMixing(Operation):
         generator = torch.Generator("cpu").manual_seed(draws.generator_seed(Stream.MODULE, position))
         with BySample(seeds, generator=generator, onto=seeds.device):
             parameters = self.module.forward_parameters(torch.Size((len(draws), 3, *size)))
-        arrays = self._arrays(self.module, parameters, size)
+        arrays = self._arrays(self.module, parameters, draws, size)
         applied = parameters["batch_prob"].numpy() > 0.5
         own = np.zeros_like(arrays["shares"])
         own[0] = 1  # the first image of each is itself
@@ -152,6 +155,13 @@ class KorniaMixing(Operation):
         if "boxes" not in tensors:
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
         return torch.where(inside_planes(tensors["boxes"], images), partner, images)
+
+    def move_shown(self, shown: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Where rows show something: of a mixup, what either image shows."""
+        if "boxes" in tensors:
+            return self.run(shown, 0, host, tensors)
+        partner = shown.index_select(0, tensors["partners"][1])
+        return torch.maximum(shown, partner * (tensors["shares"][1] > 0)[:, None, None, None])
 
     def move_masks(self, masks: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
         """Pastes boxes of masks, or of second pictures, as `run` pastes those of images."""

@@ -53,11 +53,8 @@ class Mixing:
         """The kinds of fields that it pastes as it pastes boxes of images; cutmix alone does."""
         return frozenset() if self.mixup else frozenset(["mask", "image"])
 
-    def plan(self, draws: Draws, size: tuple[int, int], shown: NDArray[np.int64] | None = None) -> Step:
-        """Draws the shares.
-
-        `shown` is (n, 2): height and width of the image at the top left of each row, where the rest is padding. Then
-        the share of cutmix counts pixels of images only. None: rows are full.
+    def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
+        """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
 
         Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, what is left of the sample itself,
         exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
@@ -71,9 +68,7 @@ class Mixing:
             if alpha > 0:
                 share[rows] = beta(u[rows], v[rows], alpha)
         boxes = np.where(cut[:, None], _boxes(draws, size, share), 0)
-        area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        own = 1 - area / (size[0] * size[1]) if shown is None else _own_share(boxes, shown)
-        share = np.where(cut, own, share)
+        share = np.where(cut, 1 - box_share(boxes, np.roll(np.arange(len(draws)), 1), draws, size), share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
@@ -99,13 +94,16 @@ class Mixing:
         return torch.where(cut, self.paste(shown, tensors), torch.maximum(shown, shown.roll(1, 0)))
 
 
-def _own_share(boxes: NDArray[np.int64], shown: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(n,): of the pixels of images in each row, the part that is its own: outside its box, where the partner is."""
-    corner = np.minimum(boxes[:, None, 2:], np.stack([shown, np.roll(shown, 1, axis=0)], axis=1))
-    own, others = np.maximum(corner - boxes[:, None, :2], 0).prod(axis=2).T  # pixels in the box
-    left = shown.prod(axis=1) - own
-    share: NDArray[np.float64] = left / (left + others)
-    return share
+def box_share(
+    boxes: NDArray[np.int64], partners: NDArray[np.int64], draws: Draws, size: tuple[int, int]
+) -> NDArray[np.float64]:
+    """(n,): of the pixels of images in each row of `size`, the part that is its partner's, in its box, (n, 4)."""
+    if draws.shown is None:
+        return np.asarray((boxes[:, 2:] - boxes[:, :2]).prod(axis=1) / (size[0] * size[1]))
+    shown = draws.shown * size
+    corner = np.minimum(boxes[:, None, 2:], np.stack([shown, shown[partners]], axis=1))
+    own, others = np.maximum(corner - boxes[:, None, :2], 0).prod(axis=2).T  # pixels of both in the box
+    return np.asarray(others / (shown.prod(axis=1) - own + others))
 
 
 def _boxes(draws: Draws, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:

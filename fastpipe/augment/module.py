@@ -183,9 +183,10 @@ class Augment(torch.nn.Module):
             mixing_seed: in place of seed, for what mixes images: views of one seed have one partner and one share.
             shown: (n, 2), height and width of the image at the top left of each row, where the rest is padding.
         """
-        draws = Draws(samples, seed=seed, epoch=epoch, batch=batch)
-        mixing = None if mixing_seed is None else Draws(samples, seed=mixing_seed, epoch=epoch, batch=batch)
-        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing, shown)
+        parts = None if shown is None else shown / size
+        seeds = seed, seed if mixing_seed is None else mixing_seed
+        draws, mixing = (Draws(samples, seed=each, epoch=epoch, batch=batch, shown=parts) for each in seeds)
+        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing)
 
     def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""

@@ -21,10 +21,21 @@ class Draws:
     Args:
         samples: (n,) sample numbers.
         seed, epoch, batch: name the draws.
+        shown: (n, 2), the parts of the height and the width of each row that have the image, at the top left, where the
+            rest is padding; None: rows are full.
     """
 
-    def __init__(self, samples: NDArray[np.int64], *, seed: int, epoch: int, batch: int) -> None:
+    def __init__(
+        self,
+        samples: NDArray[np.int64],
+        *,
+        seed: int,
+        epoch: int,
+        batch: int,
+        shown: NDArray[np.float64] | None = None,
+    ) -> None:
         self.samples = samples
+        self.shown = shown
         self._seed = seed
         self._epoch = epoch
         self._batch = batch

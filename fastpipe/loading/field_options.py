@@ -91,7 +91,7 @@ def check_together(recipe: Recipe, augments: Sequence[Augment | None], *, mixed:
             continue
         if recipe.crop.rows > 1 and mixes(augment):
             raise impossible("mixed crops", name)
-        if isinstance(recipe.crop, Buckets) and any(stage.mixes for stage in augment.stages):
+        if isinstance(recipe.crop, Buckets) and any(each.mixes and not each.moves_shown for each in augment.stages):
             raise impossible("mixed buckets")
         for part in moving_parts(augment) if isinstance(recipe.crop, Buckets) else ():
             if not part.shows:

@@ -42,10 +42,10 @@ IMPOSSIBLE = {
         "leave the mixing out",
     ),
     "mixed buckets": Pair(
-        "`augment=` with a mixing module of kornia",
+        "`augment=` with kornia's mosaic",
         '`size="bucket"`',
-        "kornia counts padding as a part of the image, so that labels would have wrong shares",
-        "use Augment(mixup=, cutmix=), which counts the pixels of images",
+        "a part of a mosaic may be padding alone, so that labels would have wrong shares",
+        "use mixup or cutmix, whose shares are those of the images' pixels",
     ),
     "unlabelled": Pair(
         "`augment=` with soft labels (mixup, cutmix, `label_smoothing=`)",
