@@ -68,9 +68,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
         seed: seed of crops and mirroring after `set_epoch`.
         exact: True: always decode at full size. See fastpipe.loader.
         fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields, or
-            fastpipe.Boxes (with form="list") and fastpipe.Points; see fastpipe.loader. Labels of boxes come as
-            NAME_labels; points as (M, K, 2), and NAME_visibility (M, K). Without "image" nothing is decoded. Or a
-            dict: {"pixel_values": "image"}. None: a sample is (image, label).
+            fastpipe.Boxes (with form="list") and fastpipe.Points; see fastpipe.loader. Without crop= no box is
+            dropped. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K). Without
+            "image" nothing is decoded. Or a dict: {"pixel_values": "image"}. None: a sample is (image, label).
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
         cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader. Samples are fetched when

@@ -120,6 +120,45 @@ def test_prepare_gets_boxes_by_view(data: Path) -> None:
             assert list(batch) == ["image", "boxes", "boxes_labels", "pose", "id", "objects"]
 
 
+def test_prepare_gets_boxes_of_each_crop(data: Path) -> None:
+    def prepare(batch: dict[str, Any]) -> dict[str, Any]:
+        assert all(len(crops) == 5 for key in ("boxes", "boxes_labels", "pose") for crops in batch[key])
+        return {"many": np.array([[len(each) for each in crops] for crops in batch["boxes"]])}
+
+    fields = ["image", Boxes("boxes", min_size=0), POSE, "id"]
+    crop = fastpipe.FiveCrop(resize=30)
+    with loader_of(data, fields, size=20, train=False, crop=crop, prepare=prepare) as loader:
+        for batch in loader:
+            assert batch["many"].tolist() == [[len(each) for each in crops] for crops in batch["boxes"]]
+
+
+def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
+    fields: list[Any] = ["id", "image", Boxes("boxes", min_size=6, min_area=50.0), POSE]
+    options: dict[str, Any] = {"size": SIZE, "hflip": 1.0, "seed": 4, "crop": fastpipe.RandomResizedCrop()}
+    dataset = fastpipe.Dataset(data, fields=fields, exact=True, **options)
+    dataset.set_epoch(0)
+    counts = [0, 0]
+    with (
+        loader_of(data, fields, exact=True, **options) as loader,
+        loader_of(data, [*fields[:2], "boxes"], **options) as all_of,
+    ):
+        for batch, every in zip(loader, all_of, strict=True):
+            for row, number in enumerate(batch["id"].tolist()):
+                alone = dataset[number]
+                assert torch.equal(torch.as_tensor(alone["boxes"]), batch["boxes"][row])
+                assert torch.equal(alone["boxes_labels"], batch["boxes_labels"][row])
+                assert torch.equal(torch.as_tensor(alone["pose"]), batch["pose"][row][..., :2])
+                counts[0] += len(batch["boxes"][row])
+                counts[1] += len(every["boxes"][row])
+    assert 0 < counts[0] < counts[1]
+    with pytest.raises(
+        fastpipe.ConfigError, match=r"a single sample has its boxes as one tensor, got Boxes.*leave form"
+    ):
+        fastpipe.Dataset(data, fields=["image", Boxes("boxes", form="pad")])
+    whole = fastpipe.Dataset(data, fields={"targets": Boxes("boxes", min_size=1000)})
+    assert sum(len(whole[number]["targets"]) for number in range(COUNT)) > counts[1] > 0
+
+
 def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) -> None:
     fields = ["image", "boxes", "seg", POSE, "caption"]
     with loader_of(data, fields, views=[view for view, _ in VIEWS]) as loader:

@@ -47,7 +47,7 @@ def refusals(model: Model) -> set[str]:
         (many and model.hflip, "Crop", "hflip"),
         (many and soft and not _smoothing_only(text), "Crop"),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
-        (soft and unlabelled, "label"),
+        (soft and unlabelled and not isinstance(options.get("weights"), dict), "label"),
         (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, "augment", "mix", "field"),
         (soft and "mixup" in text and kinds & {"mask", "image"}, "augment", "mix", "field"),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
