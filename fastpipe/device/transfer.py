@@ -171,24 +171,11 @@ class Transfer:
             copies, tensors, first, copied = self._copy(batch, arrays)
             queued = time.perf_counter()
             labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))
-            rows = labels if each == 1 else labels.repeat_interleave(each)
             sizes = tensors.get("image_sizes")
-            augmented, masks = [], []
-            if sizes is not None and (
-                "pixel_mask" in names or any(each and each.moves_shown for each, _ in self._views)
-            ):
-                masks = [pixel_mask(sizes, (each.shape[2], each.shape[3])) for each in copies]
-            for view, ((augment, _), plan, images) in enumerate(zip(self._views, plans, copies, strict=True)):
-                if augment is not None and plan is not None:
-                    drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
-                    images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
-                    labels = soft[::each] if view == 0 else labels  # those of all views
-                    if masks:
-                        masks[view] = augment.move_shown(masks[view], plan, drawn)
-                    for name in () if batch.fields is None else batch.fields.images:
-                        entry, fill = f"field.{view}.{name}", batch.plan.views[view].crops.rendering.mask_fill
-                        tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
-                augmented.append(images if each == 1 else images.view(len(labels), each, *images.shape[1:]))
+            masks = []
+            if sizes is not None and ("pixel_mask" in names or any(a and a.moves_shown for a, _ in self._views)):
+                masks = [pixel_mask(sizes, (images.shape[2], images.shape[3])) for images in copies]
+            augmented, labels = self._augmented(batch, plans, copies, labels, tensors, masks)
             by_view = augmented[0] if len(augmented) == 1 else augmented
             mask = masks[0] if len(masks) == 1 else masks or None
             made: Batch = image_batch(by_view, labels, ids, valid, batch.epoch, sizes, mask)
@@ -211,6 +198,34 @@ class Transfer:
         kept = (*augmented, labels, ids, valid, *masks, *([] if sizes is None else [sizes]), *fields.values())
         memory = {each.untyped_storage().data_ptr(): each for each in kept}
         return StagedBatch(made, tuple(augmented), labels, valid, tuple(memory.values()), ready)
+
+    def _augmented(
+        self,
+        batch: HostBatch,
+        plans: list[AugmentPlan | None],
+        views: list[torch.Tensor],
+        labels: torch.Tensor,
+        tensors: dict[str, torch.Tensor],
+        masks: list[torch.Tensor],
+    ) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """The images of each view, and the labels. Masks and second pictures, in `tensors`, and the pixel masks of
+        buckets, by view, are replaced by those that have moved with them.
+        """
+        each = batch.plan.rows_per_sample
+        rows = labels if each == 1 else labels.repeat_interleave(each)
+        made = []
+        for view, ((augment, _), plan, images) in enumerate(zip(self._views, plans, views, strict=True)):
+            if augment is not None and plan is not None:
+                drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
+                images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
+                labels = soft[::each] if view == 0 else labels  # those of all views
+                if masks:
+                    masks[view] = augment.move_shown(masks[view], plan, drawn)
+                for name in () if batch.fields is None else batch.fields.images:
+                    entry, fill = f"field.{view}.{name}", batch.plan.views[view].crops.rendering.mask_fill
+                    tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
+            made.append(images if each == 1 else images.view(-1, each, *images.shape[1:]))
+        return made, labels
 
     def _plans(self, batch: HostBatch) -> list[AugmentPlan | None]:
         """What is drawn for each view."""
