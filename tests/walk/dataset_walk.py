@@ -215,7 +215,10 @@ class DatasetWalk:
                     same = value == wanted
                 expect(same, "field", key, "of sample", number, "is", value, "not", wanted)
             elif known.fields.get(key) in PLACED:
-                expect(value is None or isinstance(value, torch.Tensor), "field", key, type(value))
+                rows = value if isinstance(value, list) else [value]
+                many = {fastpipe.FiveCrop: 5, fastpipe.TenCrop: 10}.get(type(self.options.get("crop")), 1)
+                expect(len(rows) == (many if known.fields[key] in ("boxes", "keypoints") else 1), "field", key, value)
+                expect(all(isinstance(row, torch.Tensor) for row in rows), "field", key, type(value))
 
     def _check_image(self, image: Any, number: int, known: Known) -> None:
         expect(image.dtype == torch.uint8, "dtype", image.dtype)
@@ -230,4 +233,4 @@ class DatasetWalk:
 
 def _bytes(sample: Any) -> Any:
     parts = sample.values() if isinstance(sample, dict) else sample
-    return [as_bytes(torch.as_tensor(part)) if isinstance(part, torch.Tensor) else part for part in parts]
+    return [as_bytes(torch.as_tensor(part)) if isinstance(part, torch.Tensor) else as_bytes(part) for part in parts]
