@@ -157,7 +157,7 @@ def print_row(dataset: str, samples: str, picks: str, workers: str, epochs: str,
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
     gc.disable()  # it writes to every object that it looks at, and does so the less often the more there are
-    opened = PathList(int(samples)) if dataset == "list" else fastpipe.Dataset(dataset)
+    opened = PathList(int(samples)) if dataset == "list" else fastpipe.open(dataset)
     found = measure(opened, Picks(int(samples), int(picks)), int(workers), int(epochs), start)
     say(json.dumps(found))
 

@@ -20,16 +20,15 @@ from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import RandomResizedCrop
 
 
-def reduced(index: fastpipe.Index, size: int, epoch: int) -> NDArray[np.bool_]:
+def reduced(data: fastpipe.Dataset, size: int, epoch: int) -> NDArray[np.bool_]:
     """Which samples' crops are decoded at reduced size."""
-    samples = np.arange(len(index))
-    records = index.read(samples)
-    sides = (records["width"].astype(np.int64), records["height"].astype(np.int64))
+    samples = np.arange(len(data))
+    sides = data["width"][:], data["height"][:]
     crops = plan_crops(RandomResizedCrop(), (size, size), *sides, seed=0, epoch=epoch, samples=samples)
     return np.asarray((crops.boxes[:, 2:] >= 2 * size).all(axis=1))
 
 
-def rows(data: Path, size: int, epochs: int, *, exact: bool) -> NDArray[np.uint8]:
+def rows(data: fastpipe.Dataset, size: int, epochs: int, *, exact: bool) -> NDArray[np.uint8]:
     """All samples of some epochs in shard order: (epochs * samples, size, size, 3)."""
     with fastpipe.loader(data, 64, size=size, shuffle=False, drop_last=False, hflip=0, exact=exact) as loader:
         return np.concatenate(
@@ -37,15 +36,14 @@ def rows(data: Path, size: int, epochs: int, *, exact: bool) -> NDArray[np.uint8
         )
 
 
-def table_row(index: fastpipe.Index, size: int, epochs: int) -> str:
+def table_row(data: fastpipe.Dataset, size: int, epochs: int) -> str:
     """One line of the table."""
-    changed = np.concatenate([reduced(index, size, epoch) for epoch in range(epochs)])
+    changed = np.concatenate([reduced(data, size, epoch) for epoch in range(epochs)])
     share = f"| {size} | {changed.mean():.1%} |"
     if not changed.any():
         return share + " - | - | - | - |"
     apart = np.abs(
-        rows(index.path, size, epochs, exact=True)[changed].astype(np.int16)
-        - rows(index.path, size, epochs, exact=False)[changed]
+        rows(data, size, epochs, exact=True)[changed].astype(np.int16) - rows(data, size, epochs, exact=False)[changed]
     )
     psnr = 10 * np.log10(255**2 / np.mean(apart.astype(np.float64) ** 2, axis=(1, 2, 3)).clip(1e-9))
     return f"{share} {apart.mean():.2f} | {np.percentile(apart, 99):.0f} | {np.median(psnr):.1f} | {psnr.min():.1f} |"
@@ -58,12 +56,12 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[224, 128, 64], help="output sizes in pixels")
     parser.add_argument("--epochs", type=int, default=8, help="number of crops of each photo (default 8)")
     arguments = parser.parse_args()
-    index = fastpipe.open(arguments.data)
+    data = fastpipe.open(arguments.data)
     out = sys.stdout
     out.write("| output | crops reduced | mean difference | 99th percentile | median PSNR, dB | lowest PSNR, dB |\n")
     out.write("|---|---|---|---|---|---|\n")
     for size in arguments.sizes:
-        out.write(table_row(index, size, arguments.epochs) + "\n")
+        out.write(table_row(data, size, arguments.epochs) + "\n")
 
 
 if __name__ == "__main__":

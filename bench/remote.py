@@ -107,7 +107,7 @@ class Run:
         return self.samples / self.seconds
 
 
-def measure(data: object, seconds: float, threads: int, *, server: int | None = None, **options: Any) -> Run:
+def measure(data: str | Path, seconds: float, threads: int, *, server: int | None = None, **options: Any) -> Run:
     """Reads for so many seconds, or an epoch.
 
     Args:
@@ -115,9 +115,9 @@ def measure(data: object, seconds: float, threads: int, *, server: int | None = 
         seconds: to measure.
         threads: that decode.
         server: the process that serves the URL.
-        options: of the loader.
+        options: of fastpipe.open.
     """
-    with fastpipe.loader(data, BATCH, num_workers=threads, **options) as loader:  # type: ignore[arg-type]
+    with fastpipe.loader(fastpipe.open(data, **options), BATCH, num_workers=threads) as loader:
         started = time.perf_counter()
         first_s, warm = 0.0, None
         for number, _ in enumerate(loader):

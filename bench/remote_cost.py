@@ -29,9 +29,9 @@ from fastpipe.format.index import Index
 _PIECE = 8 << 20
 
 
-def loading(data: object, server: int | None, threads: int, **options: Any) -> None:
-    """Prints what an epoch costs."""
-    with fastpipe.loader(data, BATCH, num_workers=threads, **options) as loader:  # type: ignore[arg-type]
+def loading(data: str | Path, server: int | None, threads: int, **options: Any) -> None:
+    """Prints what an epoch costs; `options` are those of fastpipe.open."""
+    with fastpipe.loader(fastpipe.open(data, **options), BATCH, num_workers=threads) as loader:
         before, began = thread_seconds(), time.perf_counter()
         served_before, machine_before = process_seconds(server) if server else 0.0, machine_seconds()
         mine_before = time.process_time()
@@ -41,7 +41,7 @@ def loading(data: object, server: int | None, threads: int, **options: Any) -> N
         mine = time.process_time() - mine_before
         served_s = (process_seconds(server) if server else 0.0) - served_before
         machine = machine_seconds() - machine_before
-        size = float(loader.dataset.shard_sizes.sum()) / 1e9
+        size = float(loader.dataset.index.shard_sizes.sum()) / 1e9
     show(f"{done.samples / wall:,.0f} images/s, {size / wall:.2f} GB/s, CPU seconds a GB:")
     for kind in sorted(after):
         did = after[kind].since(before.get(kind, Seconds()))

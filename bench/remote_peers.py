@@ -125,7 +125,9 @@ def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, und
         import fastpipe
 
         options = {"endpoint": endpoint, "region": "us-east-1", "virtual_hosted_style_request": False}
-        return fastpipe.loader(data, BATCH, num_workers=2, cache_dir=cache, cache_limit=limit, storage_options=options)
+        return fastpipe.loader(
+            fastpipe.open(data, cache_dir=cache, cache_limit=limit, storage_options=options), BATCH, num_workers=2
+        )
     if peer.startswith("streaming"):
         _torchvision()
         import streaming

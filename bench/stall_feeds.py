@@ -105,7 +105,7 @@ def feed(order: dict[str, Any]) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
     transform = Augmentation(order["size"], heavy=FORMS[order["form"]].heavy)
     photos: Dataset[tuple[torch.Tensor, int]]
     if name == "dataset":
-        photos = fastpipe.Dataset(order["packed"], transform)
+        photos = fastpipe.open(order["packed"]).with_transform(transform)
     else:  # -1: as many threads as OpenCV sees fit
         photos = Photos(Path(order["files"]), transform, opencv_threads=-1 if name == "overloaded" else 0)
     return DataLoader(

@@ -60,7 +60,7 @@ def main() -> None:
             seconds = cpu_s(epoch, loaders[name])
             if number >= 0:
                 took[name].append(seconds / (len(loaders[name]) * 64))
-        index = {name: fastpipe.open(Path(work, f"{name}-0")) for name in STORAGES}
+        index = {name: fastpipe.open(Path(work, f"{name}-0")).index for name in STORAGES}
         source = index["jpeg"].info["packs"][0]["source"]["bytes"]
         lines = ["| storage | us an image | pack, ms an image | bytes, of the sources' |", "|---|---|---|---|"]
         for name in STORAGES:

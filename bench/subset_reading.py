@@ -1,4 +1,4 @@
-"""Photos -> what a scattered subset, weights and repeats do to reading: bytes from the disk and images a second.
+"""Photos -> what a scattered subset and samplers do to reading: bytes from the disk and images a second.
 
     python bench/subset_reading.py PHOTOS [--samples 20000] [--rounds 3] [--work FOLDER]
 
@@ -34,19 +34,21 @@ def write(photos: Path, data: Path, samples: int) -> None:
             writer.add(jpegs[number % len(jpegs)], label=number % 10)
 
 
-def kinds_of(index: fastpipe.Index) -> dict[str, dict[str, Any]]:
-    count = len(index)
+def kinds_of(data: fastpipe.Dataset) -> dict[str, tuple[fastpipe.Dataset, dict[str, Any]]]:
+    """What an epoch goes through, and the options of the loader."""
+    count, one = len(data), data.classes[0]
     rng = np.random.default_rng(1)
     return {
-        "all": {},
-        "a tenth, anywhere": {"samples": rng.random(count) < 0.1},
-        "half, anywhere": {"samples": rng.random(count) < 0.5},
-        "the first tenth": {"samples": range(count // 10)},
-        "one class of 10": {"classes": index.classes[:1]},
-        "weights: a class 10 times": {"weights": {index.classes[0]: 10}},
-        "weights by sample": {"weights": rng.exponential(size=count)},
-        "repeats=3": {"repeats": 3},
-        "buckets": {"size": fastpipe.Buckets(area=64 * 64)},
+        "all": (data, {}),
+        "a tenth, anywhere": (data.select(rng.random(count) < 0.1), {}),
+        "half, anywhere": (data.select(rng.random(count) < 0.5), {}),
+        "the first tenth": (data.select(range(count // 10)), {}),
+        "one class of 10": (data.only([one]), {}),
+        "Weighted: a class 10 times": (data, {"sampler": fastpipe.Weighted({one: 10})}),
+        "Weighted, by sample": (data, {"sampler": fastpipe.Weighted(rng.exponential(size=count))}),
+        "PerClass(26)": (data, {"sampler": fastpipe.PerClass(26), "batch_size": 260}),
+        "Repeated(3)": (data, {"sampler": fastpipe.Repeated(3)}),
+        "buckets": (data, {"size": fastpipe.Buckets(area=64 * 64)}),
     }
 
 
@@ -64,10 +66,10 @@ def bytes_from_disk() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
 
 
-def epoch(data: Path, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
+def epoch(data: fastpipe.Dataset, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
     """Seconds, images, bytes from the disk for each byte of a JPEG that was used."""
-    with fastpipe.loader(data, 256, **{"size": 64, "seed": seed, "drop_last": False, **options}) as loader:
-        sizes = loader.dataset.records["size"]
+    with fastpipe.loader(data, **{"size": 64, "seed": seed, "drop_last": False, **options}) as loader:
+        sizes = data.index.records["size"][data.content.numbers(np.arange(len(data)))]
         before, started = bytes_from_disk(), time.perf_counter()
         ids = [batch.ids.numpy() for batch in loader]
         seconds = time.perf_counter() - started
@@ -90,10 +92,10 @@ def main() -> None:
         kinds = kinds_of(fastpipe.open(data))
         found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in kinds}
         for number in range(options.rounds):
-            for name, chosen in kinds.items():
+            for name, (chosen, how) in kinds.items():
                 drop(data)
-                cold_s, images, share = epoch(data, chosen, number)
-                warm_s, _, _ = epoch(data, chosen, number)
+                cold_s, images, share = epoch(chosen, how, number)
+                warm_s, _, _ = epoch(chosen, how, number)
                 found[name].append((images / cold_s, images / warm_s, share))
         rows = ["| an epoch of | cold, images/s | warm, images/s | read : used |\n|---|---|---|---|\n"]
         for name, rounds in found.items():

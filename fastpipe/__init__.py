@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from fastpipe.augment import Augment
     from fastpipe.diagnosis import diagnose
     from fastpipe.engine.stats import Stats
-    from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
-    from fastpipe.loading.views import View
+    from fastpipe.loading.options import View
+    from fastpipe.loading.samplers import PerClass, Repeated, Sequential, Weighted, balanced
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import add, pack, remove
     from fastpipe.packing.writer import Writer
-    from fastpipe.plan.balance import balanced
     from fastpipe.plan.buckets import Buckets
     from fastpipe.plan.crops import (
         CenterCrop,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     )
     from fastpipe.plan.placed import Boxes, Points
     from fastpipe.samples.dataset import Dataset
-    from fastpipe.scan.opening import open
+    from fastpipe.samples.opening import concat, mix, open
     from fastpipe.show.duplicates import duplicates
     from fastpipe.show.preview import preview
 
@@ -70,25 +69,30 @@ __all__ = [
     "FastpipeError",
     "FiveCrop",
     "ImageError",
-    "Index",
     "Letterbox",
     "Loader",
     "PackError",
+    "PerClass",
     "Points",
     "RandomCrop",
     "RandomResizedCrop",
+    "Repeated",
     "Resize",
     "SampleError",
+    "Sequential",
     "Stats",
     "TenCrop",
     "View",
+    "Weighted",
     "Writer",
     "__version__",
     "add",
     "balanced",
+    "concat",
     "diagnose",
     "duplicates",
     "loader",
+    "mix",
     "monitor",
     "open",
     "pack",
@@ -105,7 +109,6 @@ _MODULES = {
     "CenterCrop": "plan.crops",
     "Dataset": "samples.dataset",
     "FiveCrop": "plan.crops",
-    "Index": "format.index",
     "Letterbox": "plan.crops",
     "Loader": "loading.loader",
     "Points": "plan.placed",
@@ -114,15 +117,21 @@ _MODULES = {
     "Resize": "plan.crops",
     "Stats": "engine.stats",
     "TenCrop": "plan.crops",
-    "View": "loading.views",
+    "PerClass": "loading.samplers",
+    "Repeated": "loading.samplers",
+    "Sequential": "loading.samplers",
+    "Weighted": "loading.samplers",
+    "View": "loading.options",
     "add": "packing.api",
-    "balanced": "plan.balance",
+    "balanced": "loading.samplers",
     "diagnose": "diagnosis",
     "duplicates": "show.duplicates",
+    "concat": "samples.opening",
     "loader": "loading.factory",
+    "mix": "samples.opening",
     "monitor": "monitoring.monitor",
     "Writer": "packing.writer",
-    "open": "scan.opening",
+    "open": "samples.opening",
     "pack": "packing.api",
     "preview": "show.preview",
     "remove": "packing.api",

@@ -1,15 +1,17 @@
-"""A recipe for small batches, and what stands in for the index of a billion photos, which no test can have."""
+"""Recipes for small batches, and what stands in for the index of a billion photos, which no test can have."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.recipe import Recipe
-
-RECIPE = Recipe(batch_size=8, size=(20, 24), crop=RandomResizedCrop(), flip=0.5, shuffle=True, drop_last=False, seed=1)
 
 
 class Billion:
@@ -29,3 +31,21 @@ class Billion:
         records = np.zeros(len(samples), dtype=INDEX_DTYPE)
         records["width"], records["height"], records["size"] = 500, 375, 110_000
         return records
+
+
+def recipe_of(index: Any, **changes: Any) -> Recipe:
+    """Of all samples of an index, in batches of 8."""
+    recipe = Recipe(
+        batch_size=8,
+        size=(20, 24),
+        crop=RandomResizedCrop(),
+        flip=0.5,
+        shuffle=True,
+        drop_last=False,
+        seed=1,
+        content=Content.of(index),
+    )
+    return replace(recipe, **changes)
+
+
+RECIPE = recipe_of(Billion())

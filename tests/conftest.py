@@ -216,6 +216,26 @@ def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,000 small pictures, of which 100 are there twice, under other names and in another class."""
+    from PIL import Image
+
+    root = tmp_path_factory.mktemp("thousand")
+    rng = np.random.default_rng(0)
+    for number in range(900):
+        folder = root / "source" / ("rare" if number % 10 == 0 else "common")
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{number}.jpg"
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+        if number < 100:
+            other = root / "source" / "again"
+            other.mkdir(exist_ok=True)
+            shutil.copy(path, other / f"copy-{number}.jpg")
+    pack(root / "source", root / "packed", PackOptions(workers=1))
+    return root / "packed"
+
+
+@pytest.fixture(scope="session")
 def fielded(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flat pictures with a field of each kind that a column holds."""
     copy = Path(shutil.copytree(flat, tmp_path_factory.mktemp("fielded") / "packed"))

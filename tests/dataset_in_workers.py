@@ -65,7 +65,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
     multiprocessing.set_forkserver_preload(["torch", "fastpipe.samples.dataset"])  # not anew in each worker
     batches = be_busy(data)
-    dataset = fastpipe.Dataset(data, transform=Look())
+    dataset = fastpipe.open(data).with_transform(Look())
     dataset[0]
     found = {}
     for workers in (0, 1, 2 if start_method == "spawn" else 4):  # a spawned one imports torch anew

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.engine import Engine, Job
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
@@ -27,8 +28,9 @@ def plan_all(index: Index, batch_size: int | None = None) -> BatchPlan:
         shuffle=False,
         drop_last=False,
         seed=0,
+        content=Content.of(index),
     )
-    return EpochPlan(index, recipe, 0).batch(0)
+    return EpochPlan(recipe, 0).batch(0)
 
 
 def images_for(plan: BatchPlan, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:

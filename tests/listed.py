@@ -57,7 +57,7 @@ def by_path(packed: Path, *fields: str) -> dict[str, Any]:
     """Name -> the values of these fields, labels of boxes behind the boxes; of one field the value itself."""
     import fastpipe
 
-    dataset = fastpipe.Dataset(packed, fields=("key", *fields))
+    dataset = fastpipe.open(packed).with_fields(("key", *fields))
     found = {}
     for number in range(len(dataset)):
         sample = dataset[number]

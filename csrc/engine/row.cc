@@ -152,11 +152,12 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
   stage->set(Stage::reading);
   const RowTask& task = *crops_.front().task;
   const RowOptions& options = crops_.front().options;
-  const bool in_parts = task.coefficients != 0 && !options.verify;
+  const bool verify = options.verify && task.xxh3_64 != 0;  // 0: what is not packed has no hash
+  const bool in_parts = task.coefficients != 0 && !verify;
   Status status =
       in_parts ? stored_.read_head(file, task.offset, task.size) : stored_.read(file, task.offset, task.size);
   if (!status.ok()) return status;
-  if (options.verify) {
+  if (verify) {
     status = stored_.check(task.xxh3_64);
     if (!status.ok()) return status;
   }

@@ -405,6 +405,6 @@ def _instead(value: object) -> str:
     if callable(value):
         return (
             "for a function of the batch, write a module whose forward() calls it. A transform of single images works "
-            "with torch's DataLoader(fastpipe.Dataset(FOLDER, transform))"
+            "with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
         )
     return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {', '.join(PRESETS[1:])}"

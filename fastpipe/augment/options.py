@@ -33,7 +33,7 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
             raise ConfigError(
                 f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a batch, got "
                 f"{type(module).__name__}; for a function, write a module whose forward() calls it. A transform of "
-                "single images works with torch's DataLoader(fastpipe.Dataset(FOLDER, transform))"
+                "single images works with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
             )
         if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")

@@ -14,7 +14,6 @@ from fastpipe.cli.inspect_tables import duplicates_table, inspection_tables, shu
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
 from fastpipe.scan.opening import open_data
-from fastpipe.show.duplicates import duplicates as find_duplicates
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
@@ -72,7 +71,9 @@ def inspect(
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
         twice = None
         if duplicates:
-            twice = find_duplicates(index, None if against is None else place(against))
+            from fastpipe.show.duplicates import duplicates as find_duplicates  # torch
+
+            twice = find_duplicates(place(data), None if against is None else place(against))
         name = index.folder.name if isinstance(index.path, Path) else index.path.rsplit("/", 1)[-1]
         picture = None if no_sheet else sheet or Path(f"{name}-sheet.png")
         renewed = picture is not None and picture.exists()

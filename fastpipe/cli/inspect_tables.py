@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,9 +11,11 @@ from rich.text import Text
 
 from fastpipe.cli.tables import count, new_table
 from fastpipe.errors import readable
-from fastpipe.show.duplicates import Duplicates
 from fastpipe.show.inspection import Histogram, Inspection
 from fastpipe.show.shuffle_score import ShuffleReport
+
+if TYPE_CHECKING:
+    from fastpipe.show.duplicates import Duplicates
 
 _BAR_WIDTH = 30
 _MOST_CLASSES = 20
@@ -73,7 +76,7 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
 
 def duplicates_table(found: Duplicates) -> RenderableType:
     """The first pictures that are there several times, with the paths of their sources."""
-    places = f"in both {found.index.path} and {found.other.path}" if found.other else "there several times"
+    places = f"in both {found.data.path} and {found.other.path}" if found.other else "there several times"
     if not found.groups:
         return Text(readable(f"no picture is {places}"))
     title = f"{count(len(found.groups), 'picture')} {places}: {count(found.samples, 'sample')}"

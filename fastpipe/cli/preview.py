@@ -13,7 +13,6 @@ from fastpipe.checks import whole
 from fastpipe.cli.console import Dataset, check_new, err, exit_codes, out
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 
 # By the names of Augment's constructors.
 _PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}
@@ -50,7 +49,7 @@ def preview(
     """
     from fastpipe.loading.factory import loader
     from fastpipe.plan.placed import Points
-    from fastpipe.scan.opening import open_data
+    from fastpipe.samples.opening import open
     from fastpipe.show.preview import MOST_ROWS, VARIANTS
     from fastpipe.show.preview import preview as draw
 
@@ -60,42 +59,44 @@ def preview(
         check_new(out_file, overwrite=overwrite)
         whole("--size", size, least=1, most=2**15)
         made: Any = _augmentation(augment)
-        index = open_data(data)
-        names, left_out = _fields(index, fields, made)
+        dataset = open(data)
+        names, left_out = _fields(dataset, fields, made)
         chosen = [
-            Points(name, flip_pairs=[]) if index.fields[name].kind == "keypoints" else name  # a point keeps its colour
+            Points(name, flip_pairs=[])
+            if dataset.fields[name].kind == "keypoints"
+            else name  # a point keeps its colour
             for name in names
         ]
         more: dict[str, Any] = {"fields": ["image", "label", *chosen]} if names else {}
-        with loader(data, min(rows, len(index)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
+        with loader(dataset, min(rows, len(dataset)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
             shown = draw(photos, out_file, rows=rows, overwrite=True).photos
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")
         if left_out:
             err.print(f"fastpipe: without {', '.join(left_out)}: the augmentation may move pixels, or mixes images")
 
 
-def _fields(index: Index, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
+def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
     """The fields to show, and those that cannot be shown with this augmentation."""
     from fastpipe.augment import as_augment
     from fastpipe.augment.annotations import mixes, moving_parts, pasted
-    from fastpipe.loading.fields import SPATIAL
+    from fastpipe.samples.field_names import SPATIAL
     from fastpipe.show.field_marks import VISIBLE, visible
 
     if asked is None:
-        names = list(visible(index, tuple(index.fields)))
+        names = list(visible(data, tuple(data.fields)))
         augment = as_augment(augmentation)
         still = set(SPATIAL) if moving_parts(augment) or mixes(augment) else set()
         if not moving_parts(augment):
             still -= pasted(augment)
-        hidden = [name for name in names if index.fields[name].kind in still]
+        hidden = [name for name in names if data.fields[name].kind in still]
         return [name for name in names if name not in hidden], hidden
     names = [] if asked == "none" else [name.strip() for name in asked.split(",")]
     for name in names:
-        if name not in visible(index, (name,)):
-            kinds = f"it is of kind {index.fields[name].kind}" if name in index.fields else "there is none of this name"
+        if name not in visible(data, (name,)):
+            kinds = f"it is of kind {data.fields[name].kind}" if name in data.fields else "there is none of this name"
             raise ConfigError(
-                f"--fields: expected fields of {index.path} of the kinds {', '.join(VISIBLE)}, got {name!r}: {kinds}. "
-                f"Pass {','.join(visible(index, tuple(index.fields))) or 'none'}"
+                f"--fields: expected fields of {data.path} of the kinds {', '.join(VISIBLE)}, got {name!r}: {kinds}. "
+                f"Pass {','.join(visible(data, tuple(data.fields))) or 'none'}"
             )
     return names, []
 

@@ -15,7 +15,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     (Hugging Face's Trainer). What they make has images and labels, but no `ids`, `valid` and `epoch`.
 
     Attributes:
-        ids: (N,) int64, the samples' numbers in the dataset. If it is packed again, they mean others: keys do not.
+        ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean others: keys do not.
         valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
         epoch: number of the epoch.
         image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at the top left of each

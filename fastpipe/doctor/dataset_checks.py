@@ -17,6 +17,7 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
@@ -81,7 +82,8 @@ def _files(path: Place) -> Check:
 def _decode(index: Index) -> tuple[float, list[str]]:
     """Images/s, of some random crops from files in the page cache; what is wrong with those that failed."""
     count = min(_DECODED, len(index))
-    plan = EpochPlan(index, Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0), 0).batch(0)
+    recipe = Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
+    plan = EpochPlan(recipe, 0).batch(0)
     images = np.empty((count, 224, 224, 3), dtype=np.uint8)
     engine = Engine(index, granted_cpus())
     try:
@@ -116,7 +118,10 @@ def _link(index: RemoteIndex, needed: float) -> Check:
     if rate >= needed:
         return Check("link", found, Verdict.OK)
     return Check(
-        "link", found, Verdict.NOTE, "let cache_limit= hold the dataset: later epochs then read it from the disk"
+        "link",
+        found,
+        Verdict.NOTE,
+        "let the cache_limit= of fastpipe.open hold the dataset: later epochs then read it from the disk",
     )
 
 

@@ -22,6 +22,7 @@ from fastpipe.errors import EngineError
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.format.intact import Intact
+from fastpipe.format.mixed_index import ANY_TIME
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 
@@ -201,6 +202,7 @@ class Engine:
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
+            times += [ANY_TIME] * (len(shards) - len(times)) if times else []  # of the ring
             self._engine = _engine.Engine(shards, num_workers, most_open_shards(index, num_workers), times)
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
@@ -238,21 +240,22 @@ class Engine:
         slots = [
             Slot(images, exact, view.crops.rendering) for (images, exact), view in zip(views, plan.views, strict=True)
         ]
+        return self._begin(plan, tasks, slots, self._begun)
+
+    def _begun(self, samples: NDArray[np.int64], tasks: NDArray[np.void], slots: Sequence[Slot]) -> Job:
+        """The tasks of pictures that are here, (n,) or (n, views); of those that are no JPEGs by way of `convert`."""
         if self._conversions is None:
-            return self._begin(plan, tasks, slots)
-        conversions = self._conversions
-        odd = self._odd[plan.samples]
+            return Job(self._submitted(tasks, slots))
+        conversions, odd = self._conversions, self._odd[samples]
 
         def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[str | None]]:
-            samples = plan.samples[positions].tolist()
-            return conversions.begin(samples, tasks[positions], slots, refused=refused)
+            return conversions.begin(samples[positions].tolist(), tasks[positions], slots, refused=refused)
 
         def took(positions: NDArray[np.intp]) -> None:
-            self._odd[plan.samples[positions]] = True
+            self._odd[samples[positions]] = True
 
         others = np.flatnonzero(~odd)
-        job = self._submitted(tasks[others], slots)
-        return MixedJob(job, others, convert, np.flatnonzero(odd), took)
+        return MixedJob(self._submitted(tasks[others], slots), others, convert, np.flatnonzero(odd), took)
 
     def submit_field(
         self,
@@ -279,24 +282,29 @@ class Engine:
         tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = plan.crops.rendering.mask_fill if out.ndim == 3 else 0
-        return self._begin(plan, tasks, [Slot(out, exact, plan.crops.rendering, out.ndim == 3)], np.flatnonzero(there))
+        slots = [Slot(out, exact, plan.crops.rendering, out.ndim == 3)]
+
+        return self._begin(plan, tasks, slots, lambda _, *given: Job(self._submitted(*given)), np.flatnonzero(there))
 
     def _begin(
         self,
         plan: BatchPlan,
         tasks: NDArray[np.void],
         slots: Sequence[Slot],
+        begun: Callable[[NDArray[np.int64], NDArray[np.void], Sequence[Slot]], Job],
         positions: NDArray[np.intp] | None = None,
     ) -> Job | FetchedJob:
-        """The tasks of some positions of a plan; None: of all."""
+        """The tasks of some positions of a plan; None: of all. `begun` begins those whose bytes are here."""
+        if self._reader is None and positions is None:
+            return begun(plan.samples, tasks, slots)
         if self._reader is None:
-            return Job(self._submitted(tasks if positions is None else tasks[positions], slots), positions)
+            return Job(self._submitted(tasks[positions], slots), positions)
         from fastpipe.engine.fetched_job import FetchedJob
 
         self.check_usable()
 
         def begin(chosen: NDArray[np.intp], where: Where) -> Job:
-            return Job(self._submitted(_moved(tasks[chosen], where), slots))
+            return begun(plan.samples[chosen], _moved(tasks[chosen], where), slots)
 
         chosen = np.arange(len(tasks)) if positions is None else positions
         return FetchedJob(
@@ -325,7 +333,7 @@ class Engine:
         Never waits and never fails for what the disk does: reading the samples will tell.
 
         Args:
-            ranges: (n,) of readahead.RANGE_DTYPE.
+            ranges: (n,) of order.RANGE_DTYPE.
             restart: drop what was asked for before and has not been begun.
         """
         if not len(ranges) and not restart:

@@ -39,7 +39,7 @@ class Pictures:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._records = index.open_records()
+        index.check_same()
         self._reader = cast("Reader | None", index.reader())
         self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))
         if self._reader is not None:
@@ -57,7 +57,7 @@ class Pictures:
         Raises:
             DatasetError: the index cannot be read, or a record is impossible.
         """
-        return self._index.read(samples, self._records)
+        return self._index.read(samples)
 
     def fetched(self, samples: NDArray[np.int64]) -> AbstractContextManager[object]:
         """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`.

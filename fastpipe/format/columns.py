@@ -5,22 +5,31 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, FIELDS_FOLDER, MOST_VALUE_BYTES, Field, sidecars
-from fastpipe.format.index import Index
 from fastpipe.format.open_file import OpenFile, Rows, read_at
 
 _OFFSET_DTYPE = np.dtype("<i8")
 _HEADER_BYTES = 4096
 _PARSERS: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "json": json.loads, "bytes": bytes}
 _REPAIR = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
+
+
+class HasColumns(Protocol):
+    """What a column needs of an index, which imports this module: where the files are, and the number of samples."""
+
+    @property
+    def files(self) -> Path: ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -41,45 +50,31 @@ class Ragged:
 class RowColumn:
     """A field with one value of fixed size for each sample: int, floats, and the records of masks and images."""
 
-    def __init__(self, index: Index, field: Field) -> None:
-        file, first_byte, _ = _open(index, field, sidecars(field)[0], _row_dtype(field), len(index))
-        self._rows = Rows(file, first_byte, _row_dtype(field))
+    def __init__(self, index: HasColumns, field: Field) -> None:
+        self._rows, _ = _open(index, field, sidecars(field)[0], _row_dtype(field), len(index))
 
     def take(self, samples: NDArray[np.int64]) -> NDArray[Any]:
-        """(n, ...): the values of n samples.
-
-        Raises:
-            DatasetError: the file cannot be read, or has become too short.
-        """
+        """(n, ...): the values of n samples. DatasetError: the file cannot be read, or has become too short."""
         return self._rows.of(samples).copy()
 
 
 class RaggedColumn:
     """A field whose samples have any number of values: classes, boxes and keypoints."""
 
-    def __init__(self, index: Index, field: Field) -> None:
-        self._dtype = _value_dtype(field)
-        self._where = _Places(index, field, self._dtype.itemsize)
-        self._labels: tuple[OpenFile, int] | None = None
+    def __init__(self, index: HasColumns, field: Field) -> None:
+        self._where = _Places(index, field)
+        self._labels: Rows | None = None
         if field.labelled:
-            file, first_byte, _ = _open(index, field, sidecars(field)[2], _OFFSET_DTYPE, self._where.count)
-            self._labels = file, first_byte
+            self._labels, _ = _open(index, field, sidecars(field)[2], _OFFSET_DTYPE, self._where.count)
         self._field = field
 
     def take(self, samples: NDArray[np.int64]) -> Ragged:
-        """The values of n samples.
-
-        Raises:
-            DatasetError: a file cannot be read, or says what cannot be.
-        """
+        """The values of n samples. DatasetError: a file cannot be read, or says what cannot be."""
         begins, ends = self._where.of(samples)
-        counts = ends - begins
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        values = _flat(self._where.values, self._where.first_byte, self._dtype, begins, counts)
+        offsets = np.concatenate([[0], np.cumsum(ends - begins)])
+        values = self._where.values.ranges(begins, ends)
         self._check(values, samples, offsets)
-        if self._labels is None:
-            return Ragged(values, offsets)
-        return Ragged(values, offsets, _flat(*self._labels, _OFFSET_DTYPE, begins, counts))
+        return Ragged(values, offsets, None if self._labels is None else self._labels.ranges(begins, ends))
 
     def _check(self, values: NDArray[Any], samples: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
         field = self._field
@@ -104,20 +99,15 @@ class RaggedColumn:
 class BytesColumn:
     """A field of text, json or bytes."""
 
-    def __init__(self, index: Index, field: Field) -> None:
-        self._where = _Places(index, field, 1)
+    def __init__(self, index: HasColumns, field: Field) -> None:
+        self._where = _Places(index, field)
         self._parse = _PARSERS[field.kind]
         self._kind = field.kind
 
     def take(self, samples: NDArray[np.int64]) -> list[Any]:
-        """The value of each of n samples: str, bytes, or what json.loads makes.
-
-        Raises:
-            DatasetError: a file cannot be read, or says what cannot be.
-        """
+        """The value of each of n samples: str, bytes, or what json.loads makes. DatasetError: as RaggedColumn."""
         begins, ends = self._where.of(samples)
-        first_byte = self._where.first_byte
-        data, places = self._where.values.gather(begins + first_byte, ends + first_byte)
+        data, places = self._where.values.gather(begins, ends)
         stops = places + ends - begins
         values = []
         try:
@@ -134,12 +124,64 @@ class BytesColumn:
 Column = RowColumn | RaggedColumn | BytesColumn
 
 
-def open_column(index: Index, field: Field) -> Column:
-    """Opens the files of a field.
+class JoinedColumn:
+    """A field of several datasets, one behind the other.
 
-    Raises:
-        DatasetError: one is missing, damaged, or of another dataset.
+    Args:
+        local: (n,) samples -> (dataset, positions among them, numbers there) of each dataset that some are of.
+        columns: of each.
+        labels: of each: new numbers for its classes; None: they stay.
     """
+
+    def __init__(
+        self,
+        local: Callable[[NDArray[np.int64]], Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]],
+        columns: Sequence[Column | JoinedColumn],
+        labels: Sequence[NDArray[np.int64] | None],
+    ) -> None:
+        self._local, self._columns, self._labels = local, columns, labels
+
+    def take(self, samples: NDArray[np.int64]) -> Any:
+        """The values of n samples, as the datasets' own columns give them."""
+        taken = []
+        for part, positions, numbers in self._local(samples):
+            values: Any = self._columns[part].take(numbers)
+            labels = self._labels[part]
+            if labels is not None and values.labels is None:  # numbers of classes
+                values = replace(values, values=labels[values.values].astype(values.values.dtype))
+            elif labels is not None:
+                values = replace(values, labels=renumbered(values.labels, labels))
+            taken.append((positions, values))
+        return joined(len(samples), taken)
+
+
+def renumbered(labels: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels by their new numbers, of which the last is that of NO_LABEL; no label of the dataset stays as it is."""
+    known = (labels >= 0) & (labels < len(new) - 1)
+    return np.where(known, new[np.where(known, labels, -1)], labels)
+
+
+def joined(count: int, taken: Sequence[tuple[NDArray[np.intp], Any]]) -> Any:
+    """Values of some of `count` samples each, and which samples these are -> those of all, in order."""
+    first = taken[0][1]
+    if isinstance(first, Ragged):
+        rows = np.concatenate([np.repeat(where, np.diff(each.offsets)) for where, each in taken])
+        order = np.argsort(rows, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+        labels = None if first.labels is None else np.concatenate([each.labels for _, each in taken])[order]
+        return Ragged(np.concatenate([each.values for _, each in taken])[order], offsets, labels)
+    found = np.empty((count, *first.shape[1:]), first.dtype) if isinstance(first, np.ndarray) else [None] * count
+    for where, values in taken:
+        if isinstance(found, np.ndarray):
+            found[where] = values
+        else:
+            for place, value in zip(where.tolist(), values, strict=True):
+                found[place] = value
+    return found
+
+
+def open_column(index: HasColumns, field: Field) -> Column:
+    """Opens the files of a field. DatasetError: one is missing, damaged, or of another dataset."""
     if field.kind in ("text", "json", "bytes"):
         return BytesColumn(index, field)
     if field.kind in ("classes", "boxes", "keypoints"):
@@ -148,60 +190,36 @@ def open_column(index: Index, field: Field) -> Column:
 
 
 class _Places:
-    """Where the values of samples are in the file of values.
+    """Where the values of samples are in the file of values, which has `count`."""
 
-    Attributes:
-        values: that file.
-        first_byte: where its first value begins.
-        count: how many values it has.
-    """
-
-    def __init__(self, index: Index, field: Field, item_bytes: int) -> None:
+    def __init__(self, index: HasColumns, field: Field) -> None:
         names = sidecars(field)
-        self.values, self.first_byte, self.count = _open(index, field, names[0], _value_dtype(field), None)
-        offsets, first_byte, _ = _open(index, field, names[1], _OFFSET_DTYPE, len(index) + 1)
-        self._path = offsets.path
-        self._rows = Rows(offsets, first_byte, _OFFSET_DTYPE)
-        self._item_bytes = item_bytes
-        first, last = self._rows.of(np.array([0, len(index)])).tolist()
-        if (first, last) != (0, self.count) or (self.count and not item_bytes):
+        self.values, self.count = _open(index, field, names[0], _value_dtype(field), None)
+        self._offsets, _ = _open(index, field, names[1], _OFFSET_DTYPE, len(index) + 1)
+        first, last = self._offsets.of(np.array([0, len(index)])).tolist()
+        if (first, last) != (0, self.count) or (self.count and not self.values.row_bytes):
             raise DatasetError(
-                f"{self._path}: expected offsets from 0 to {self.count}, the number of values in "
+                f"{self._offsets.path}: expected offsets from 0 to {self.count}, the number of values in "
                 f"{self.values.path.name}, got {first} to {last}. The files do not belong together: {_REPAIR}"
             )
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(n,) the first value of each sample, and the one after its last."""
-        begins, ends = self._rows.of(np.stack([samples, samples + 1]))
+        begins, ends = self._offsets.of(np.stack([samples, samples + 1]))
         order = np.argsort(samples, kind="stable")
         before, behind = order[:-1], order[1:]
         good = (begins >= 0) & (begins <= ends) & (ends <= self.count)
-        good &= (ends - begins) * self._item_bytes <= MOST_VALUE_BYTES
+        good &= (ends - begins) * self.values.row_bytes <= MOST_VALUE_BYTES
         # No value belongs to two samples: all that a batch reads is in the file.
         good[behind] &= (samples[before] == samples[behind]) | (ends[before] <= begins[behind])
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
             raise DatasetError(
-                f"{self._path}: sample {int(samples[at])} cannot have the values {begins[at]} to {ends[at]}; expected "
-                f"a range of the {self.count:,} values that overlaps no other sample's, of at most "
+                f"{self._offsets.path}: sample {int(samples[at])} cannot have the values {begins[at]} to {ends[at]}; "
+                f"expected a range of the {self.count:,} values that overlaps no other sample's, of at most "
                 f"{MOST_VALUE_BYTES:,} bytes. The file is damaged: {_REPAIR}"
             )
         return begins, ends
-
-
-def _flat(
-    file: OpenFile, first_byte: int, dtype: np.dtype[Any], begins: NDArray[np.int64], counts: NDArray[np.int64]
-) -> NDArray[Any]:
-    """The rows of a file from begins[i] on, counts[i] of them, one range after the other."""
-    some = np.flatnonzero(counts)
-    if not len(some):
-        return np.empty((0, *dtype.shape), dtype=dtype.base)
-    starts = first_byte + begins[some] * dtype.itemsize
-    data, places = file.gather(starts, starts + counts[some] * dtype.itemsize)
-    lengths = counts[some]
-    shifts = places // dtype.itemsize - (np.cumsum(lengths) - lengths)
-    rows: NDArray[Any] = np.frombuffer(data, dtype=dtype)[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
-    return rows
 
 
 def _row_dtype(field: Field) -> np.dtype[Any]:
@@ -228,21 +246,9 @@ def _floats(field: Field, shape: tuple[int, ...]) -> np.dtype[Any]:
     return np.dtype(("<f4", shape))
 
 
-def _open(index: Index, field: Field, name: str, row: np.dtype[Any], rows: int | None) -> tuple[OpenFile, int, int]:
-    """Opens a sidecar and checks its header and its size.
-
-    Args:
-        index: of the dataset.
-        field: of the file.
-        name: of the file.
-        row: dtype of a row.
-        rows: how many it has to have; None: any number.
-
-    Returns:
-        The open file, the byte at which its first row begins, and how many rows it has.
-
-    Raises:
-        DatasetError: it is missing, damaged, or of another dataset.
+def _open(index: HasColumns, field: Field, name: str, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
+    """Opens a sidecar of `rows` rows, None: of any number, and checks its header and its size: its rows, and how many
+    they are. DatasetError: it is missing, damaged, or of another dataset.
     """
     file = OpenFile(index.files / FIELDS_FOLDER / name)
     try:
@@ -270,4 +276,4 @@ def _open(index: Index, field: Field, name: str, row: np.dtype[Any], rows: int |
             f"{file.path} has {size_bytes:,} bytes; expected {head.tell() + found * row.itemsize:,} for {found:,} "
             f"rows. The file is damaged: {_REPAIR}"
         )
-    return file, head.tell(), found
+    return Rows(file, head.tell(), row), found

@@ -47,14 +47,10 @@ class Field:
     """One field that all samples have, or may have.
 
     Attributes:
-        kind: one of KINDS.
-        width: numbers of a value of kind "floats".
-        points: points of an object of kind "keypoints".
-        classes: number of classes of kind "classes".
+        width, points, classes: numbers of a value of kind "floats", points of one of "keypoints", classes of "classes".
         names: theirs, if they were given by name; of boxes and masks, by label, where the source has them: "" is the
             name of a gap; of keypoints, of the points.
         flip_pairs: of keypoints, the points that change places in a mirrored image, where the source says it.
-        labelled: boxes have labels.
         files: names of the sidecar files, and their XXH3-64 in hex.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from fastpipe.errors import ConfigError
@@ -25,11 +26,7 @@ Place = Path | Url
 
 
 def dataset_folder(data: object) -> Path:
-    """The path of a packed dataset's folder; whether there is a dataset is not looked at.
-
-    Raises:
-        ConfigError: it is no path.
-    """
+    """The path of a packed dataset's folder, whatever is there. ConfigError: it is no path."""
     if isinstance(data, (str, os.PathLike)):
         return Path(data)
     raise ConfigError(f"data: expected one folder that `fastpipe pack` wrote, got {_named(data)}")
@@ -72,15 +69,18 @@ def _named(data: object) -> str:
     name, kinds = type(data).__name__, {kind.__name__ for kind in type(data).__mro__}
     if isinstance(data, (list, tuple, set)):
         return (
-            f"a {name} of {len(data)}. fastpipe.loader mixes datasets: pass it a dict {{folder or URL: weight}}. Or "
-            "put the sources into one folder, pack it with `fastpipe pack`, and pass the folder that pack wrote"
+            f"a {name} of {len(data)}. For all samples of several datasets pass fastpipe.concat(*data), for a part of "
+            "each in every batch fastpipe.mix({data: weight}). Or pack the sources into one dataset with `fastpipe "
+            "pack`"
         )
+    if isinstance(data, Mapping):
+        return f"a {name}. For a mixture pass fastpipe.mix({data!r})"
     if kinds & {"DataLoader", "Loader"}:
         return f"a {name}. That is already a loader: iterate over it"
     if type(data).__module__.startswith("fastpipe."):
-        return f"{data!r}. Pass its folder"
+        return f"{data!r}. It is open already: pass fastpipe.loader the dataset itself"
     if "Subset" in kinds:
-        return f"a {name}. Pass the folder of its dataset, and to fastpipe.loader also samples=subset.indices"
+        return f"a {name}. Pass fastpipe.loader the same of its dataset: fastpipe.open(FOLDER).select(subset.indices)"
     if "Dataset" in kinds:
         source = getattr(data, "root", "SRC")
         return f"a {name}. Pack its images once, with the command: fastpipe pack {source} DST. Then pass DST"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,13 +20,14 @@ from fastpipe.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
     FORMAT_VERSION,
+    INDEX_DTYPE,
     INDEX_FILE,
     NO_LABEL,
     PICTURE_ENDINGS,
     shard_number,
     version_folder,
 )
-from fastpipe.format.open_file import OpenFile, Records, map_records
+from fastpipe.format.open_file import OpenFile, Rows, map_records
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, count, one_of, text
 
@@ -34,11 +35,7 @@ _REPACK = "pack the source again, with --overwrite"
 
 
 class ReadableShard(Protocol):
-    """The bytes of a shard.
-
-    Attributes:
-        path: of the shard, for messages.
-    """
+    """The bytes of a shard; `path` is for messages."""
 
     @property
     def path(self) -> Place: ...
@@ -48,33 +45,25 @@ class ReadableShard(Protocol):
 
 
 class Index:
-    """The description of a packed dataset, without its pixels. `fastpipe.open` creates it.
+    """The description of a stored dataset, without its pixels; this one of a packed dataset in a folder.
 
     Opening reads dataset.json and maps index.npy. The records of samples are read only when they are needed, so a
     dataset of a billion samples opens at once. `read` and `records_of` read records from the file; see
-    Note [records of the index] in records.py. Use `records` to look at many records.
+    Note [records of the index] in open_file.py. `records` is for who looks at many.
 
     Args:
-        path: the dataset's folder.
         version: of the dataset; None: the newest.
         max_pixels: reading the record of an image with more pixels is an error; None: no limit.
         shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
 
     Attributes:
         path: the dataset's folder, or its URL.
-        classes: class names; a label is a position in it.
-        class_counts: number of samples in each class.
         counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
-        shards: the tar files of the dataset.
-        shard_sizes: (shards,) uint64: sizes of the shards in bytes.
-        shard_starts: (shards,) int64: number of the first sample of each shard.
-        records: one record per sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
+        shard_sizes, shard_starts: (shards,) uint64, in bytes; (shards,) int64: number of the first sample of each.
+        records: one record per sample, dtype INDEX_DTYPE, read-only; of a packed dataset an np.memmap.
         fingerprint: hex digest that identifies the content and order of this dataset, byte by byte.
         content: hex digest of its samples' identities, sizes and labels, in order: it is the same for each storage.
-        fields: what samples carry besides image and label, by name.
         storage: how images are stored: "jpeg" or "coefficients".
-        jpeg_bytes: size of all images as JPEGs.
-        stored_bytes: size of all images as they are stored.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         folder: absolute path of the folder that the files are in.
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
@@ -84,10 +73,10 @@ class Index:
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
         odd: (samples,) bool: pictures that `convert` has to make JPEGs of before the engine reads them; None: none.
-        restored_by: what to do if a file beside the shards has changed.
         convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
 
+    form = "dataset"
     packed = True
     may_be_large = True
     restored_by = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
@@ -143,11 +132,12 @@ class Index:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The content of dataset.json, read again at the first access, because a loader does not need most of it.
-
-        Raises:
-            DatasetError: the folder now holds a different dataset.
+        """The content of dataset.json, read again, because a loader does not need most of it; or what is known of what
+        has none. DatasetError: the folder now holds a different dataset.
         """
+        if self.form != "dataset":
+            known = {name: getattr(self, name) for name in ("classes", "class_counts", "counts", "fingerprint")}
+            return {"format": self.form, "samples": len(self), **known}
         info = read_info(self.folder, version=self.version)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
@@ -156,30 +146,28 @@ class Index:
         """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs; and what to
         do if it is another one.
         """
-        if self.packed:
-            columns = {INDEX_FILE: self._index_hash}
-            for field in (self.fields[name] for name in fields if name in self.fields):
-                columns |= {f"{FIELDS_FOLDER}/{file}": each for file, each in field.files.items()}
-            for folder, names in ((self.folder, {DATASET_FILE: ""}), (self.files, columns)):
-                yield from ((folder / file, each, self.restored_by) for file, each in names.items())
+        if not self.packed:
+            return
+        yield self.folder / DATASET_FILE, "", self.restored_by
+        yield self.files / INDEX_FILE, self._index_hash, self.restored_by
+        for field in (self.fields[name] for name in fields if name in self.fields):
+            for file, expected in field.files.items():
+                yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
 
-    def open_records(self) -> Records | None:
-        """index.npy, opened again; None where the records are in memory.
+    def check_same(self) -> None:
+        """DatasetError: index.npy is gone, or the folder now holds a different dataset."""
+        self._refuse_other(OpenFile(self.files / INDEX_FILE))
 
-        Raises:
-            DatasetError: the file cannot be opened, or the folder now holds a different dataset.
-        """
-        records = Records(self.files / INDEX_FILE, self.records.offset)
-        if _identity(records.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+    def _refuse_other(self, file: OpenFile) -> None:
+        if _identity(file.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
             refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
-        return records
 
     @cached_property
-    def _open_records(self) -> Records:
-        """Opened when it is first read, and of use to forked children, too."""
-        records = self.open_records()
-        assert records is not None  # of a packed dataset
-        return records
+    def _rows(self) -> Rows:
+        """The records in the file, which is opened when they are first read, and of use to forked children, too."""
+        file = OpenFile(self.files / INDEX_FILE)
+        self._refuse_other(file)
+        return Rows(file, self.records.offset, INDEX_DTYPE)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -195,46 +183,25 @@ class Index:
 
     def __repr__(self) -> str:
         return (
-            f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "
+            f"<fastpipe {self.form} {str(self.path)!r}: {len(self)} samples, "
             f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}, "
             f"{len(self.shards)} {'shard' if len(self.shards) == 1 else 'shards'}>"
         )
 
-    def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
-        """Copies the records of some samples and checks that their values are possible.
-
-        Args:
-            samples: (n,) sample numbers in [0, len(self)).
-            records: the open file to read from; None: the index's own.
-
-        Returns:
-            (n,) records of dtype INDEX_DTYPE.
-
-        Raises:
-            DatasetError: the index cannot be read, or a record points outside its shard, or holds an impossible size
-                or label.
-        """
-        near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
-        return self.checked(samples, (records or self._open_records).of(near))
-
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of some samples, unchecked; see `Records.of`."""
-        return self._open_records.of(samples)
+        """Copies the records of samples, in the same shape, unchecked; see `Rows.of`."""
+        return self._rows.of(samples)
 
-    def checked(self, samples: NDArray[np.int64], near: NDArray[np.void]) -> NDArray[np.void]:
-        """Returns the records of some samples if they can be true; raises as `read` does.
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copies the records of (n,) samples and checks that they can be true.
 
         A record tells the truth of no other one: samples lie in their shards one behind the other, so one that points
         at another sample's bytes does not fit between its neighbours.
-
-        Args:
-            samples: (n,) sample numbers.
-            near: (3, n) records: of the samples before these, of these, and of those behind. At the ends of the index
-                any record will do.
+        DatasetError: the index cannot be read, or a record holds an impossible place, size or label.
         """
-        before: NDArray[np.void] = near[0]
-        records: NDArray[np.void] = near[1]
-        behind: NDArray[np.void] = near[2]
+        near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
+        records: NDArray[np.void]
+        before, records, behind = self.records_of(near)
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first = samples == self.shard_starts[shard]
         last = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1 != shard
@@ -252,11 +219,12 @@ class Index:
         good = placed & real & labelled
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
+            names = ("shard", "offset", "size", "width", "height", "label")
             raise DatasetError(
                 f"{self.files / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
-                f"{_words(records[at])}; expected shard {int(shard[at])}, a byte range inside it that overlaps no "
-                "other sample, at least 1 x 1 pixels but no more than these bytes can hold, and a label below "
-                f"{len(self.classes)}. The index is damaged: {_REPACK}"
+                f"{', '.join(f'{name} {records[name][at]}' for name in names)}; expected shard {int(shard[at])}, "
+                "a byte range inside it that overlaps no other sample, at least 1 x 1 pixels but no more than these "
+                f"bytes can hold, and a label below {len(self.classes)}. The index is damaged: {_REPACK}"
             )
         self.check_pixels(samples, records)
         return records
@@ -270,7 +238,8 @@ class Index:
             raise DatasetError(
                 f"{large:,} of {len(samples):,} samples have too many pixels: {self.name_of(int(samples[at]))} has "
                 f"{records['width'][at]} x {records['height'][at]} pixels; expected at most {self._max_pixels:,}. If "
-                "you trust the dataset, pass a larger max_pixels; or leave these out, with samples="
+                "you trust the dataset, pass a larger max_pixels to fastpipe.open; or leave these out, with "
+                f"data.select(lambda c: c['width'] * c['height'] <= {self._max_pixels})"
             )
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -282,35 +251,37 @@ class Index:
         """Whether neighbours in that order lie anywhere, so that nothing is gained by reading them together."""
         return False
 
-    def paths_of(self, samples: NDArray[np.int64]) -> list[str] | None:
-        """The paths of the sources of some samples; None where the shards have them: source_paths.py."""
-        return None
+    def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
+        """The paths of the sources of (n,) samples; None where the shards have them: source_paths.py."""
+        return [None] * len(samples)
 
-    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
-        """(n,) what names the pictures of some samples, wherever and however they are stored: identity_of.
-
-        Args:
-            samples: (n,) their numbers.
-            records: (n,) their index records.
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        """(n,) what names (n,) samples, wherever and however they are stored, as sample_layout.py has it: `identity_of`
+        of their pictures for "identity", `key_hash` of their paths for "key".
         """
-        found: NDArray[np.uint64] = records["identity"]
-        return found
-
-    def key_hashes(self, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """(n,) `identity.key_hash` of the paths of some samples."""
-        found: NDArray[np.uint64] = self.records_of(samples)["key"]
+        found: NDArray[np.uint64] = self.records_of(samples)[name]
         return found
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        """The sample whose JPEG begins at a byte of a shard, if there is one.
-
-        Raises:
-            DatasetError: the index cannot be read.
-        """
+        """The sample whose JPEG begins at a byte of a shard, if any. DatasetError: the index cannot be read."""
         first = int(self.shard_starts[shard])
         offsets = self.records_of(np.arange(first, first + self.shards[shard].samples))["offset"]
         place = int(np.searchsorted(offsets, offset))
         return first + place if place < len(offsets) and int(offsets[place]) == offset else None
+
+    def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) which of several datasets each sample is of: of one dataset, 0."""
+        return np.zeros(len(samples), dtype=np.int64)
+
+    def column(self, name: str) -> Any:
+        """The column of a field: format/columns.py. DatasetError: a file is missing, damaged, or of another dataset."""
+        from fastpipe.format.columns import open_column  # most programs load no fields
+
+        self.fetch_columns([name])
+        return open_column(self, self.fields[name])
+
+    def fetch_columns(self, names: Iterable[str]) -> None:
+        """Brings the files of some fields here, where they are behind a URL."""
 
     def reader(self) -> object | None:
         """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here."""
@@ -321,11 +292,7 @@ class Index:
         return self.storage == COEFFICIENTS_STORAGE
 
     def open_shard(self, number: int) -> ReadableShard:
-        """A shard, to read notes in it.
-
-        Raises:
-            DatasetError: it cannot be opened.
-        """
+        """A shard, to read notes in it. DatasetError: it cannot be opened."""
         return OpenFile(self.folder / self.shards[number].name)
 
     def where(self, sample: int) -> tuple[str, str, int]:
@@ -361,35 +328,15 @@ def _list(value: object) -> list[Any]:
     return value
 
 
-def _words(record: np.void) -> str:
-    return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
-
-
 def read_info(
     path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
 ) -> dict[str, Any]:
-    """The content of dataset.json of a version, or of the newest one; the hook is json's object_hook.
-
-    Raises:
-        DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
+    """The content of dataset.json of a version, or of the newest one; the hook is json's object_hook. DatasetError:
+    there is no dataset, or it is unfinished, damaged or of another format version.
     """
+    file = path / DATASET_FILE
     if version is not None:
-        newest = read_info(path)["version"]
-        if version != newest:
-            if not 0 < version < newest:
-                raise no_version(path, version, newest)
-            return _read_info(path / f"v{version}" / DATASET_FILE, path, hook)
-    return _read_info(path / DATASET_FILE, path, hook)
-
-
-def no_version(path: Place, version: int, newest: int) -> DatasetError:
-    """The error for a version that is not there."""
-    return DatasetError(
-        f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log {path}"
-    )
-
-
-def _read_info(file: Path, path: Path, hook: Callable[[dict[str, Any]], Any] | None) -> dict[str, Any]:
+        file = path / (described_in(path, version, read_info(path)["version"]) + DATASET_FILE)
     try:
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as problem:
@@ -402,8 +349,18 @@ def _read_info(file: Path, path: Path, hook: Callable[[dict[str, Any]], Any] | N
     return info_in(data, file, hook)
 
 
+def described_in(path: Place, version: int, newest: int) -> str:
+    """The folder of a version's dataset.json, with "/" behind it: "" for the newest. DatasetError: it is not there."""
+    if not 0 < version <= newest:
+        raise DatasetError(
+            f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log "
+            f"{path}"
+        )
+    return "" if version == newest else f"v{version}/"
+
+
 def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
-    """The same of the bytes of that file."""
+    """As `read_info`, of the bytes of that file."""
     try:
         info: object = json.loads(data, object_hook=hook)
     except (ValueError, RecursionError) as problem:

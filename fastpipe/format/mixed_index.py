@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.columns import JoinedColumn, joined, renumbered
+from fastpipe.format.fields import Field
+from fastpipe.format.folder import Url
 from fastpipe.format.index import Index, ReadableShard
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, INDEX_DTYPE, NO_LABEL
-from fastpipe.format.open_file import Records
-from fastpipe.format.shard_list import Shard
-from fastpipe.format.source_paths import SourcePaths
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
+from fastpipe.format.shard_list import Shards
 
-_ANY_TIME = -1  # the engine's word for a file of which no time is recorded
-
-
-class MixedShards(Sequence[Shard]):
-    """The shards of some datasets, one dataset behind the other. Their names are paths from the root folder on.
-
-    Args:
-        parts: the datasets.
-    """
-
-    def __init__(self, parts: Sequence[Index]) -> None:
-        self._parts = parts
-        self._starts = starts_of([len(part.shards) for part in parts])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | list[Shard]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        place = range(len(self))[number]
-        part = int(np.searchsorted(self._starts, place, side="right")) - 1
-        return _moved(self._parts[part].shards[place - int(self._starts[part])], self._parts[part].folder)
-
-    def __iter__(self) -> Iterator[Shard]:
-        for part in self._parts:
-            yield from (_moved(shard, part.folder) for shard in part.shards)
-
-
-def _moved(shard: Shard, folder: Path) -> Shard:
-    return shard._replace(folder=Path("/"), name=os.path.join(folder, shard.name)[1:])
+ANY_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
@@ -61,82 +28,82 @@ def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
+def located(
+    starts: NDArray[np.int64], samples: NDArray[np.int64]
+) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
+    """(part, (m,) positions in `samples`, (m,) numbers in that part) of each part that some are of, by where the parts
+    begin; of no samples, the first part's.
+    """
+    parts = np.searchsorted(starts, samples, side="right") - 1
+    for part in np.unique(parts).tolist() or [0]:
+        positions = np.flatnonzero(parts == part)
+        yield part, positions, samples[positions] - starts[part]
+
+
 class MixedIndex(Index):
-    """The description of some datasets as one.
+    """The description of some datasets as one, or of one with other labels.
 
     Args:
-        parts: the datasets, at least one.
-        labels: "union": classes of one name are one class; "offset": those of each dataset are classes of their own,
-            behind those of the datasets before it; "own": labels stay, and mean what their dataset says.
+        labels: of each: (classes + 1,) int64, the new label of each of its labels, and behind them that of NO_LABEL.
+        classes: names of the new labels.
 
     Attributes:
-        parts: as given.
+        parts: the datasets, at least one.
         starts: (parts + 1,) the first sample of each dataset, and the end.
+        why_not: the fields that only some datasets have, or that do not go together, and why.
         reader_of: makes what brings the bytes of shards that are not here; None: all are here.
     """
 
+    form = "mixed"
+    folder = Path("/")
+    least_label = NO_LABEL
     reader_of: Callable[[MixedIndex], object] | None = None
 
-    def __init__(self, parts: Sequence[Index], labels: str) -> None:
+    def __init__(self, parts: Sequence[Index], labels: Sequence[NDArray[np.int64]], classes: Sequence[str]) -> None:
         self.parts = tuple(parts)
         self.starts = starts_of([len(part) for part in parts])
-        self.path = Path(" + ".join(str(part.path) for part in parts))
-        self.folder = Path("/")
-        self.version = 0
+        kind = Url if any(isinstance(part.path, Url) for part in parts) else Path  # a Path would damage URLs
+        self.path = parts[0].path if len(parts) == 1 else kind(" + ".join(str(part.path) for part in parts))
+        self.version = parts[0].version if len(parts) == 1 else 0
         self.packed = all(part.packed for part in parts)
-        self.fields = {}
-        self.shards = MixedShards(self.parts)  # type: ignore[assignment]
-        self._shard_starts = starts_of([len(part.shards) for part in parts])
-        self.shard_sizes = np.concatenate([part.shard_sizes for part in parts])
-        self.shard_starts = np.concatenate(
-            [part.shard_starts + start for part, start in zip(parts, self.starts, strict=False)]
-        )
+        self.shards = Shards.joined([(part.folder, part.shards) for part in parts])
+        self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
+        self._first_shards = starts_of([len(part.shards) for part in parts])
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
         self.stored_bytes = sum(part.stored_bytes for part in parts)
         self.storage = " and ".join(sorted({part.storage for part in parts}))
-        self.least_label = min(part.least_label for part in parts)
-        self.classes, self._labels = _classes_of(parts, labels)
-        self.class_counts = np.zeros(len(self.classes), dtype=np.int64).tolist()
+        self.classes, self._labels = list(classes), list(labels)
+        counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of NO_LABEL
         for part, new in zip(parts, self._labels, strict=True):
-            for label, count in zip(new.tolist(), part.class_counts, strict=False):
-                self.class_counts[label] += count
+            np.add.at(counts, new[:-1], part.class_counts)
+        self.class_counts = counts[:-1].tolist()
         self.counts = {
             "rejected": sum(int(part.counts["rejected"]) for part in parts),
             "converted": sum(int(part.counts.get("converted", 0)) for part in parts),
         }
-        import xxhash  # most programs mix nothing
+        self.fields, self.why_not, self._field_labels = _common_fields(parts)
+        self.fingerprint = _mixed([part.fingerprint for part in parts])
+        self.content = _mixed([part.content for part in parts])
+        self.mtimes_ns = _together([(part.mtimes_ns, len(part.shards)) for part in parts], ANY_TIME)
+        self.odd = _together([(part.odd, len(part)) for part in parts], False)
 
-        def mixed(names: Iterable[str]) -> str:
-            return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps([*names]).encode())}"
-
-        self.fingerprint = mixed(part.fingerprint for part in parts)
-        self.content = mixed(part.content for part in parts)
-        self.mtimes_ns = None
-        if any(part.mtimes_ns is not None for part in parts):
-            self.mtimes_ns = np.concatenate(
-                [np.full(len(part.shards), _ANY_TIME) if part.mtimes_ns is None else part.mtimes_ns for part in parts]
-            )
-        self.odd = None
-        if any(part.odd is not None for part in parts):
-            self.odd = np.concatenate(
-                [np.zeros(len(part), np.bool_) if part.odd is None else part.odd for part in parts]
-            )
+    def column(self, name: str) -> JoinedColumn:
+        """See Index."""
+        columns = [part.column(name) for part in self.parts]
+        return JoinedColumn(self.local, columns, self._field_labels.get(name, [None] * len(columns)))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """(n,) whether the images of (n,) shards are stored as coefficients."""
+        """See Index; (n,)."""
         stored = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
-        return stored[np.searchsorted(self._shard_starts, shards, side="right") - 1]
+        return stored[np.searchsorted(self._first_shards, shards, side="right") - 1]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) which dataset each sample is of."""
         return np.searchsorted(self.starts, samples, side="right") - 1
 
     def local(self, samples: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-        """(dataset, (m,) positions in `samples`, (m,) numbers in that dataset) of each dataset that some are of."""
-        parts = self.part_of(samples)
-        for part in np.unique(parts).tolist():
-            positions = np.flatnonzero(parts == part)
-            yield part, positions, samples[positions] - self.starts[part]
+        """See `located`."""
+        return located(self.starts, samples)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -146,28 +113,14 @@ class MixedIndex(Index):
         """All records, in memory."""
         return self.records_of(np.arange(len(self), dtype=np.int64))
 
-    @cached_property
-    def info(self) -> dict[str, Any]:
-        """What is known of all together."""
-        return {
-            "format": "mixed",
-            "samples": len(self),
-            "classes": self.classes,
-            "class_counts": self.class_counts,
-            "counts": self.counts,
-            "fingerprint": self.fingerprint,
-        }
-
     def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """See Index: those of all datasets."""
         return (each for part in self.parts for each in part.hashed_files(fields))
 
-    def open_records(self) -> None:
-        """Each dataset has its own."""
-
-    def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
+    def check_same(self) -> None:
         """See Index."""
-        return self._gathered(samples, lambda part, numbers: part.read(numbers))
+        for part in self.parts:
+            part.check_same()
 
     @property
     def may_be_large(self) -> bool:  # type: ignore[override]
@@ -179,30 +132,35 @@ class MixedIndex(Index):
         for number, positions, numbers in self.local(samples):
             self.parts[number].check_pixels(numbers, records[positions])
 
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """See Index."""
+        return self._records(samples, lambda part, numbers: part.read(numbers))
+
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """See Index."""
-        flat = self._gathered(samples.ravel(), lambda part, numbers: part.records_of(numbers))
-        found: NDArray[np.void] = flat.reshape(samples.shape)
-        return found
+        return self._records(samples.ravel(), lambda part, numbers: part.records_of(numbers)).reshape(samples.shape)
 
-    def _gathered(
+    def _records(
         self, samples: NDArray[np.int64], read: Callable[[Index, NDArray[np.int64]], NDArray[np.void]]
     ) -> NDArray[np.void]:
-        found = np.empty(len(samples), dtype=INDEX_DTYPE)
-        for number, positions, numbers in self.local(samples):
-            records = read(self.parts[number], numbers).copy()
-            labels, new = records["label"], self._labels[number]
-            known = (labels >= 0) & (labels < len(new) - 1)
-            records["label"] = np.where(known, new[np.where(known, labels, NO_LABEL)], labels)
-            records["shard"] += np.uint32(self._shard_starts[number])
-            found[positions] = records
+        def take(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
+            records = read(self.parts[part], numbers).copy()
+            records["label"] = renumbered(records["label"], self._labels[part])
+            records["shard"] += np.uint32(self._first_shards[part])
+            return records
+
+        found: NDArray[np.void] = self._joined(samples, take)
         return found
+
+    def _joined(self, samples: NDArray[np.int64], take: Callable[[int, NDArray[np.int64]], Any]) -> Any:
+        """What `take` gives of each dataset, by its place, for numbers in it: in the order of the samples."""
+        return joined(len(samples), [(where, take(part, numbers)) for part, where, numbers in self.local(samples)])
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """See Index: each dataset's own order, one dataset behind the other."""
-        found = np.empty(len(places), dtype=np.int64)
-        for number, positions, numbers in self.local(places):
-            found[positions] = self.parts[number].samples_at(numbers) + self.starts[number]
+        found: NDArray[np.int64] = self._joined(
+            places, lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part]
+        )
         return found
 
     @property
@@ -210,21 +168,14 @@ class MixedIndex(Index):
         """See Index; each dataset has its own answer."""
         return any(part.scattered for part in self.parts)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
-        """The paths of the sources of some samples."""
-        found = [""] * len(samples)
-        for number, positions, numbers in self.local(samples):
-            part = self.parts[number]
-            paths = SourcePaths(part).of(numbers, part.records_of(numbers))
-            for position, path in zip(positions.tolist(), paths, strict=True):
-                found[position] = path
+    def paths_of(self, samples: NDArray[np.int64]) -> list[str | None]:
+        """See Index."""
+        found: list[str | None] = self._joined(samples, lambda part, numbers: self.parts[part].paths_of(numbers))
         return found
 
-    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
         """See Index."""
-        found = np.empty(len(samples), dtype=np.uint64)
-        for number, positions, numbers in self.local(samples):
-            found[positions] = self.parts[number].identities(numbers, records[positions])
+        found: NDArray[np.uint64] = self._joined(samples, lambda part, numbers: self.parts[part].hashes(numbers, name))
         return found
 
     def sample_at(self, shard: int, offset: int) -> int | None:
@@ -239,8 +190,8 @@ class MixedIndex(Index):
         return self.parts[part].open_shard(inside)
 
     def _shard(self, number: int) -> tuple[int, int]:
-        part = int(np.searchsorted(self._shard_starts, number, side="right")) - 1
-        return part, number - int(self._shard_starts[part])
+        part = int(np.searchsorted(self._first_shards, number, side="right")) - 1
+        return part, number - int(self._first_shards[part])
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """See Index."""
@@ -271,31 +222,53 @@ class MixedIndex(Index):
             raise DatasetError(f"sample {number} of {part.path} is no JPEG that can be decoded; pack it again")
         return part.convert(number)
 
-    def __repr__(self) -> str:
-        return f"<fastpipe mixture of {', '.join(map(repr, self.parts))}>"
 
-    def __reduce__(self) -> NoReturn:
-        raise DatasetError("a mixture of datasets cannot be pickled; open it in the process that uses it")
+def _together(parts: Sequence[tuple[NDArray[Any] | None, int]], missing: object) -> NDArray[Any] | None:
+    """The values of (values, how many) one behind the other, where some have none `missing`; None: all have none."""
+    if all(values is None for values, _ in parts):
+        return None
+    return np.concatenate([np.full(count, missing) if values is None else values for values, count in parts])
 
 
-def _classes_of(parts: Sequence[Index], labels: str) -> tuple[list[str], list[NDArray[np.int64]]]:
-    """The names of all classes; for each dataset the new labels of its own, and behind them that of NO_LABEL."""
-    names: list[str] = []
-    known: dict[str, int] = {}
-    found = []
-    for number, part in enumerate(parts):
-        new = np.full(len(part.classes) + 1, NO_LABEL, dtype=np.int64)
-        if labels == "union":
-            for name in part.classes:
-                if name not in known:
-                    known[name] = len(names)
-                    names.append(name)
-            new[:-1] = [known[name] for name in part.classes]
-        elif labels == "offset":
-            new[:-1] = np.arange(len(part.classes)) + len(names)
-            names += [f"{number}/{name}" for name in part.classes]
+def _mixed(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    import xxhash  # most programs mix nothing
+
+    return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+
+
+def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """Lists of names -> each name once; and of each list the places of its names there, and behind them NO_LABEL."""
+    places: dict[str, int] = {}
+    found = [np.array([*(places.setdefault(name, len(places)) for name in each), NO_LABEL]) for each in names]
+    return list(places), found
+
+
+def _common_fields(
+    parts: Sequence[Index],
+) -> tuple[dict[str, Field], dict[str, str], dict[str, list[NDArray[np.int64] | None]]]:
+    """The fields that all datasets have; why others are left out; and of those with names of classes, where the
+    datasets' names differ, the new numbers of each.
+    """
+    found: dict[str, Field] = {}
+    why_not: dict[str, str] = {}
+    labels: dict[str, list[NDArray[np.int64] | None]] = {}
+    for name in dict.fromkeys(name for part in parts for name in part.fields):
+        without = [str(part.path) for part in parts if name not in part.fields]
+        fields = [part.fields[name] for part in parts if name in part.fields]
+        first, named = fields[0], [field.names for field in fields]
+        if without:
+            why_not[name] = f"{without[0]} has no field {name!r}"
+        elif len({(field.kind, field.width, field.points, field.labelled) for field in fields}) > 1:
+            why_not[name] = f"{name!r} is not of one kind and shape in all of the datasets"
+        elif len(set(named)) == 1 and len({field.classes for field in fields}) == 1:
+            pairs = first.flip_pairs if len({field.flip_pairs for field in fields}) == 1 else ()
+            found[name] = replace(first, files={}, flip_pairs=pairs)
+        elif not all(named) or first.kind not in ("classes", "boxes"):
+            why_not[name] = f"the classes of {name!r} have other names, or none, in some of the datasets"
         else:
-            new[:-1] = np.arange(len(part.classes))
-            names += [str(label) for label in range(len(names), len(part.classes))]
-        found.append(new)
-    return names, found
+            names, numbers = union(named)
+            labels[name] = list(numbers)
+            found[name] = replace(first, names=tuple(names), classes=len(names) if first.classes else 0, files={})
+    return found, why_not, labels

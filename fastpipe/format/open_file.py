@@ -119,28 +119,30 @@ class Rows:
     """
 
     def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:
-        self._file = file
-        self._first_byte = first_byte
-        self._dtype = dtype
-
-    @property
-    def descriptor(self) -> int:
-        """Of the file, as long as this object lives."""
-        return self._file.descriptor
+        self._file, self._first_byte, self._dtype = file, first_byte, dtype
+        self.path, self.row_bytes = file.path, dtype.itemsize
 
     def of(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
-        size = self._dtype.itemsize
-        starts = self._first_byte + numbers.ravel() * size
-        data, places = self._file.gather(starts, starts + size)
-        return np.frombuffer(data, dtype=self._dtype)[places.reshape(numbers.shape) // size]
+        starts = self._first_byte + numbers.ravel() * self.row_bytes
+        data, places = self._file.gather(starts, starts + self.row_bytes)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[places.reshape(numbers.shape) // self.row_bytes]
+        return rows
 
+    def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
+        """The rows from begins[i] to before ends[i], one range behind the other. DatasetError: as `of`."""
+        some = np.flatnonzero(ends > begins)
+        if not len(some):
+            return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
+        data, places = self.gather(begins[some], ends[some])
+        lengths = (ends - begins)[some]
+        shifts = places // self.row_bytes - (np.cumsum(lengths) - lengths)
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
+        return rows
 
-class Records(Rows):
-    """An open index.npy. DatasetError: it cannot be opened."""
-
-    def __init__(self, file: Path, first_byte: int) -> None:
-        super().__init__(OpenFile(file), first_byte, INDEX_DTYPE)
+    def gather(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        """The bytes of ranges of rows, as `OpenFile.gather` has them."""
+        return self._file.gather(self._first_byte + begins * self.row_bytes, self._first_byte + ends * self.row_bytes)
 
 
 def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], np.dtype[np.void]]:

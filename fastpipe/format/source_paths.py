@@ -30,12 +30,10 @@ class SourcePaths:
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
         """The paths of samples with these records (docs/format.md). DatasetError: a shard or a note is damaged."""
-        known = self._index.paths_of(samples)
-        if known is not None:
-            return known
-        places = records[["shard", "offset", "size"]].tolist()
+        places = zip(self._index.paths_of(samples), records[["shard", "offset", "size"]].tolist(), strict=True)
         return [
-            _path(self._shard(shard), offset, tar.padded(offset + size, tar.BLOCK)) for shard, offset, size in places
+            _path(self._shard(shard), offset, tar.padded(offset + size, tar.BLOCK)) if known is None else known
+            for known, (shard, offset, size) in places
         ]
 
 

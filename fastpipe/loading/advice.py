@@ -98,8 +98,9 @@ def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:
         return f"{'' if settings.compiled else 'pass Augment(..., compile=True), or '}choose a lighter augment"
     if stage == "fetch_wait_s":
         return (
-            "raise cache_limit= if the dataset is larger: what is in the cache is fetched once. If it is the first "
-            "epoch, the link is the limit: train nearer to the bucket, or pack the photos again with --max-size"
+            "raise cache_limit= of fastpipe.open if the dataset is larger: what is in the cache is fetched once. If it "
+            "is the first epoch, the link is the limit: train nearer to the bucket, or pack the photos again with "
+            "--max-size"
         )
     if stage == "prepare_wait_s":
         return (
@@ -111,7 +112,9 @@ def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:
     if stage in ("read_s", "decode_s") and not settings.packed:
         return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s" and settings.remote:
-        return "pass cache_dir=, a folder on a faster disk of this machine: that of the cache is the limit"
+        return (
+            "open the data with cache_dir=, a folder on a faster disk of this machine: that of the cache is the limit"
+        )
     if stage == "read_s":
         return (
             f"put the shards on a faster disk, or pass num_workers larger than {settings.workers}: threads that wait "

@@ -18,7 +18,7 @@ from fastpipe.errors import EngineError, FastpipeError
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import Position
-from fastpipe.plan.recipe import Recipe, batches_per_epoch
+from fastpipe.plan.recipe import Recipe, batches_per_epoch, check_batches
 
 _LOG = logging.getLogger("fastpipe")
 _LEAST_HELD_S = 1e-4  # less passes while one looks whether the device is ready
@@ -31,23 +31,15 @@ _T = TypeVar("_T")
 
 
 class Course:
-    """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader.
-
-    Attributes:
-        position: where the loader stands.
-        next: where the next iteration begins.
-        lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
-    """
+    """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader."""
 
     def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes) -> None:
-        self._maker = maker
-        self._transfer = transfer
-        self._recipes = recipes
+        self._maker, self._transfer, self._recipes = maker, transfer, recipes
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
         self.stats = maker.stats
-        self.position, self.next = Position(), Position()
-        self.lock = threading.RLock()
+        self.position, self.next = Position(), Position()  # where the loader stands, where the next iteration begins
+        self.lock = threading.RLock()  # while an iterator makes a batch: all share this, the device's queues and slots
         self._begun = 0
         self._last: Position | None = None  # in the epoch that was begun last
         self._early: Epoch | None = None
@@ -55,12 +47,13 @@ class Course:
     @property
     def left(self) -> int:
         """Batches that the next iteration will give."""
-        return self._batches(self._at_hand if self._check else self._recipes.now()) - self.next.batches
+        recipe = self._at_hand if self._check else self._recipes.now()
+        return batches_per_epoch(recipe, self.next.epoch) - self.next.batches
 
     @property
     def remaining(self) -> int:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
-        return self._batches(self.recipe) - self.position.batches
+        return batches_per_epoch(self.recipe, self.position.epoch) - self.position.batches
 
     @property
     def recipe(self) -> Recipe:
@@ -71,9 +64,6 @@ class Course:
     def size(self) -> tuple[int, int]:
         """Of the images of the epoch at hand, or of the next one if none is or nothing is left of it."""
         return (self.recipe if self.remaining else self._recipes.now()).size
-
-    def _batches(self, recipe: Recipe) -> int:
-        return batches_per_epoch(len(self._maker.index), recipe)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
@@ -148,6 +138,7 @@ class Course:
         recipe, start = self._recipes.now(), self.next
         if early is not None and early.recipe is recipe and early.position == start:
             return early
+        check_batches(recipe, start.epoch)  # a sampler may give another number of samples in each epoch
         return Epoch(self._maker, self._transfer, recipe, start)
 
 

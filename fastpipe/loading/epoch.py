@@ -28,29 +28,21 @@ from fastpipe.plan.recipe import Recipe
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here
     from fastpipe.device.transfer import StagedBatch, Transfer
     from fastpipe.engine.fetched_job import FetchedJob
-    from fastpipe.loading.fields import FieldReader
-    from fastpipe.loading.prepare import Prepare
+    from fastpipe.loading.fields import FieldReader, Prepare
 
 _REPLACE_ATTEMPTS = 16
 
 
 class Work(NamedTuple):
-    """A batch that is being made. Dropping it takes back what has not begun.
-
-    Attributes:
-        of: its epoch.
-        views: of each view, where its images go, and whether it is exact.
-        beside: where masks and second pictures go, by field.
-        prepared: what prepare= makes of it; None: nothing.
-    """
+    """A batch that is being made. Dropping it takes back what has not begun."""
 
     of: EpochPlan
     number: int
     plan: BatchPlan
-    views: Sequence[tuple[NDArray[np.uint8], bool]]
-    beside: dict[str, NDArray[Any]]
+    views: Sequence[tuple[NDArray[np.uint8], bool]]  # of each, where its images go, and whether it is exact
+    beside: dict[str, NDArray[Any]]  # where masks and second pictures go, by field
     jobs: Sequence[Job | FetchedJob] = ()
-    prepared: Future[HostFields] | None = None
+    prepared: Future[HostFields] | None = None  # what prepare= makes of it
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds."""
@@ -80,32 +72,23 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Maker:
-    """Makes the batches of a loader in host memory.
-
-    Attributes:
-        views: of each view, its slots, and whether it is exact: never decoded at reduced size.
-        ahead: batches that an epoch keeps in the works besides the one that is taken.
-        fields: reads what else samples carry; None: batches are (images, labels).
-        epochs: those under way.
-    """
+    """Makes the batches of a loader in host memory."""
 
     index: Index
     engine: Engine
-    views: Sequence[tuple[SlotRing, bool]]
+    views: Sequence[tuple[SlotRing, bool]]  # of each, its slots, and whether it is exact: never decoded at reduced size
     stats: Stats
     watchdog: Watchdog
-    ahead: int = 0
+    ahead: int = 0  # batches that an epoch keeps in the works besides the one that is taken
     replace_bad: bool = False
-    fields: FieldReader | None = None
+    fields: FieldReader | None = None  # None: batches are (images, labels)
     prepare: Prepare | None = None
-    epochs: list[weakref.ref[Epoch]] = field(default_factory=list)
+    epochs: list[weakref.ref[Epoch]] = field(default_factory=list)  # those under way
 
     def begin(self, plan: BatchPlan, of: EpochPlan, number: int) -> Work:
         """Puts a batch in the works."""
-        views = [
-            (ring.take((len(view.flips), *view.crops.size, 3)), exact)
-            for (ring, exact), view in zip(self.views, plan.views, strict=True)
-        ]
+        of_views = zip(self.views, plan.views, strict=True)
+        views = [(ring.take((len(view.flips), *view.crops.size, 3)), exact) for (ring, exact), view in of_views]
         beside = {} if self.fields is None else self.fields.slots(plan)
         return self._prepared(self._begun(Work(of, number, plan, views, beside)))
 
@@ -116,9 +99,8 @@ class Maker:
         fields, rows = self._read(shown), shown.plan
         if fields is not None:
             fields.arrays.update(work.beside)
-        images = tuple(each for each, _ in work.views)
-        facts = rows.labels, rows.samples, fields, rows.crops.shown
-        return HostBatch(work.number, work.of.epoch, work.plan, images, *facts)
+        images, shapes = tuple(each for each, _ in work.views), rows.crops.shown
+        return HostBatch(work.number, work.of.epoch, work.plan, images, rows.labels, rows.ids, fields, shapes)
 
     def _begun(self, work: Work, rows: NDArray[np.int64] | None = None) -> Work:
         """With jobs for its pictures and for what is beside them, at the places `rows` of the batch; None: in order."""
@@ -140,7 +122,7 @@ class Maker:
         if not errors:
             return work
         bad, plan = np.array([row for row, _ in errors], dtype=np.int64), work.plan
-        attempts = _REPLACE_ATTEMPTS if self.replace_bad and work.of.alternatives else 0
+        attempts = _REPLACE_ATTEMPTS if self.replace_bad and len(work.of.recipe.content) > 1 else 0
         if attempts:
             self.engine.intact.begin()  # a damaged index or column is no fault of samples
         for attempt in range(attempts):
@@ -201,24 +183,16 @@ class Epoch:
     """One pass over an epoch, or the rest of one from `start` on: what was before is neither planned nor decoded.
 
     A failure of a batch ahead is raised when that batch is taken.
-
-    Attributes:
-        recipe: of the epoch.
-        position: where the loop stands in it. Whoever hands out batches counts them there.
-        works: batches in host memory, made or being made.
-        failure: of a batch ahead, behind which none is made.
     """
 
     def __init__(self, maker: Maker, transfer: Transfer, recipe: Recipe, start: Position) -> None:
-        self._maker = maker
-        self._transfer = transfer
-        self.recipe = recipe
-        self.position = replace(start)
-        self._plan = EpochPlan(maker.index, recipe, start.epoch)
+        self._maker, self._transfer, self.recipe = maker, transfer, recipe
+        self.position = replace(start)  # where the loop stands. Whoever hands out batches counts them there
+        self._plan = EpochPlan(recipe, start.epoch)
         self._first = self._submitted = self._taken = start.batches  # up to these batches
         self._end = len(self._plan)
-        self.failure: Exception | None = None
-        self.works: deque[Work] = deque()
+        self.failure: Exception | None = None  # of a batch ahead, behind which none is made
+        self.works: deque[Work] = deque()  # in host memory, made or being made
         self._staged: deque[StagedBatch] = deque()
         maker.epochs[:] = [each for each in maker.epochs if each() is not None] + [weakref.ref(self)]
 
@@ -287,7 +261,7 @@ class Epoch:
         if not maker.engine.fetches:
             maker.engine.read_ahead(self._plan.reads(number, plan, first=first), restart=first)
         elif first:
-            maker.engine.restart_fetching(self._plan.world_size)
+            maker.engine.restart_fetching(self.recipe.ranks.world_size)
         self.works.append(maker.begin(plan, self._plan, number))
         if maker.engine.fetches:  # after the batch, whose own samples come first
             maker.engine.fetch_ahead(self._plan.upcoming(number, first=first))

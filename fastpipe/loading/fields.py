@@ -1,75 +1,76 @@
-"""The names of fields, and the plan of a batch -> their values for its rows, moved as the pictures are."""
+"""The plan of a batch -> its values besides pictures: of fields, and what a user's function makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostFields
+from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, RowColumn, open_column
-from fastpipe.format.fields import Field
-from fastpipe.format.index import Index
-from fastpipe.format.mixed_index import MixedIndex
-from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.content import ById
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
 from fastpipe.plan.recipe import Recipe
+from fastpipe.samples.by_id import spans
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.field_names import Asked, keys_of, multi_hot, name_of, rows_of
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine, Job
     from fastpipe.engine.fetched_job import FetchedJob
 
-OWN = ("image", "label", "id", "key", "valid", "epoch")
-OF_BUCKETS = ("image_size", "pixel_mask")
-OF_MIXING = ("mix_index", "mix_lam")
-SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
-Asked = str | Boxes | Points  # the name of a field, or its options
+Function = Callable[[dict[str, Any]], Mapping[str, Any]]
+_MOST_NAMED = 8  # samples in a message
 
 
 class FieldReader:
-    """Reads what the rows of a batch carry besides their pictures.
+    """Reads what the rows of a batch carry besides their pictures: the fields `chosen`, as of chosen_fields."""
 
-    Args:
-        index: of the dataset.
-        recipe: of the loader.
-        chosen: as of chosen_fields.
-
-    Attributes:
-        names: of the fields.
-
-    Raises:
-        DatasetError: a field's files are missing or damaged.
-    """
-
-    def __init__(self, index: Index, recipe: Recipe, chosen: Mapping[str, Asked]) -> None:
+    def __init__(self, data: Dataset, recipe: Recipe, chosen: Mapping[str, Asked]) -> None:
         self._recipe = recipe
         self._options = {name_of(asked): asked for asked in chosen.values()}
         self._boxes = {name: each for name, each in self._options.items() if isinstance(each, Boxes)}
         self.names = tuple(self._options)
-        self._stored: dict[str, StoredImages] = {}
-        self._moved: dict[str, RaggedColumn] = {}  # boxes and points
-        self._parts = [part for name in self.names if (part := self._part(index, name))]
+        self._plain: dict[str, tuple[ById, int | None]] = {}  # with how many classes, where a value is a set of them
+        self._moved: dict[str, ById] = {}  # boxes and points
+        # The records of masks and second pictures, and shape and type of a pixel. All batches are of one type.
+        self._stored: dict[str, tuple[ById, tuple[int, ...], type[np.int32 | np.uint8]]] = {}
+        for name in self.names:
+            if name not in data.fields and name not in ("key", "source"):
+                continue  # a label, say, is there already
+            column, field = data.by_id(name), data.fields.get(name)
+            kind = "" if field is None else field.kind
+            if kind == "mask":
+                wide = any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
+                self._stored[name] = column, (), np.int32 if wide else np.uint8
+            elif kind == "image":
+                self._stored[name] = column, (3,), np.uint8
+            elif kind in ("boxes", "keypoints"):
+                self._moved[name] = column
+            else:
+                self._plain[name] = column, field.classes if field is not None and kind == "classes" else None
         self._keys = {
             key + own.removeprefix(name_of(asked)): own
             for key, asked in chosen.items()
-            for own in keys_of(name_of(asked), asked, index)
+            for own in keys_of(name_of(asked), asked, data)
         }
 
     def read(self, rows: BatchPlan) -> HostFields:
-        """The values for the rows of a batch.
-
-        Raises:
-            DatasetError: a file cannot be read, or is damaged.
-        """
+        """The values for the rows of a batch; DatasetError: a file cannot be read, or is damaged."""
         values = HostFields(self._keys, tuple(self._stored), self._boxes)
-        for part in self._parts:
-            part(values, rows)
+        for name, (column, classes) in self._plain.items():
+            found: Any = column.take(rows.ids)
+            found = found if classes is None else multi_hot(found, classes)
+            (values.lists if isinstance(found, list) else values.arrays)[name] = found
         for view, recipe in zip(rows.views, self._recipe.views, strict=True):
             boxes, points = dict[str, PlacedBoxes](), dict[str, PlacedPoints]()
             values.places.append((boxes, points))
@@ -79,7 +80,7 @@ class FieldReader:
             widths, heights = (each.records[side].astype(np.int64) for side in ("width", "height"))
             geometry = geometry_of(recipe.crop, each.crops, widths, heights, each.flips)
             for name, column in self._moved.items():
-                given = column.take(each.samples)
+                given = column.take(each.ids)
                 of, options = rows_of(given), self._options[name]
                 if isinstance(options, Points):
                     pairs = options.flip_pairs or ()
@@ -91,8 +92,8 @@ class FieldReader:
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
         """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
         return {
-            f"{number}.{name}": each.slot(len(view.flips), view.crops.size)
-            for name, each in self._stored.items()
+            f"{number}.{name}": np.empty((len(view.flips), *view.crops.size, *pixel), dtype)
+            for name, (_, pixel, dtype) in self._stored.items()
             for number, view in enumerate(plan.views)
         }
 
@@ -104,168 +105,90 @@ class FieldReader:
         exacts: Sequence[bool],
         rows: NDArray[np.int64] | None = None,
     ) -> Iterator[Job | FetchedJob]:
-        """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit.
-
-        Raises:
-            DatasetError: a file cannot be read.
-        """
-        for name, each in self._stored.items():
-            records = each.column.take(plan.by_row().samples)
+        """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit."""
+        for name, (column, _, _) in self._stored.items():
+            records = column.take(plan.by_row().ids)
             for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
                 yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
 
-    def _part(self, index: Index, name: str) -> _Part | None:
-        """Adds the values of a field; None: they are there already, as labels are, or made apart."""
-        if name == "key":
-            paths = SourcePaths(index)
-            return lambda values, rows: values.lists.update(key=paths.of(rows.samples, rows.records))
-        if name not in index.fields:
-            sources = index.part_of if name == "source" and isinstance(index, MixedIndex) else None
-            return sources and (lambda values, rows: values.arrays.update(source=sources(rows.samples)))
-        field = index.fields[name]
-        column = open_column(index, field)
-        if isinstance(column, RowColumn) and field.kind in ("mask", "image"):
-            self._stored[name] = StoredImages(column, len(index), picture=field.kind == "image")
-            return None
-        if isinstance(column, BytesColumn):
-            return lambda values, rows: values.lists.update({name: column.take(rows.samples)})
-        if not isinstance(column, RaggedColumn):
-            return lambda values, rows: values.arrays.update({name: column.take(rows.samples)})
-        if field.kind == "classes":
-            many = field.classes
-            return lambda values, rows: values.arrays.update({name: multi_hot(column.take(rows.samples), many)})
-        self._moved[name] = column
-        return None
+
+class Prepare:
+    """Calls the function for one batch after the other, in a thread of its own that begins with the first batch."""
+
+    def __init__(
+        self,
+        function: Function,
+        read: Callable[[BatchPlan], HostFields],
+        stats: Stats,
+    ) -> None:
+        self._function, self._read, self._stats = function, read, stats
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
+
+    def begin(self, rows: BatchPlan, epoch: int, number: int) -> Future[HostFields]:
+        """What a batch has besides images, with what the function makes of it; soon. ConfigError if it fails."""
+        return self._thread.submit(self._make, rows, epoch, number)
+
+    def _make(self, rows: BatchPlan, epoch: int, number: int) -> HostFields:
+        values = self._read(rows)
+        started = time.perf_counter()
+        try:
+            return _with_entries(values, self._function(_given(values, rows, epoch)))
+        except Exception as problem:
+            named = ", ".join(map(str, rows.ids[:_MOST_NAMED])) + ", ..." * (len(rows.samples) > _MOST_NAMED)
+            said = str(problem) if isinstance(problem, ConfigError) else f"the function failed: {problem!r}"
+            raise ConfigError(f"prepare: batch {number} of epoch {epoch}, samples {named}: {said}") from problem
+        finally:
+            self._stats.prepare_s += time.perf_counter() - started
+
+    def close(self) -> None:
+        """Ends the thread, when the function has returned."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-_Part = Callable[[HostFields, BatchPlan], None]
+def _given(values: HostFields, rows: BatchPlan, epoch: int) -> dict[str, Any]:
+    """What the function gets: the batch's entries that are on the host already, by key."""
+    own = {"label": rows.labels, "id": rows.ids, "valid": rows.valid, "epoch": epoch, **values.arrays, **values.lists}
+    by_view: dict[str, list[Any]] = {}
+    for view, (all_boxes, all_points) in zip(rows.views, values.places, strict=True):
+        for name, boxes in all_boxes.items():
+            by_view.setdefault(name, []).append(_by_row(boxes.edges, boxes.rows, view))
+            if boxes.labels is not None:
+                by_view.setdefault(f"{name}_labels", []).append(_by_row(boxes.labels, boxes.rows, view))
+        for name, points in all_points.items():
+            by_view.setdefault(name, []).append(_by_row(points.values, points.rows, view))
+    own.update({name: each if rows.more else each[0] for name, each in by_view.items()})
+    given = {key: own[name] for key, name in values.names.items() if name in own}
+    return {key: value.copy() if isinstance(value, (np.ndarray, list)) else value for key, value in given.items()}
 
 
-def own_names(index: Index, *, bucketed: bool, mixing: bool) -> tuple[str, ...]:
-    """The names that are no fields of the dataset."""
-    sources = ("source",) if isinstance(index, MixedIndex) else ()
-    return OWN + sources + (OF_BUCKETS if bucketed else ()) + (OF_MIXING if mixing else ())
+def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
+    """The values of each row; of several rows a sample, a list of these for each sample."""
+    found, each = np.split(array, np.cumsum(np.bincount(rows, minlength=len(plan.flips)))[:-1]), plan.rows_per_sample
+    return found if each == 1 else [found[at : at + each] for at in range(0, len(found), each)]
 
 
-def name_of(asked: Asked) -> str:
-    """The name of a field that was asked for."""
-    return asked if isinstance(asked, str) else asked.name
-
-
-def keys_of(key: str, asked: Asked, index: Index) -> Iterable[str]:
-    """The keys of a batch that a field fills: its key, and behind it those that boxes come with."""
-    yield key
-    if isinstance(asked, Boxes):
-        if index.fields[asked.name].labelled:
-            yield f"{key}_labels"
-        if asked.form != "list":
-            yield f"{key}_offsets" if asked.form == "flat" else f"{key}_counts"
-
-
-def chosen_fields(index: Index, fields: object, *, own: tuple[str, ...]) -> dict[str, Asked]:
-    """Checks what a user asks for; returns the keys of a batch, in order, and the field of each: as Boxes where these
-    are boxes, as Points, with the pairs of the field itself where the user gives none, and else its name.
-
-    Args:
-        index: of the dataset.
-        fields: as a user gave them.
-        own: names that are no fields of the dataset.
-
-    Raises:
-        ConfigError: there is no such field, one is there twice, or it is no sequence of names.
-    """
-    known = (*own, *index.fields)
-    if isinstance(fields, (tuple, list)):
-        given = [(each if isinstance(each, str) else getattr(each, "name", each), each) for each in fields]
-    else:
-        given = [*fields.items()] if isinstance(fields, Mapping) else []
-    if not given:
-        example = f"{known[:2]!r}, or keys and names, {{'pixel_values': 'image', 'labels': 'label'}}"
-        raise ConfigError(f"fields: expected names, for example {example}; got {fields!r}")
-    chosen: dict[str, Asked] = {}
-    for key, each in given:
+def _with_entries(values: HostFields, made: object) -> HostFields:
+    """The values with what the function returned. Tensors and arrays of numbers go to the device, all else as it is."""
+    if not isinstance(made, Mapping):
+        raise ConfigError(f"expected a dict of entries to add or to replace, got {type(made).__name__}")
+    names = dict(values.names)
+    for key, value in made.items():
         if not isinstance(key, str):
-            raise ConfigError(f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}")
-        name = each.name if isinstance(each, (Boxes, Points)) else each
-        if name not in known:
-            more = (
-                "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
-            )
-            if isinstance(index, MixedIndex):
-                more = ". A mixture has no fields of its datasets: these work with one dataset only"
-            raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
-        asked = _resolved(each, index.fields.get(name))
-        if any(name_of(other) == name and other != asked for other in chosen.values()):
-            raise ConfigError(f"fields: {name!r} is there twice, with other options; got {fields!r}")
-        for one in keys_of(key, asked, index):
-            if one in (companion for at, other in chosen.items() for companion in keys_of(at, other, index)):
-                raise ConfigError(f"fields: {one!r} would be twice in a batch; got {fields!r}")
-        chosen[key] = asked
-    return chosen
+            raise ConfigError(f"expected texts as keys, got {key!r}")
+        if names.get(key) in ("image", "image_size", "pixel_mask", *values.images):
+            raise ConfigError(f"{key!r} is made by other threads meanwhile, and cannot be replaced; use another key")
+        names[key] = f"prepare.{key}"
+        if isinstance(value, (torch.Tensor, np.ndarray)):
+            values.arrays[names[key]] = _array(key, value)
+        else:
+            values.lists[names[key]] = value
+    return replace(values, names=names)
 
 
-def _resolved(asked: Any, field: Field | None) -> Asked:
-    """A field as Boxes or Points where it is of these kinds, else its name."""
-    kinds = {"boxes": Boxes, "keypoints": Points}
-    wanted = kinds.get(field.kind) if field is not None else None
-    if isinstance(asked, str):
-        asked = asked if wanted is None else wanted(asked)
-    elif wanted is None or not isinstance(asked, wanted):
-        kind = f"a field of {field.kind}" if field is not None else "no field of the dataset"
-        raise ConfigError(f"fields: got {asked!r}, but {asked.name!r} is {kind}; pass its name alone")
-    if isinstance(asked, Points) and field is not None:
-        pairs = field.flip_pairs or None if asked.flip_pairs is None else asked.flip_pairs
-        for point in (point for pair in pairs or () for point in pair):
-            check_point(point, field.points)
-        asked = replace(asked, flip_pairs=pairs)
-    return asked  # type: ignore[no-any-return]
-
-
-def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
-    """(n, classes) float32: 1 for the classes of each sample, else 0."""
-    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
-    hot[rows_of(tags), tags.values] = 1
-    return hot
-
-
-def rows_of(ragged: Ragged) -> NDArray[np.int64]:
-    """(M,) which of the n samples each value belongs to."""
-    return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))
-
-
-_AT_ONCE = 1 << 16  # records
-
-
-class StoredImages:
-    """Masks or second pictures.
-
-    Args:
-        column: their records.
-        samples: in the dataset.
-        picture: they are pictures, not masks.
-
-    Attributes:
-        column: as given.
-        picture: as given.
-
-    Raises:
-        DatasetError: the records cannot be read.
-    """
-
-    def __init__(self, column: RowColumn, samples: int, *, picture: bool) -> None:
-        self.column = column
-        self.picture = picture
-        self._dtype = np.int32 if not picture and _any_wide(column, samples) else np.uint8
-
-    def slot(self, rows: int, size: tuple[int, int]) -> NDArray[Any]:
-        """Memory for a batch: (rows, height, width) of ids, int32 if any mask of the dataset has 16 bits, else uint8;
-        (rows, height, width, 3) uint8 for pictures.
-        """
-        return np.empty((rows, *size, 3) if self.picture else (rows, *size), dtype=self._dtype)
-
-
-def _any_wide(column: RowColumn, samples: int) -> bool:
-    """Whether a mask has 16 bits. All batches of a loader have to be of one type, so all records are looked at."""
-    starts = range(0, samples, _AT_ONCE)
-    parts = (column.take(np.arange(start, min(start + _AT_ONCE, samples))) for start in starts)
-    return any(bool((part["bits"] > 8).any()) for part in parts)
+def _array(key: str, value: torch.Tensor | NDArray[Any]) -> NDArray[Any]:
+    try:
+        array = value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        torch.from_numpy(np.empty(0, array.dtype))
+    except (TypeError, RuntimeError) as problem:
+        raise ConfigError(f"{key!r}: expected a tensor of the CPU, of a dtype that numpy has: {problem}") from problem
+    return np.ascontiguousarray(array)

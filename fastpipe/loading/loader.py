@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from fastpipe.augment import Augment
 from fastpipe.checks import whole
@@ -17,23 +17,20 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.format.index import Index
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
-from fastpipe.loading.impossible import impossible
+from fastpipe.loading.fields import FieldReader, Prepare
 from fastpipe.loading.looking import Look
-from fastpipe.loading.options import checked_crop, output_size
-from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.probed import Probed
 from fastpipe.loading.ranks import Recipes
-from fastpipe.loading.state import Position, global_batch_size_in, position_in, state_of
+from fastpipe.loading.state import global_batch_size_in, position_in, state_of
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.crop_options import checked_crop, output_size
 from fastpipe.plan.epoch import check_pictures
+from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
-
-if TYPE_CHECKING:  # most programs load no fields
-    from fastpipe.loading.fields import FieldReader
+from fastpipe.samples.dataset import Dataset
 
 
 class Loader(Probed):
@@ -42,7 +39,7 @@ class Loader(Probed):
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
     RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
     augmentation. With `views`, images is a list of such tensors, one a view. A batch also has the attributes `ids`,
-    (N,) int64, the samples' numbers in this packing; `valid`, (N,) bool, the rows that count; and `epoch`. With
+    (N,) int64, the samples' numbers in `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. With
     `fields`, a batch is a dict of what was asked for. Tensors are on `device`, ready for the CUDA stream that is
     current when the loop gets them. The loader does not use a batch's memory again while a tensor refers to it.
 
@@ -54,7 +51,7 @@ class Loader(Probed):
 
     def __init__(
         self,
-        index: Index,
+        data: Dataset,
         recipes: Recipes,
         *,
         num_workers: int,
@@ -69,21 +66,18 @@ class Loader(Probed):
         fields: FieldReader | None = None,
         prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
-        self._index = index
-        self._recipes = recipes
+        self._data, self._recipes = data, recipes
+        self._index = index = data.index
         recipe = recipes.now()  # what is asked of it here does not depend on the ranks
-        check_pictures(index, recipe)
+        check_pictures(recipe)
         stats = Stats()
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        views = [
-            (
-                SlotRing((recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3), keep, stream.slot),
-                exact or not view.crop.may_be_reduced,
-            )
-            for view in recipe.views
-        ]
+        views = []
+        for view in recipe.views:
+            shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3
+            views.append((SlotRing(shape, keep, stream.slot), exact or not view.crop.may_be_reduced))
         self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
         # None of the following knows the loader, so that dropping it ends the threads.
         self._maker = maker = Maker(
@@ -112,11 +106,11 @@ class Loader(Probed):
         return self._recipes.now()
 
     @property
-    def dataset(self) -> Index:
-        """The dataset as `fastpipe.open` gives it: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`. With
-        `samples=` and the like it is still the whole dataset.
+    def dataset(self) -> Dataset:
+        """The dataset that the loader reads: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`. A batch's
+        `ids` are numbers of samples in it.
         """
-        return self._index
+        return self._data
 
     @property
     def batch_size(self) -> int:
@@ -134,7 +128,7 @@ class Loader(Probed):
     @property
     def classes(self) -> list[str]:
         """Class names; a label is a position in it."""
-        return list(self._recipe.content.classes or self._index.classes)
+        return self._data.classes
 
     def __repr__(self) -> str:
         recipe = self._recipe
@@ -151,7 +145,7 @@ class Loader(Probed):
 
     def __len__(self) -> int:
         """Number of batches in a whole epoch, also while the rest of a loaded epoch runs; `remaining` counts those."""
-        return batches_per_epoch(len(self._index), self._recipe)
+        return batches_per_epoch(self._recipe, self._course.next.epoch)
 
     @property
     def remaining(self) -> int:
@@ -204,9 +198,23 @@ class Loader(Probed):
         height_width = output_size(size)
         for view in following:
             checked_crop(view.crop, height_width, train=False)
-        check_pictures(self._index, replace(self._recipe, size=height_width))
+        check_pictures(replace(self._recipe, size=height_width))
         with self._course.lock:
             self._recipes.size = height_width
+            self.look = replace(self.look, recipe=self._recipe)
+
+    def set_weights(self, weights: Any) -> None:
+        """Sets the weights by which samples are drawn, for all epochs that begin from now on; see fastpipe.Weighted.
+        For weights that follow from losses: `losses[batch.ids] = ...`. An epoch that is running keeps its own.
+
+        A state names the weights of its epoch by a hash. To resume, pass these weights again: to `fastpipe.loader`, or
+        here before `load_state_dict`.
+
+        Raises:
+            ConfigError: the loader draws by no weights, or they are wrong.
+        """
+        with self._course.lock:
+            self._recipes.set_weights(weights, self._data)
             self.look = replace(self.look, recipe=self._recipe)
 
     def state_dict(self) -> dict[str, Any]:
@@ -217,12 +225,8 @@ class Loader(Probed):
         global batch size stays the same.
         """
         size = None if self._recipes.size is None else self._course.size
-        versions = [version for _, version in self._opened()]
-        return state_of(self._course.position, self._index.content, _order(self._course.recipe), size, versions)
-
-    def _opened(self) -> list[tuple[object, int]]:
-        """Place and version of each dataset."""
-        return [(part.path, part.version) for part in getattr(self._index, "parts", [self._index])]
+        versions = [store.index.version for store in self._data.stores]
+        return state_of(self._course.position, self._course.recipe, size, versions)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -230,13 +234,9 @@ class Loader(Probed):
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        index, rows = self._index, global_batch_size_in(state, self._index.content)
-
-        def check(recipe: Recipe) -> Position:
-            return position_in(
-                state, index.content, _order(recipe), batches_per_epoch(len(index), recipe), self._opened()
-            )
-
+        rows = global_batch_size_in(state, self._index.content)
+        opened = [(store.index.path, store.index.version) for store in self._data.stores]
+        check = partial(position_in, state, opened=opened)
         position = check(self._recipes.of_batch(rows))
         if (size := state["size"]) is not None:
             try:
@@ -284,7 +284,7 @@ class Loader(Probed):
         raise TypeError(
             "this is already a loader: iterate over it, it gives whole batches and no single samples. For samples by "
             "number, and as the dataset of torch's DataLoader, Subset or random_split, use "
-            f"fastpipe.Dataset({str(self._index.path)!r})"
+            f"fastpipe.open({str(self._index.path)!r})"
         )
 
     def __enter__(self) -> Loader:
@@ -310,16 +310,3 @@ def _figures(maker: Maker, transfer: Transfer, stream: Stream) -> Stats:
         slots_idle=sum(ring.idle for ring, _ in maker.views),
         pinned_bytes=stream.pinned_bytes,
     )
-
-
-def _order(recipe: Recipe) -> dict[str, Any]:
-    """The options that decide which samples are in which global batch."""
-    return {
-        "seed": recipe.seed,
-        "shuffle": recipe.shuffle,
-        "drop_last": recipe.drop_last,
-        "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
-        "sequences": recipe.sequences,
-        **({"buckets": recipe.crop.identity} if isinstance(recipe.crop, Buckets) else {}),
-        **recipe.content.identity,
-    }

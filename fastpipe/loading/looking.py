@@ -22,23 +22,12 @@ from fastpipe.plan.recipe import Recipe
 
 @dataclass(frozen=True)
 class Seen:
-    """A batch on the CPU, as the training loop gets it.
-
-    Attributes:
-        plan: of its rows.
-        views: images by view.
-        fields: of each view, values by name of the field; none if the loop gets (images, labels).
-    """
+    """A batch on the CPU, as the training loop gets it."""
 
     plan: BatchPlan
-    views: tuple[torch.Tensor, ...]
+    views: tuple[torch.Tensor, ...]  # images
     labels: torch.Tensor
-    fields: list[dict[str, Any]]
-
-    @property
-    def images(self) -> torch.Tensor:
-        """Those of the first view."""
-        return self.views[0]
+    fields: list[dict[str, Any]]  # of each view, values by name; none if the loop gets (images, labels)
 
 
 @dataclass(frozen=True)
@@ -54,21 +43,16 @@ class Look:
         """To the device."""
         recipe, maker = self.recipe, self.maker
         views = list(zip(self.augments, (view.seed for view in recipe.views), strict=True))
-        classes = len(recipe.content.classes or maker.index.classes)
+        classes = len(maker.index.classes)
         return Transfer(self.stream, views, classes=classes, stats=maker.stats, watchdog=maker.watchdog)
 
-    def at(self, samples: NDArray[np.int64], epoch: int) -> Seen:
-        """Decodes (n,) samples at full size and takes them through the loader's device and augmentation.
-
-        Raises:
-            SampleError: a sample cannot be decoded.
-            DatasetError: a field cannot be read.
-        """
+    def at(self, ids: NDArray[np.int64], epoch: int) -> Seen:
+        """Decodes samples, (n,) ids, at full size and takes them through the loader's device and augmentation."""
         # Memory and figures of its own, and no thread but those of the engine.
         views = [(SlotRing((0,), 0, self.stream.slot), True) for _ in self.recipe.views]
         maker = replace(self.maker, views=views, stats=Stats(), replace_bad=False, prepare=None)
-        of = EpochPlan(maker.index, self.recipe, epoch)
-        made = maker.end(maker.begin(of.of(samples), of, 0))
+        of = EpochPlan(self.recipe, epoch)
+        made = maker.end(maker.begin(of.of(ids), of, 0))
         transfer, fields = replace(self, maker=maker).transfer(), made.fields
         staged = transfer.begin(made)
         batch = transfer.hand_over(staged)

@@ -1,153 +1,241 @@
-"""Arguments for the output of a loader -> checked values: size, crop, mirroring."""
+"""Arguments of fastpipe.loader() for views, fields and augmentation -> checked; unknown ones -> what to write."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, get_args
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
 
-from fastpipe.checks import real_number, whole
+import torch
+
+from fastpipe.augment import Augment, as_augment
+from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts, pasted
+from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
-from fastpipe.loading.impossible import impossible
+from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
-from fastpipe.plan.sizes import Sizes
+from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
+from fastpipe.plan.crops import Crop, TenCrop
+from fastpipe.plan.impossible import impossible
+from fastpipe.plan.placed import Points
+from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, chosen_fields, name_of
 
-_KINDS: tuple[type[Crop], ...] = get_args(Crop)
-_OURS = {
-    "random": "RandomResizedCrop",
-    "center": "CenterCrop",
-    **{kind.__name__.lower(): kind.__name__ for kind in _KINDS},
-}
-_NOT_A_CROP = (
-    ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what comes after as "
-    "augment=, which gets the batch of tensors. A transform of single images works with torch's "
-    "DataLoader(fastpipe.Dataset(FOLDER, transform))"
+MOST_VIEWS = 64
+_EXPECTED = (
+    "views: expected a number, such as 2, or fastpipe.View objects: [fastpipe.View(224, count=2), fastpipe.View(96, "
+    "count=6)]"
 )
 
+# The names that something has in other loaders, or had here, where it is another argument now, or a method of the
+# dataset -> what to write.
+_SAME = {
+    "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors after the loader",
+    "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
+    "persistent_workers": "the threads always live as long as the loader; leave it out",
+    "pin_memory pin_memory_device": 'device="cuda" already uses pinned memory; leave it out',
+    "batch_sampler": "pass the sampler that it makes batches of as sampler=, and batch_size=",
+    "generator": "pass seed=, a whole number",
+    "multiprocessing_context": "there are no worker processes; leave it out",
+    "in_order": "batches always come in order; leave it out",
+    "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
+    "epoch": "call loader.set_epoch(), or load_state_dict() to resume",
+    "num_replicas": "pass world_size=; with torch.distributed both it and rank= are known",
+    "dataset root path folder urls": "the first argument is a dataset of fastpipe.open, or the folder that `fastpipe "
+    "pack` wrote",
+    "transform transforms": "pass crop=, hflip= and size=, and for everything else augment=, which gets the batch of "
+    "tensors. A transform of single images works with torch's "
+    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
+    "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the labels after the "
+    "loader: it gives them as an int64 tensor",
+    "samples subset indices filter": "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a "
+    "mask, keys or a function of columns",
+    "classes": "pass fastpipe.open(DATA).only(classes) as the data; keep_labels=True leaves labels as they are",
+    "labels": 'it is an option of the data: fastpipe.mix({...}, labels="union"), '
+    "fastpipe.open(DATA).only(classes, keep_labels=True), or .with_labels(labels) for other labels",
+    "limit": "pass fastpipe.open(DATA).take(0.1) as the data",
+    "kfold": "pass a part of the data: train, val = fastpipe.open(DATA).fold(0, of=5)",
+    "weights class_weights sample_weights": "pass sampler=fastpipe.Weighted(weights), with weights of classes or "
+    "samples; fastpipe.balanced(data) makes them. For weights of datasets pass fastpipe.mix({data: weight}) as the "
+    "data",
+    "replacement": "pass sampler=fastpipe.Weighted(weights, replacement=False)",
+    "num_samples": "pass epoch_size=",
+    "repeats num_repeats": "pass sampler=fastpipe.Repeated(3); with other samplers Repeated(3, sampler)",
+    "canonical_nodes": "pass the number of nodes as partition=, for example partition=8",
+    "max_pixels cache_dir cache_limit storage_options read_timeout version": "it is an option of opening: pass "
+    "fastpipe.open(DATA, {name}=...) as the data",
+    "mean std dtype normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
+    "image_size img_size resolution": "pass size=",
+    "threads": "pass num_workers=; workers are C++ threads",
+    "boxes min_box_size min_box_area": "it is an option of a field: "
+    'fields=["image", fastpipe.Boxes("boxes", form="pad", min_size=1.0, min_area=0.0)]',
+    "flip_pairs": 'it is an option of a field: fields=["image", fastpipe.Points("joints", flip_pairs=[(0, 1)])]',
+    "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
+    "mirror horizontal_flip": "pass hflip=",
+}
+_INSTEAD = {name: words.replace("{name}", name) for names, words in _SAME.items() for name in names.split()}
 
-def output_size(value: object, name: str = "size") -> tuple[int, int]:
-    """Checks `size`: a number for a square, or (height, width), as torchvision takes them."""
-    sides = value if isinstance(value, (tuple, list)) else (value, value)
-    if len(sides) != 2:
-        raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
-    hint = "pass a number for a square, or (height, width)"
-    height, width = (whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides)
-    return height, width
+
+@dataclass(frozen=True)
+class View:
+    """One view of each image, or several of one kind: for `fastpipe.loader(views=[...])`.
+
+    Args:
+        size: of the view in pixels: a number for a square, or (height, width). None: that of the loader, which may
+            change from batch to batch or from epoch to epoch.
+        count: how many views of this kind, each with random crops of its own.
+        crop, hflip, augment: as in `fastpipe.loader`. None: that of the loader. Soft labels (mixup, cutmix, label
+            smoothing) have to be the same in all views.
+    """
+
+    size: int | tuple[int, int] | None = None
+    count: int = 1
+    crop: Crop | None = None
+    hflip: bool | float | None = None
+    augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None
 
 
-def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
-    """Checks `size` where it is "bucket" or Buckets, and that no other argument is against it; None: it is neither."""
-    if isinstance(crop, Buckets):
-        raise ConfigError(f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as size=")
-    if size is Buckets or (isinstance(size, str) and size != "bucket"):
-        expected = 'a number, (height, width), "bucket" or a function'
-        raise ConfigError(f"size: expected {expected}, got {size!r}; for options of buckets fastpipe.Buckets(area=...)")
-    if not isinstance(size, (str, Buckets)):
+def recipe_of_views(
+    views: object, recipe: Recipe, augment: Augment | None, *, train: bool
+) -> tuple[Recipe, tuple[Augment | None, ...]]:
+    """The recipe of a loader with these views, and what augments each of them; all else is the loader's."""
+    given = list(_each(views))
+    if not 2 <= len(given) <= MOST_VIEWS:
+        raise ConfigError(
+            f"views: expected 2 to {MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
+        )
+    recipes, augments, sizes = [], [], recipe.sizes
+    for number, view in enumerate(given):
+        size = None if view.size is None else output_size(view.size)
+        crop: Crop | Buckets = recipe.crop
+        if not isinstance(crop, Buckets):
+            crop = checked_crop(crop if view.crop is None else view.crop, size or recipe.size, train=train)
+            sizes = sizes if sizes is None or size is not None else fitting(sizes, crop, train=train)
+        elif view.size is not None or view.crop is not None:
+            raise impossible("crops of buckets", repr(view))
+        if crop.rows > 1:
+            raise impossible("crops of views", type(crop).__name__)
+        flip = recipe.flip if view.hflip is None else flip_probability(view.hflip, train=train)
+        recipes.append(ViewRecipe(size, crop, flip, view_seed(recipe.seed, number)))
+        augments.append(augment if view.augment is None else as_augment(view.augment))
+    labelling = [None if each is None else each.labelling for each in augments]
+    if any(each != labelling[0] for each in labelling):
+        raise impossible("labels of views")
+    first, more = recipes[0], tuple(recipes[1:])
+    recipe = replace(recipe, sizes=sizes, crop=first.crop, flip=first.flip, first_size=first.size, more=more)
+    return recipe, tuple(augments)
+
+
+def _each(views: object) -> Iterator[View]:
+    if isinstance(views, Integral) and not isinstance(views, bool):
+        views = [View(count=whole("views", views, least=2, most=MOST_VIEWS, hint="for one view, leave views out"))]
+    if not isinstance(views, (tuple, list)) or not views:
+        raise ConfigError(f"{_EXPECTED}, got {views!r}")
+    for view in views:
+        if not isinstance(view, View):
+            raise ConfigError(f"{_EXPECTED}, got {view!r} among them")
+        for _ in range(whole("View(count=)", view.count, least=1, most=MOST_VIEWS)):
+            yield view
+
+
+def field_reader(
+    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], fields: object
+) -> FieldReader | None:
+    """What reads the fields that a user asked for; None: none."""
+    if fields is None:
         return None
-    if choices is not None:
-        raise impossible("sizes of buckets", f"size_choices={choices!r}")
-    if crop is not None:
-        raise impossible("crops of buckets", type(crop).__name__)
-    return Buckets() if isinstance(size, str) else size
-
-
-def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:
-    """Checks `size` and `size_choices`: the largest size that is known, and what decides where sizes change."""
-    if choices is not None:
-        if not isinstance(size, int) or size != 224:  # != of an array is an array
+    first = augments[0]
+    mixing = first is not None and mixes(first)
+    own = OWN + (OF_BUCKETS if isinstance(recipe.crop, Buckets) else ()) + (OF_MIXING if mixing else ())
+    chosen = chosen_fields(data, fields, own=own)
+    if not set(OF_MIXING).isdisjoint(map(name_of, chosen.values())) and first is not None and not first.in_pairs:
+        raise impossible("mixed twice")
+    if "image" not in chosen.values():
+        raise ConfigError(
+            f'fields: expected "image" among them, got {fields!r}; for samples without their images: '
+            "fastpipe.open(DATA).with_fields(...)"
+        )
+    kinds = {name: data.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
+    parts = [part for augment in augments if augment is not None for part in moving_parts(augment)]
+    hflip = any(view.flip > 0 for view in recipe.views)
+    mirroring = [part.name for part in parts if part.mirrors]
+    mirroring += ["TenCrop"] * isinstance(recipe.crop, TenCrop) + ["hflip"] * hflip
+    for asked in chosen.values():
+        if isinstance(asked, Points) and asked.flip_pairs is None and mirroring:
             raise ConfigError(
-                f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; leave one out"
+                f"fields: {asked.name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a "
+                f"right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points "
+                "that change places; flip_pairs=[] if there are none; or "
+                f"{'hflip=False' if hflip else f'leave {mirroring[-1]} out'}"
             )
-        if not isinstance(choices, (tuple, list)) or not choices:
-            raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
-        checked = tuple(output_size(each, "size_choices") for each in choices)
-        return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
-    if not callable(size):
-        return output_size(size), None
-    sizes = fitting(Sizes(schedule=_checked(size, output_size)), crop, train=train)
-    return sizes.in_epoch(0, 0)(0), sizes
+    for view, augment in zip(recipe.views, augments, strict=True):
+        if augment is not None:
+            _check_augment(augment, kinds, view.size or recipe.size)
+    return FieldReader(data, recipe, chosen)
 
 
-def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
-    """The same sizes, checked against a crop: those of a function in the epochs that they are for."""
-
-    def fits(size: tuple[int, int]) -> tuple[int, int]:
-        checked_crop(crop, size, train=train)
-        return size
-
-    for each in sizes.choices:
-        fits(each)
-    return sizes if sizes.schedule is None else Sizes(schedule=_checked(sizes.schedule, fits))
+def check_labelled(data: Dataset, augment: Augment) -> None:
+    """Raises ConfigError where labels are to become soft, and samples have none."""
+    without = len(data) - sum(data.class_counts) if augment.soft else 0
+    if without > 0:
+        raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
 
 
-def _checked(
-    function: Callable[[int], Any], check: Callable[[Any], tuple[int, int]]
-) -> Callable[[int], tuple[int, int]]:
-    """The same function of the epoch, whose errors name the epoch, and what was returned."""
-
-    def schedule(epoch: int) -> tuple[int, int]:
-        try:
-            found = function(epoch)
-        except ConfigError:  # of a check before this one
-            raise
-        except Exception as problem:
-            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
-        try:
-            return check(found)
-        except ConfigError as problem:
-            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
-
-    return schedule
+def check_together(recipe: Recipe, augments: Sequence[Augment | None]) -> None:
+    """Refuses what does not go with several crops of each image, or with buckets."""
+    name = type(recipe.crop).__name__
+    if recipe.crop.rows > 1 and recipe.flip > 0:
+        raise impossible("mirrored crops", name)
+    for augment in augments:
+        if augment is None:
+            continue
+        if recipe.crop.rows > 1 and mixes(augment):
+            raise impossible("mixed crops", name)
+        if isinstance(recipe.crop, Buckets) and any(each.mixes and not each.moves_shown for each in augment.stages):
+            raise impossible("mixed buckets")
+        for part in moving_parts(augment) if isinstance(recipe.crop, Buckets) else ():
+            if not part.shows:
+                raise impossible("padding", part.name)
 
 
-def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
-    """Checks `crop` against the output's (height, width); None: `train` decides."""
-    if crop is None:
-        crop = RandomResizedCrop() if train else CenterCrop()
-    if isinstance(crop, (CenterCrop, FiveCrop)):
-        resize = shorter_side(crop, size)
-        if resize < max(size):
-            raise ConfigError(
-                f"crop: {type(crop).__name__}(resize={resize}) makes the image smaller than size={size}; expected "
-                f"resize of at least {max(size)}"
-            )
-    if isinstance(crop, _KINDS):
-        return crop
-    raise ConfigError(
-        f"crop: expected fastpipe.RandomResizedCrop(...), {', '.join(kind.__name__ for kind in _KINDS[1:])}, "
-        f"got {crop!r}{_instead(crop)}"
-    )
+def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
+    if mixes(augment):
+        for pair, some in (("mixed places", ("boxes", "keypoints")), ("mixed masks", ("mask", "image"))):
+            lost = [name for name, kind in kinds.items() if kind in some and kind not in pasted(augment)]
+            if lost:
+                raise impossible(pair, ", ".join(lost))
+    for part in moving_parts(augment):
+        left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
+        if left:
+            raise impossible("unmoved", f"{part.name}; {', '.join(left)}", _way(part, left))
+    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
+        raise ConfigError(
+            f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
+            "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "
+            "image is smaller than the crop: pass pad_if_needed=True"
+        )
 
 
-def flip_probability(hflip: object, *, train: bool) -> float:
-    """Checks `hflip`: None (as `train` says), True (a half), False (never), or a probability in [0, 1]."""
-    hflip = train if hflip is None else hflip
-    if isinstance(hflip, bool):
-        return 0.5 if hflip else 0.0
-    probability = real_number(hflip)
-    if probability is None or not 0.0 <= probability <= 1.0:
-        raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
-    return probability
+def _way(part: Moving, left: Mapping[str, str]) -> str:
+    """What to do about fields that an augmentation leaves in place; "": nothing but the usual."""
+    from fastpipe.augment.kornia_fields import DATA_KEYS
+
+    if part.could_move >= set(left.values()):
+        keys = sorted(part.moves | set(left.values()))
+        return (
+            f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), "
+            f"data_keys={['input', *(DATA_KEYS[kind] for kind in keys)]})"
+        )
+    return ""
 
 
-def _instead(crop: object) -> str:
-    """How a transform of another library, or a name, is written here."""
-    if isinstance(crop, type) and issubclass(crop, _KINDS):
-        return f". Create an object: fastpipe.{crop.__name__}()"
-    kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)
-    name = _OURS.get(kind.lower().replace("_", ""))
-    if name is None:
-        return _NOT_A_CROP if callable(crop) else ""
-    size = getattr(crop, "size", None)
-    if name == "Resize" and isinstance(size, int):
-        return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
-    wanted = {"RandomResizedCrop": ("scale", "ratio"), "RandomCrop": ("padding", "padding_mode", "pad_if_needed")}
-    values = {option: getattr(crop, option, None) for option in wanted.get(name, ())}
-    values["interpolation"] = getattr(getattr(crop, "interpolation", None), "value", None)
-    options = (
-        f"{option}={tuple(value) if isinstance(value, list) else value!r}"
-        for option, value in values.items()
-        if isinstance(value, (tuple, list, str, int)) and value not in (0, "constant", "bilinear")
-    )
-    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({', '.join(options)})"
+def refuse(names: Iterable[str], known: Collection[str]) -> None:
+    """For the first name: ConfigError where other loaders have this argument, else TypeError, as Python's own."""
+    for name in names:
+        if name in _INSTEAD:
+            raise ConfigError(f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}")
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        hint = f"did you mean {near[0]}=?" if near else f"it has {', '.join(known)}"
+        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}; {hint}")

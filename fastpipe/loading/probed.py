@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import Sampler, SequentialSampler
 
 from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 
 class Samples(Sampler[Any]):
@@ -19,18 +20,18 @@ class Samples(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         plan = self._plan()
-        return (sample for number in range(len(plan)) for sample in plan.batch(number).samples.tolist())
+        return (sample for number in range(len(plan)) for sample in plan.batch(number).ids.tolist())
 
     def __len__(self) -> int:
         last = (plan := self._plan()).batch(len(plan) - 1)
         return int(self._loader.batch_size) * (len(plan) - 1) + len(last.samples)
 
     def _plan(self) -> EpochPlan:
-        return EpochPlan(self._loader._index, self._loader._recipe, self._loader._course.next.epoch)
+        return EpochPlan(self._loader._recipe, self._loader._course.next.epoch)
 
 
 class InOrder(Samples, SequentialSampler):
-    """The same without shuffle. Lightning's overfit_batches takes no other."""
+    """The same if they are the same in each epoch. Lightning's overfit_batches takes no other."""
 
 
 class Batches(Samples):
@@ -63,7 +64,8 @@ class Probed:
     @property
     def sampler(self) -> Samples:
         """The numbers of the samples of the next epoch, without decoding them. Its `set_epoch` is the loader's."""
-        return Samples(self) if self._recipe.shuffle else InOrder(self)  # type: ignore[attr-defined]
+        recipe: Recipe = self._recipe  # type: ignore[attr-defined]
+        return Samples(self) if recipe.shuffle or recipe.picks else InOrder(self)
 
     @property
     def batch_sampler(self) -> Batches:

@@ -7,16 +7,18 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.utils.data import get_worker_info
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
+from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.recipe import Recipe
+from fastpipe.samples.dataset import Dataset
 
-_MOST = 2**20
 # How launchers tell a process its number and that of all. A batch script of Slurm, one process, has SLURM_NTASKS, too.
 _LAUNCHERS = {
     "RANK": "WORLD_SIZE",  # torchrun, accelerate, Ray
@@ -44,7 +46,7 @@ class World:
         self._given: Ranks | None = None
         if rank is not None or world_size is not None:
             hint = "pass rank= and world_size=, or neither"
-            count = whole("world_size", world_size, least=1, most=_MOST, hint=hint)
+            count = whole("world_size", world_size, least=1, most=2**20, hint=hint)
             self._given = Ranks(whole("rank", rank, least=0, most=count - 1, hint=hint), count)
         elif (worker := get_worker_info()) is not None:
             raise ConfigError(
@@ -85,21 +87,31 @@ class World:
 
 
 class Recipes:
-    """The ranks of the moment, and the size that `set_size` has set, if any -> the recipe of an epoch that begins now.
-    It is the same object as long as nothing has changed.
+    """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now.
+
+    It is the same object as long as nothing has changed. `make` makes it of one for whatever ranks.
     """
 
-    def __init__(self, world: World, make: Callable[[Ranks], Recipe]) -> None:
-        self.world, self._make = world, make
-        self.size: tuple[int, int] | None = None
+    def __init__(
+        self, world: World, recipe: Recipe, sampling: Sampling, make: Callable[[Ranks, Recipe, Sampling], Recipe]
+    ) -> None:
+        self.world, self.sampling, self._recipe, self._make = world, sampling, recipe, make
+        self.size: tuple[int, int] | None = None  # that set_size has set
         self._made: tuple[object, Recipe] | None = None
+
+    def set_weights(self, weights: Any, data: Dataset) -> None:
+        """See Loader.set_weights. Weights that are refused change nothing."""
+        sampling = self.sampling.with_weights(weights, data, shuffle=self._recipe.shuffle)
+        self._make(self.world.known() or ALONE, self._recipe, sampling)
+        self.sampling = sampling
 
     def now(self, ranks: Ranks | None = None) -> Recipe:
         """The recipe for the ranks of the moment, or for those given."""
         ranks = ranks or self.world.known() or ALONE
-        if self._made is None or self._made[0] != (ranks, self.size):
-            made = self._make(ranks)
-            self._made = (ranks, self.size), made if self.size is None else replace(made, size=self.size)
+        state = ranks, self.size, self.sampling
+        if self._made is None or self._made[0] != state:
+            made = self._make(ranks, self._recipe, self.sampling)
+            self._made = state, made if self.size is None else replace(made, size=self.size)
         return self._made[1]
 
     def of_batch(self, rows: object) -> Recipe:
@@ -118,8 +130,8 @@ def launched_here() -> int | None:
     return _number("LOCAL_WORLD_SIZE")
 
 
-def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
-    """The ranks grouped by node, and the number of canonical nodes; None: as many as there are nodes."""
+def in_nodes(ranks: Ranks, canonical_nodes: str | int | None) -> tuple[Ranks, int]:
+    """The ranks grouped by node, and the number of canonical nodes; no number: as many as there are nodes."""
     local = ranks_per_node(ranks)
     if ranks.world_size % local:
         raise ConfigError(
@@ -127,10 +139,10 @@ def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
             f'{local} of them on this node (LOCAL_WORLD_SIZE); pass partition="sample"'
         )
     nodes = ranks.world_size // local
-    canonical = nodes if canonical_nodes is None else whole("canonical_nodes", canonical_nodes, least=1, most=_MOST)
+    canonical = canonical_nodes if isinstance(canonical_nodes, int) else nodes
     if canonical % nodes:
         raise ConfigError(
-            f"canonical_nodes: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
+            f"partition: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
             f"got {canonical}"
         )
     return replace(ranks, nodes=nodes), canonical

@@ -16,7 +16,8 @@ from fastpipe.plan.draws import Bools, Int64s
 class BatchPlan:
     """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives."""
 
-    samples: Int64s  # (n,) their numbers
+    ids: Int64s  # (n,) places of the samples in the dataset
+    samples: Int64s  # (n,) their numbers in its index
     records: NDArray[np.void]  # (n,) their index records
     crops: Crops  # the n * k rows', those of a sample one after the other
     flips: Bools  # (n * k,) mirror left and right
@@ -43,9 +44,8 @@ class BatchPlan:
         if k == 1:
             return self
         rows = np.repeat(np.arange(len(self)), k)
-        return BatchPlan(
-            self.samples[rows], self.records[rows], self.crops, self.flips, self.valid[rows], self.names[rows]
-        )
+        ids, samples, valid, names = self.ids[rows], self.samples[rows], self.valid[rows], self.names[rows]
+        return BatchPlan(ids, samples, self.records[rows], self.crops, self.flips, valid, names)
 
     @property
     def labels(self) -> Int64s:
@@ -55,6 +55,7 @@ class BatchPlan:
     def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
         """The same plan with other samples in some places, (m,), which `others` plans."""
         plan = deepcopy(self)
+        plan.ids[rows] = others.ids
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
         made = rows_of(rows, self.rows_per_sample)

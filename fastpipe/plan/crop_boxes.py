@@ -31,25 +31,16 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class Crops:
-    """The crops of n rows, in pixels of each row's picture.
+    """The crops of n rows, in pixels of each row's picture."""
 
-    Attributes:
-        boxes: (n, 4) float64: x, y, width, height of what becomes the row. It lies inside the bounds, or, with padding,
-            anywhere.
-        bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
-            picture is cropped and then resized, the picture where it is resized and then cropped.
-        size: (height, width) of the rows in pixels.
-        mirrored: (n,) bool: the crop is one of the mirrored picture; None: none is.
-        shown: (n, 2) int64: height and width of the picture at the top left of each row, where the rest is padding;
-            None: rows have no known part of padding.
-    """
-
-    boxes: Float64s
+    boxes: Float64s  # (n, 4) x, y, width, height of what becomes the row: inside the bounds, or, with padding, anywhere
+    # (n, 4) x, y, width, height; pixels outside have no part in the row. It is the box where the picture is cropped and
+    # then resized, the picture where it is resized and then cropped.
     bounds: NDArray[np.int32]
-    size: tuple[int, int]
+    size: tuple[int, int]  # (height, width) of the rows
     rendering: Rendering = field(default_factory=Rendering)
-    mirrored: Bools | None = None
-    shown: Int64s | None = None
+    mirrored: Bools | None = None  # (n,) the crop is one of the mirrored picture; None: none is
+    shown: Int64s | None = None  # (n, 2) height and width of the picture at the top left, where the rest is padding
 
 
 def plan_crops(
@@ -136,28 +127,26 @@ class Canvas:
 
 
 def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Canvas:
-    """The canvas that a crop cuts from, by torchvision's rules; see plan_crops."""
-    output = np.array(size[::-1])
+    """The canvas that a crop cuts from, by torchvision's rules."""
+    output, resized = np.array(size[::-1]), np.stack([widths, heights], axis=1)
+    before = after = np.zeros_like(resized)
     if isinstance(crop, Buckets):
         resized = crop.resized(widths, heights)
         larger = (resized > output).any(axis=1)  # one that replaces a bad sample of another shape
         resized[larger] = _fitting(output, widths[larger], heights[larger])
-        return Canvas(resized, np.zeros_like(resized), output - resized)
-    if isinstance(crop, Letterbox):
+        after = output - resized
+    elif isinstance(crop, Letterbox):
         resized = _fitting(output, widths, heights)
-        before = (output - resized) // 2 if crop.centered else np.zeros_like(resized)
-        return Canvas(resized, before, output - resized - before)
-    if isinstance(crop, (CenterCrop, FiveCrop)):
+        before = (output - resized) // 2 if crop.centered else before
+        after = output - resized - before
+    elif isinstance(crop, (CenterCrop, FiveCrop)):
         resized = _of_shorter_side(shorter_side(crop, size), widths, heights)
-        return Canvas(resized, np.zeros_like(resized), np.zeros_like(resized))
-    assert isinstance(crop, RandomCrop)
-    resized = np.stack([widths, heights], axis=1)
-    if crop.resize is not None:
-        resized = _of_shorter_side(crop.resize, widths, heights)
-    before, after = (np.broadcast_to(sides, resized.shape) for sides in (crop.sides[:2], crop.sides[2:]))
-    if crop.pad_if_needed:
-        lacking = np.maximum(output - (resized + before + after), 0)
-        before, after = before + lacking, after + lacking
+    elif isinstance(crop, RandomCrop):
+        resized = resized if crop.resize is None else _of_shorter_side(crop.resize, widths, heights)
+        before, after = (np.broadcast_to(sides, resized.shape) for sides in (crop.sides[:2], crop.sides[2:]))
+        if crop.pad_if_needed:
+            lacking = np.maximum(output - (resized + before + after), 0)
+            before, after = before + lacking, after + lacking
     return Canvas(resized, before, after)
 
 
@@ -174,7 +163,7 @@ def check_room(
             f"crop: {len(small):,} of {len(widths):,} pictures, resized and padded, are smaller than the output, "
             f"{size[1]} x {size[0]}. The first is {name(at)}: {widths[at]} x {heights[at]} pixels. Pass "
             "RandomCrop(pad_if_needed=True), a smaller size=, or a larger resize= or padding=; or leave these out, "
-            "by samples="
+            "with data.select(lambda c: c['width'] ...)"
         )
 
 

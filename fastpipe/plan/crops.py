@@ -78,18 +78,13 @@ class PaddedCrop(BaseCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "fill", self._colour)
-        choice("padding_mode", self.padding_mode, PADDING_MODES)
-        if self.padding_mode != "constant" and self.fill != (0, 0, 0):
-            raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
-
-    @property
-    def _colour(self) -> tuple[int, int, int]:
         parts = self.fill if isinstance(self.fill, (tuple, list)) else (self.fill,) * 3
         if len(parts) != 3:
             raise ConfigError(f"fill: expected a number or (red, green, blue), got {self.fill!r}")
-        red, green, blue = (whole("fill", part, least=0, most=255) for part in parts)
-        return red, green, blue
+        object.__setattr__(self, "fill", tuple(whole("fill", part, least=0, most=255) for part in parts))
+        choice("padding_mode", self.padding_mode, PADDING_MODES)
+        if self.padding_mode != "constant" and self.fill != (0, 0, 0):
+            raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
 
     @property
     def pads(self) -> bool:
@@ -98,8 +93,9 @@ class PaddedCrop(BaseCrop):
 
     @property
     def rendering(self) -> Rendering:
+        assert isinstance(self.fill, tuple)
         plain = super().rendering
-        return replace(plain, padding_mode=self.padding_mode, fill=self._colour) if self.pads else plain
+        return replace(plain, padding_mode=self.padding_mode, fill=self.fill) if self.pads else plain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,9 @@ class Stream(IntEnum):
     FOLD = 12
     DATASET = 13  # of a mixture
     VIEW = 14  # by number of the view, in place of the epoch
+    CLASS = 15  # by round, of no epoch
+    MEMBER = 16  # by class
+    LIST = 17  # of a sampler
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64

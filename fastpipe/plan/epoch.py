@@ -1,4 +1,4 @@
-"""(index, recipe, epoch) -> the plan of any batch of the epoch, and what is read and fetched ahead of it.
+"""(recipe, epoch) -> the plan of any batch of the epoch, and what is read and fetched ahead of it.
 
 Every random choice is made here, ahead of the engine, as arrays: results cannot depend on threads or timing.
 """
@@ -13,18 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import ALL, EpochContent
+from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, keys, uniform
 from fastpipe.plan.grouping import Grouping
-from fastpipe.plan.mixture import MixedContent, MixedPartition
-from fastpipe.plan.partition import Partition
-from fastpipe.plan.passes import Passes
-from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
+from fastpipe.plan.order import joined, run_ranges, runs_of, sample_ranges
+from fastpipe.plan.passes import Ids, Passes, Taken
 from fastpipe.plan.recipe import Recipe, partition_of
 
 _MOST_LOOKED_AT = 1 << 21  # samples: 0.6 s
@@ -32,66 +29,49 @@ _AT_ONCE = 1 << 20
 
 
 class EpochPlan:
-    """Plans the batches of one rank's epoch, any of them, in any order.
+    """Plans the batches of one rank's epoch, any of them, in any order."""
 
-    Attributes:
-        epoch: its number.
-        orders: of each sequence that the rank's node reads: its first place, and the order of its places.
-        samples_at: (n,) places -> the samples there.
-    """
-
-    def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
-        self._index = index
-        self._recipe = recipe
-        self.epoch = epoch
+    def __init__(self, recipe: Recipe, epoch: int) -> None:
+        self.recipe, self._content, self.epoch = recipe, recipe.content, epoch
         self._sizes = None if recipe.sizes is None else recipe.sizes.in_epoch(epoch, recipe.seed)
-        self._partition = partition_of(len(index), recipe, epoch)
-        self._content = self._content_of(index)
-        self.samples_at = self._content.samples_at
-        self.orders: dict[int, tuple[int, Passes]] = {}
-        alone = recipe.sequences == 1 and recipe.mixture is None
+        self._partition = partition_of(recipe, epoch)
         everyones = self._partition
         if isinstance(recipe.crop, Buckets):  # all ranks give a global batch one size: each looks at all sequences
-            everyones = partition_of(len(index), replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
-        for number, _, size in everyones.sequences:
-            first, places, chunk = self._content.sequence(number, recipe.sequences)
-            order = Passes(
-                places,
-                chunk,
-                seed=recipe.seed if alone else key(recipe.seed, number, Stream.SEQUENCE),
-                begin=self._begin_of(number, size, places),
-                size=size,
-                repeats=recipe.content.repeats,
-                shuffle=recipe.shuffle,
-            )
-            self.orders[number] = (first, order)
+            everyones = partition_of(replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
+        # Of each sequence that the rank's node reads: its first place, and the order of its places.
+        self.orders = {number: self._order_of(number, size) for number, size in everyones.sequences}
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
-            assert isinstance(everyones, Partition)
-            assert isinstance(self._content, EpochContent)
             self._grouping = Grouping(
                 everyones,
-                partial(_resized, index, self.orders, self._content, recipe.crop),
+                partial(_resized, self._content, self.orders, recipe.crop),
                 recipe.crop,
                 batches=Grouping.batches_of(self._content.chunk, everyones.global_batch_size),
                 key=key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None,
             )
 
-    def _content_of(self, index: Index) -> EpochContent | MixedContent:
-        recipe = self._recipe
-        if recipe.mixture is not None:
-            assert isinstance(index, MixedIndex)
-            return MixedContent(index, recipe.mixture, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
-        places = recipe.content.places(len(index), recipe.sequences)
-        return EpochContent(index, recipe.content, places, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
-
-    def _begin_of(self, sequence: int, size: int, places: int) -> int:
-        """Where the epoch begins in the endless order of a sequence; see Note [passes]."""
-        if isinstance(self._partition, MixedPartition):
-            return self._partition.begins[sequence % len(self._partition.begins)]
-        if self._recipe.content.weighting is None:
-            return self.epoch * size
-        return self.epoch * places * self._recipe.content.repeats  # draws are made anew: a pass of their own
+    def _order_of(self, sequence: int, size: int) -> tuple[int, Passes]:
+        """The order of a sequence: a node's part of a share; see Note [partition]."""
+        recipe, shares = self.recipe, len(self._content.weights)
+        node, share = divmod(sequence, shares)
+        total = recipe.places(share, self.epoch)
+        first, end = (each * total // recipe.sequences for each in (node, node + 1))
+        places, pick = end - first, recipe.picks[share] if recipe.picks else None
+        begin = self._partition.begins[sequence]
+        if pick is not None and not self._content.mixed:
+            begin = self.epoch * places * recipe.repeats  # draws are made anew: a pass of their own
+        together = pick is None or pick.together or pick.ordered
+        order = Passes(
+            places,
+            self._content.chunk if together else 1,
+            seed=recipe.seed if recipe.sequences * shares == 1 else key(recipe.seed, sequence, Stream.SEQUENCE),
+            begin=begin,
+            size=size,
+            repeats=recipe.repeats,
+            shuffle=recipe.shuffle and (pick is None or not pick.ordered),
+            ids=partial(_ids_of, recipe, self.epoch, share, first),  # not of self: no circle of objects
+        )
+        return first + int(self._content.starts[share]), order
 
     def __len__(self) -> int:
         return self._partition.batches
@@ -99,65 +79,54 @@ class EpochPlan:
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         share = self._partition.share(number)
-        taken, times = [], []
+        ids, names = [], []
         for sequence, start, stop in share.spans:
-            first, order = self.orders[sequence]
+            base, order = self.orders[sequence]
             if self._grouping is None:
-                taken.append(order.take(start, stop) + first)
-                times.append(order.times(start, stop))
+                taken = order.take(start, stop)
             else:
-                begin, chosen = self._grouping.positions(sequence, start, stop)
-                end = begin + int(chosen.max(initial=-1)) + 1
-                taken.append(order.take(begin, end)[chosen] + first)
-                times.append(order.times(begin, end)[chosen])
-        places, time = np.concatenate(taken)[share.rows], np.concatenate(times)[share.rows]
-        samples = self.samples_at(places)
-        return self._plan(samples, share.valid, self._content.names(samples, places, time), self._size_of(number))
+                begin, chosen = self._grouping.positions(sequence, number, start, stop)
+                taken = order.take(begin, begin + int(chosen.max(initial=-1)) + 1)[chosen]
+            ids.append(taken.ids)
+            names.append(self._names(sequence, taken, base))
+        return self._plan(
+            np.concatenate(ids)[share.rows], share.valid, np.concatenate(names)[share.rows], self._size_of(number)
+        )
+
+    def _names(self, sequence: int, taken: Taken, base: int) -> NDArray[np.int64]:
+        """Numbers that name the random draws of rows: where a sample comes once in a pass, the sample's own."""
+        recipe, content = self.recipe, self._content
+        share = sequence % len(content.weights)
+        if recipe.picks and not recipe.picks[share].distinct(self.epoch):
+            total = max(recipe.places(share, self.epoch), len(content))
+            return taken.places + base + taken.times * total
+        return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
-        """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
-
-        Args:
-            number: of the batch.
-            plan: of the batch.
-            first: no batch was before it. Then its own samples come first of all, so that it need not wait for a
-                whole window.
-
-        Returns:
-            (n,) of readahead.RANGE_DTYPE.
+        """What the engine should have read ahead before batch `number`, in order: (n,) of order.RANGE_DTYPE; see
+        EpochOrder.reads. `first`: no batch was before it. Then its own samples, those of `plan`, come first of all, so
+        that it need not wait for a whole window.
         """
+        content, index = self._content, self._content.index
+        plain = content.plain and not self.recipe.picks
         found = []
         for sequence, start, stop in self._spans_ahead(number, first=first):
             base, order = self.orders[sequence]
-            found.append(order.reads(start, stop, first=first) + base)
-        runs = np.concatenate(found)
-        if not self._content.plain:
-            samples = self.samples_at(members(runs))
-            runs = runs_of(samples)
-        if self._index.packed:
-            ranges = run_ranges(self._index, runs)
+            found.append(order.reads(start, stop, first=first, runs=plain) + (base if plain else 0))
+        ahead = np.concatenate(found)
+        samples = ahead if plain else content.numbers(ahead)
+        if index.packed:
+            ranges = run_ranges(index, samples if plain else runs_of(samples))
         else:
-            ranges = joined(sample_ranges(self._index.records_of(samples)))
+            ranges = joined(sample_ranges(index.records_of(samples)))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
-    @property
-    def world_size(self) -> int:
-        """Processes that share the epoch."""
-        return self._recipe.ranks.world_size
-
     def upcoming(self, number: int, *, first: bool) -> NDArray[np.int64]:
-        """This rank's samples of the chunks that `reads` names before batch `number`, chunk by chunk.
-
-        Args:
-            number: of the batch.
-            first: no batch was before it.
-        """
+        """This rank's samples of the chunks that `reads` names before batch `number`, chunk by chunk."""
         found = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._spans_ahead(number, first=first):
-            base, order = self.orders[sequence]
-            mine = partial(self._mine, sequence)
-            found += [run + base for run in order.ahead(start, stop, mine, first=first)]
-        samples = self.samples_at(np.concatenate(found))
+            found += self.orders[sequence][1].ahead(start, stop, partial(self._mine, sequence), first=first)
+        samples = self._content.numbers(np.concatenate(found))
         again = np.zeros(len(samples), dtype=np.bool_)
         again[1:] = samples[1:] == samples[:-1]  # drawn more than once
         return samples[~again]
@@ -166,7 +135,7 @@ class EpochPlan:
         """(sequence, start, stop): what is used up to batch `number`, as far as no batch before it has said so."""
         if self._grouping is None:
             return self._partition.spans(number)
-        return [(each, *self._grouping.due(each, number, first=first)) for each, _, _ in self._partition.sequences]
+        return [(each, *self._grouping.due(each, number, first=first)) for each, _ in self._partition.sequences]
 
     def _mine(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which positions of a sequence are this rank's."""
@@ -175,48 +144,44 @@ class EpochPlan:
         return self._partition.mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int) -> BatchPlan:
-        """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where epochs go through
-        all samples of the dataset it is never the sample itself.
+        """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where no sampler picks
+        it is never the sample itself.
         """
-        names, samples = plan.names[rows], plan.samples[rows]
-        count = len(self._index)
-        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), names + attempt * count)
-        if self._content.plain or self._recipe.content is ALL:
-            others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
-        else:
-            others = self.samples_at((draw * self._content.places).astype(np.int64))
-        views = zip(plan.views, self._recipe.views, strict=True)
-        size = next((made.crops.size for made, view in views if view.size is None), self._recipe.size)  # the batch's
-        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, size)
+        recipe, content = self.recipe, self._content
+        names, ids = plan.names[rows], plan.ids[rows]
+        draw = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names + attempt * len(content.index))
+        others = (ids + 1 + (draw * (len(content) - 1)).astype(np.int64)) % len(content)
+        if recipe.picks:
+            shares = np.searchsorted(content.starts, ids, side="right") - 1
+            for share in np.unique(shares).tolist():
+                mine = shares == share
+                places = (draw[mine] * recipe.places(share, self.epoch)).astype(np.int64)
+                others[mine] = _ids_of(recipe, self.epoch, share, 0, self.epoch)(places)
+        views = zip(plan.views, recipe.views, strict=True)
+        size = next((made.crops.size for made, view in views if view.size is None), recipe.size)  # the batch's
+        return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
-    @property
-    def alternatives(self) -> bool:
-        """Whether there is more than one sample."""
-        return self._recipe.content.count(len(self._index)) > 1
-
-    def of(self, samples: NDArray[np.int64], number: int = 0) -> BatchPlan:
+    def of(self, ids: NDArray[np.int64], number: int = 0) -> BatchPlan:
         """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
         size of batch `number`; with Buckets, as a batch of these samples alone.
         """
         size = None if self._grouping is not None else self._size_of(number)
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), samples, size)
+        return self._plan(ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size)
 
     def _size_of(self, number: int) -> tuple[int, int]:
         if self._grouping is not None:
             return self._grouping.size(number)
-        return self._recipe.size if self._sizes is None else self._sizes(number)
+        return self.recipe.size if self._sizes is None else self._sizes(number)
 
     def _plan(
         self,
-        samples: NDArray[np.int64],
+        ids: NDArray[np.int64],
         valid: NDArray[np.bool_],
         names: NDArray[np.int64],
         size: tuple[int, int] | None,
     ) -> BatchPlan:
-        recipe = self._recipe
-        records = self._index.read(samples)
-        if recipe.content.labels is not None:
-            records["label"] = recipe.content.labels[records["label"]]
+        recipe = self.recipe
+        samples, records = self._content.numbers(ids), self._content.read(ids)
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
         planned = []
         drawn = uniform(keys([view.seed for view in recipe.views], self.epoch, Stream.FLIP)[:, None], names)
@@ -232,32 +197,26 @@ class EpochPlan:
             else:
                 assert size is not None
                 named = {"seed": view.seed, "epoch": self.epoch}
-                called = _names(self._index, samples)
+                called = _names(self._content.index, samples)
                 crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, name=called, **named)
-                if view.crop.rows > 1:
-                    flips = np.repeat(flips, view.crop.rows)
-                if crops.mirrored is not None:
-                    flips = crops.mirrored
-            planned.append(BatchPlan(samples, records, crops, flips, valid, names))
+                flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
+            planned.append(BatchPlan(ids, samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
 
 
-def check_pictures(index: Index, recipe: Recipe) -> None:
+def check_pictures(recipe: Recipe) -> None:
     """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them.
 
-    Of more than 2 million samples, of those that are drawn by weights, and where a function gives the sizes, the plan
-    of a batch tells.
-
-    Raises:
-        ConfigError, DatasetError: as the plan of the batch that has it.
+    Of more than 2 million samples, of those that a sampler picks, and where a function gives the sizes, the plan of a
+    batch tells, with the same error.
     """
-    count, content = recipe.content.count(len(index)), recipe.content
+    content, index = recipe.content, recipe.content.index
     sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)
     crops = [view for view in recipe.views if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed]
-    if content.weighting is not None or count > _MOST_LOOKED_AT or not (crops or index.may_be_large):
+    if recipe.picks or len(content) > _MOST_LOOKED_AT or not (crops or index.may_be_large):
         return
-    samples = np.arange(count, dtype=np.int64) if content.samples is None else content.samples
-    starts = range(0, count, _AT_ONCE)
+    samples = content.numbers(np.arange(len(content), dtype=np.int64))
+    starts = range(0, len(samples), _AT_ONCE)
     records = np.concatenate([index.records_of(samples[at : at + _AT_ONCE])[["width", "height"]] for at in starts])
     index.check_pixels(samples, records)
     widths, heights = (np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height"))
@@ -270,17 +229,25 @@ def _names(index: Index, samples: NDArray[np.int64]) -> Callable[[int], str]:
     return lambda at: index.name_of(int(samples[at]))
 
 
+def _ids_of(recipe: Recipe, epoch: int, share: int, first: int, number: int) -> Ids:
+    """The ids at the places of pass `number` through a sequence of an epoch, which begins at place `first` of its
+    share.
+    """
+    content = recipe.content
+    start = int(content.starts[share])
+    pick = recipe.picks[share] if recipe.picks else None
+    at_places = content.ids_at if recipe.shuffle and (pick is None or not pick.ordered) else np.asarray
+    if pick is None:
+        return lambda places: at_places(places + (first + start))
+    seed = key(recipe.seed, share, Stream.SEQUENCE) if content.mixed else recipe.seed
+    drawn = pick.ids(recipe.places(share, epoch), seed=seed, epoch=number)
+    return lambda places: at_places(drawn(places + first) + start)
+
+
 def _resized(
-    index: Index,
-    orders: dict[int, tuple[int, Passes]],
-    content: EpochContent,
-    buckets: Buckets,
-    sequence: int,
-    start: int,
-    stop: int,
+    content: Content, orders: dict[int, tuple[int, Passes]], buckets: Buckets, sequence: int, start: int, stop: int
 ) -> NDArray[np.int64]:
     """(n, 2) widths and heights in their rows of the samples at positions of a sequence's order."""
-    first, order = orders[sequence]
-    records = index.records_of(content.samples_at(order.take(start, stop) + first))
+    records = content.index.records_of(content.numbers(orders[sequence][1].take(start, stop).ids))
     # A damaged record is found when its sample's batch is planned.
     return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))

@@ -45,7 +45,7 @@ def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int
     pictures = np.stack([widths, heights], axis=1)
     before: NDArray[Any] = np.ones((len(flips), 2))
     padded: NDArray[Any] = np.zeros((len(flips), 2))
-    left_top: NDArray[Any] = np.zeros((len(flips), 2))
+    left_top: NDArray[Any] = padded
     cut: NDArray[Any] = pictures
     if isinstance(crop, RandomResizedCrop):
         left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers

@@ -22,21 +22,15 @@ from fastpipe.plan.partition import Partition
 _LEAST_BATCHES = 16  # fewer would leave much padding
 _MOST_SAMPLES = 1 << 18  # sorted at once, unless a global batch has more
 _MOST_WINDOWS = 4  # in memory: that at hand, and those that are fetched ahead
-
-
 # Some batches whose samples are dealt out anew: the size of each, (height, width), and of each sequence (n,) the
 # position, from the window's first on, that stands at each grouped one.
 _Window = tuple[list[tuple[int, int]], dict[int, Int64s]]
 
 
 class Grouping:
-    """See Note [grouped batches].
-
-    Args:
-        partition: of all ranks: all sequences are its.
-        resized: (sequence, start, stop) -> (n, 2) widths and heights of the pictures at positions of the order.
-        batches: that are grouped together.
-        key: names the draws of the batches' order; None: from narrow to wide, window by window.
+    """See Note [grouped batches]. `partition` has all sequences; `resized`, of (sequence, start, stop), gives (n, 2)
+    widths and heights of the pictures at positions of the order; so many `batches` are grouped together. `key` names
+    the draws of their order; None: from narrow to wide, window by window.
     """
 
     def __init__(
@@ -50,10 +44,6 @@ class Grouping:
     ) -> None:
         self._partition, self._resized, self._buckets = partition, resized, buckets
         self._batches, self._key = batches, key
-        spans = partition.spans(partition.batches - 1) if partition.batches else []
-        self._ends = {sequence: stop for sequence, _, stop in spans}  # of what the epoch has
-        self._stretch = partition.stretch
-        self._length = batches * self._stretch  # positions of each sequence in a window
         self._windows: dict[int, _Window] = {}
 
     @staticmethod
@@ -64,23 +54,28 @@ class Grouping:
 
     def size(self, batch: int) -> tuple[int, int]:
         """(height, width) of a batch."""
-        sizes, _ = self._window(batch // self._batches)
-        return sizes[batch % self._batches]
+        return self._window(batch // self._batches)[0][batch % self._batches]
 
-    def positions(self, sequence: int, start: int, stop: int) -> tuple[int, Int64s]:
-        """Which positions of the order stand at the grouped positions [start, stop) of one batch: the first position of
-        the window, and the positions counted from it.
+    def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
+        """Which positions of the order stand at [start, stop) of a batch: the first one of its window, and those
+        counted from it. A sample that stands in where a node has none left is of the batch before.
         """
-        number = start // self._length
-        begin, (_, chosen) = number * self._length, self._window(number)
+        if self._partition.edge(sequence, batch) > start:
+            batch -= 1
+        begin = self._partition.edge(sequence, batch // self._batches * self._batches)
+        _, chosen = self._window(batch // self._batches)
         return begin, chosen[sequence][start - begin : stop - begin]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
         """Where positions of the order stand in the batches; those that no batch has stay in place."""
         found = positions.copy()
-        windows = np.where(positions < self._ends[sequence], positions // self._length, -1)
-        for number in np.unique(windows[windows >= 0]).tolist():
-            begin, mine = number * self._length, windows == number
+        inside = positions < self._partition.edge(sequence, self._partition.batches)
+        if not inside.any():
+            return found
+        windows = np.full(len(positions), -1, dtype=np.int64)
+        windows[inside] = self._partition.batches_of(sequence, positions[inside]) // self._batches
+        for number in np.unique(windows[inside]).tolist():
+            begin, mine = self._partition.edge(sequence, number * self._batches), windows == number
             places = np.argsort(self._window(number)[1][sequence])
             found[mine] = begin + places[positions[mine] - begin]
         return found
@@ -90,8 +85,9 @@ class Grouping:
         said so: a window's first batch may need any of them.
         """
         begin = batch // self._batches * self._batches if first else batch + self._batches
-        end = self._ends[sequence]
-        return min(begin * self._stretch, end), min((batch + self._batches + 1) * self._stretch, end)
+        last = self._partition.batches
+        start, stop = (min(each, last) for each in (begin, batch + self._batches + 1))
+        return self._partition.edge(sequence, start), self._partition.edge(sequence, stop)
 
     def _window(self, number: int) -> _Window:
         if number in self._windows:
@@ -103,9 +99,9 @@ class Grouping:
             ranks = np.argsort(bits(self._key, batches), kind="stable")
         largest = np.ones((len(batches), 2), dtype=np.int64)
         chosen = {}
-        for sequence, end in self._ends.items():
-            edges = np.minimum(np.append(batches, batches[-1] + 1) * self._stretch, end)
-            resized = self._resized(sequence, int(edges[0]), int(edges[-1]))
+        for sequence, _ in self._partition.sequences:
+            edges = [self._partition.edge(sequence, batch) for batch in range(first, first + len(batches) + 1)]
+            resized = self._resized(sequence, edges[0], edges[-1])
             order = np.argsort(self._buckets.likeness(resized), kind="stable")
             stretches = np.split(order, np.cumsum(np.diff(edges)[np.argsort(ranks)])[:-1])
             dealt = [stretches[rank] for rank in ranks]

@@ -1,4 +1,4 @@
-"""(samples, seed, epoch) -> the sequence of sample numbers of that epoch, any stretch of it at a time.
+"""(samples, seed, epoch) -> the order of that epoch, any stretch of it at a time, and the bytes to read ahead of it.
 
 Note [chunked shuffle]
 Reading a shard front to back is many times faster than reading at random, and a full permutation of a billion samples
@@ -14,7 +14,9 @@ Chunks of one sample need no window: the permutation of chunks is one of all sam
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fastpipe.format.index import Index
 from fastpipe.plan.draws import Int64s, Stream, bits, key, mix
 
 CHUNK_BYTES = 8 * 2**20
@@ -24,29 +26,39 @@ CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shu
 _ROUNDS = 8
 _MOST_WINDOWS = 3  # in memory: that at hand, and those that are fetched ahead
 
+# A part of a shard, in bytes; never beyond the shard's end.
+RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
+
+# A chunk of far larger samples than the dataset's average is read ahead only so far.
+MOST_RANGE_BYTES = 4 * CHUNK_BYTES
+_NEAR_BYTES = 16 * 1024
+
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
     """How many average samples make a chunk of about CHUNK_BYTES; at least 1, at most MOST_SAMPLES_PER_CHUNK."""
     return min(max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))), MOST_SAMPLES_PER_CHUNK)
 
 
-def permute(numbers: Int64s, count: int, permutation_key: int) -> Int64s:
+def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | NDArray[np.uint64]) -> Int64s:
     """Where a permutation of [0, count) sends each number, without storing the permutation.
 
     A Feistel network over the next even number of bits, walked until the result is below `count` (Black and Rogaway,
     "Ciphers with Arbitrary Finite Domains", 2002).
+    `count` and the key are the same for all numbers, or (n,) of each; count is below 2**53.
     """
-    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
-    low = np.uint64((1 << int(half)) - 1)
-    keys = bits(permutation_key, np.arange(_ROUNDS))
+    counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
+    half = (np.maximum(np.frexp(counts - np.uint64(1))[1] + 1, 2) // 2).astype(np.uint64)
+    low = (np.uint64(1) << half) - np.uint64(1)
+    by_round = np.broadcast_to(bits(permutation_key, np.arange(_ROUNDS)[:, None]), (_ROUNDS, len(numbers)))
     out = numbers.astype(np.uint64)
     todo = np.arange(len(out))
     while len(todo):
-        left, right = out[todo] >> half, out[todo] & low
-        for round_key in keys:
-            left, right = right, left ^ (mix(right + round_key) & low)
-        out[todo] = (left << half) | right
-        todo = todo[out[todo] >= count]
+        shift, mask = half[todo], low[todo]
+        left, right = out[todo] >> shift, out[todo] & mask
+        for round_keys in by_round[:, todo]:
+            left, right = right, left ^ (mix(right + round_keys) & mask)
+        out[todo] = (left << shift) | right
+        todo = todo[out[todo] >= counts[todo]]
     return out.astype(np.int64)
 
 
@@ -142,3 +154,79 @@ class EpochOrder:
         chunks = places.copy()
         chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
         return chunks
+
+
+def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
+    """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
+    ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
+    ranges["size"] = np.minimum(ranges["size"], MOST_RANGE_BYTES)
+    return ranges
+
+
+def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
+    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in their order, from the first sample to the end of the last one;
+    where samples have fields, which lie behind their JPEGs, to the next sample. A run over two shards gives two.
+
+    Only those records are looked at. A range that damaged ones make impossible is left out: reading the samples will
+    tell.
+    """
+    pieces = _cut(runs, index.shard_starts)
+    first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
+    shard = first["shard"]
+    known = (shard == last["shard"]) & (shard < len(index.shards))
+    size_bytes = index.shard_sizes[np.where(known, shard, 0)]
+    begin = np.minimum(first["offset"], size_bytes)
+    end = np.minimum(np.minimum(last["offset"], size_bytes) + last["size"], size_bytes)
+    if index.fields:
+        goes_on = ~np.isin(pieces[:, 1], index.shard_starts) & (pieces[:, 1] < len(index))
+        following = index.records_of(np.where(goes_on, pieces[:, 1], 0))["offset"]
+        end = np.maximum(end, np.minimum(np.where(goes_on, following, size_bytes), size_bytes))
+    good = known & (begin < end)
+    ranges = np.empty(int(good.sum()), dtype=RANGE_DTYPE)
+    ranges["shard"], ranges["offset"] = shard[good], begin[good]
+    ranges["size"] = np.minimum(end[good] - begin[good], MOST_RANGE_BYTES)
+    return ranges
+
+
+def members(runs: Int64s) -> Int64s:
+    """All numbers in runs, (n, 2): the first one and the one after the last; one run after the other."""
+    counts = runs[:, 1] - runs[:, 0]
+    starts = runs[:, 0] - (np.cumsum(counts) - counts)
+    return np.repeat(starts, counts) + np.arange(counts.sum())
+
+
+def runs_of(samples: Int64s) -> Int64s:
+    """(n, 2): the runs of neighbouring samples that some samples are, in their order; one may come again at once."""
+    if not len(samples):
+        return np.empty((0, 2), dtype=np.int64)
+    steps = np.diff(samples)
+    heads = np.flatnonzero(np.concatenate([[True], (steps < 0) | (steps > 1)]))
+    return np.stack([samples[heads], samples[np.append(heads[1:], len(samples)) - 1] + 1], axis=1)
+
+
+def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
+    """The same ranges, but those that nearly touch the one before them are one range with it: between the pictures of a
+    tar lie headers, labels and captions.
+    """
+    if not len(ranges):
+        return ranges
+    ends = ranges["offset"] + ranges["size"]
+    gaps = ranges["offset"][1:].astype(np.int64) - ends[:-1].astype(np.int64)
+    apart = (ranges["shard"][1:] != ranges["shard"][:-1]) | (gaps < 0) | (gaps > _NEAR_BYTES)
+    heads = np.flatnonzero(np.concatenate([[True], apart]))
+    found = ranges[heads]
+    last = np.concatenate([heads[1:], [len(ranges)]]) - 1
+    found["size"] = ends[last] - found["offset"]
+    return found
+
+
+def _cut(runs: Int64s, shard_starts: Int64s) -> Int64s:
+    """Cuts runs where a shard ends; the pieces in order, empty ones left out."""
+    inside = np.searchsorted(shard_starts, runs - [0, 1], side="right")  # from, to: the starts within each
+    if (inside[:, 0] == inside[:, 1]).all():  # most runs end in their shard
+        return runs[runs[:, 0] < runs[:, 1]]
+    inside[:, 1] = inside.max(axis=1)  # of an empty run none
+    at = np.repeat(2 * np.arange(len(runs)) + 1, inside[:, 1] - inside[:, 0])
+    borders = shard_starts[members(inside)]
+    pieces = np.insert(runs.ravel(), np.repeat(at, 2), np.repeat(borders, 2)).reshape(-1, 2)
+    return pieces[pieces[:, 0] < pieces[:, 1]]

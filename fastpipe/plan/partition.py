@@ -1,4 +1,4 @@
-"""(samples, batch size, ranks) -> which positions of an epoch's order each rank takes, batch by batch.
+"""(rows, batch size, ranks, shares) -> which positions of an epoch's orders each rank takes, batch by batch.
 
 Note [partition]
 A global batch is one batch of every rank: batch_size * world_size samples. An epoch's order is cut into sequences, and
@@ -10,15 +10,33 @@ Ranks take consecutive rows of a stretch; or, where samples come several times i
 crops of a sample go to different ranks.
 Every rank has the same number of batches, and batches of the same size. In training the tail that fills no global batch
 is dropped; else the last batch is filled up with samples of its own that do not count.
+Of a mixture each share has orders of its own: a sequence for each canonical node and share, and of each a batch takes
+as many positions as Note [mixed batches] says. Its batches are always full, ranks take rows in turn, and each rank's
+rows are mixed. A dataset that is no mixture is the case of one share.
+
+Note [mixed batches]
+In a batch of g rows, row r stands for the point (r + h) / g, and belongs to the dataset whose stretch of the weights
+covers it; h changes from batch to batch as the multiples of the golden ratio do, modulo 1. So a batch has of each
+dataset as many rows as its weight says, rounded up or down, and over the batches the mean is exact. How many rows all
+batches before one have had is a sum of rounded numbers, for which there is a fast formula. So any batch is found at
+once, and each dataset is read in its own order, without a gap, epoch after epoch, at its own pace.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from fastpipe.plan.draws import Bools, Int64s
+from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key
+
+_MOST_EDGES = 256  # batches whose edges are kept
+_ONE = 2**40  # fractions are whole numbers of this
+_GOLDEN = 679_536_467_969  # 2**40 divided by the golden ratio, odd
 
 
 @dataclass(frozen=True)
@@ -44,36 +62,113 @@ class Share:
     valid: Bools  # (n,) rows that count. Others repeat a sample, so that all ranks' batches are of one size.
 
 
-class Partition:
-    """Deals an epoch's samples out to ranks; see Note [partition].
+def floor_sum(count: int, divisor: int, factor: int, offset: int) -> int:
+    """The sum of floor((factor * i + offset) / divisor) for i in [0, count).
 
-    `ranks.nodes` divides world_size and `sequences`, and these divide batch_size * world_size.
+    Source: the Euclidean-like algorithm for such sums in Graham, Knuth and Patashnik, "Concrete Mathematics", 3.5.
+    """
+    total = 0
+    while True:
+        whole, factor = divmod(factor, divisor)
+        total += whole * (count * (count - 1) // 2)
+        whole, offset = divmod(offset, divisor)
+        total += whole * count
+        last = factor * count + offset
+        if last < divisor:
+            return total
+        count, offset = divmod(last, divisor)
+        factor, divisor = divisor, factor
+
+
+class MixedRows:
+    """How many rows of each share stretches of `rows` rows have; see Note [mixed batches]."""
+
+    def __init__(self, weights: Sequence[float], rows: int) -> None:
+        ends = np.cumsum(weights) / math.fsum(weights)
+        self._ends = [round(float(end) * rows * _ONE) for end in ends]
+        self._ends[-1] = rows * _ONE
+
+    def before(self, batches: int) -> list[int]:
+        """Rows of each dataset in the first `batches` stretches."""
+        if len(self._ends) == 1:
+            return [batches * (self._ends[0] // _ONE)]
+        jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
+        # Of a stretch: ceil((end - h) / _ONE) rows up to a dataset's end, where h = _GOLDEN * i modulo _ONE.
+        upto = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
+        return [end - start for start, end in zip([0, *upto], upto, strict=False)]
+
+
+def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: int | str) -> int:
+    """Rows of an epoch; its last ones fill no batch. `size`: so many; "smallest": until the first share comes to its
+    end, "largest": until the last does.
+    """
+    total = math.fsum(weights)
+    lasts = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
+    return size if isinstance(size, int) else math.floor((min if size == "smallest" else max)(lasts))
+
+
+class Partition:
+    """Deals an epoch's rows out to ranks; see Note [partition].
+
+    `ranks.nodes` divides world_size and `sequences`, the canonical nodes, and these divide batch_size * world_size.
+
+    Args:
+        rows: of the epoch, of all ranks.
+        weights: of the shares.
+        epoch, seed: of a mixture, which goes on where the epoch before it ended.
     """
 
     def __init__(
-        self, samples: int, batch_size: int, *, drop_last: bool, ranks: Ranks, sequences: int = 1, in_turn: bool = False
+        self,
+        rows: int,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        ranks: Ranks,
+        sequences: int = 1,
+        in_turn: bool = False,
+        weights: Sequence[float] = (1.0,),
+        epoch: int = 0,
+        seed: int = 0,
     ) -> None:
         self.global_batch_size = batch_size * ranks.world_size
-        self._full, tail = divmod(samples, self.global_batch_size)
+        self._shares, self._nodes, self._batch_size = len(weights), ranks.nodes, batch_size
+        self._mixed = self._shares > 1
+        self._full, tail = divmod(rows, self.global_batch_size)
         self.batches = self._full + (tail > 0 and not drop_last)
-        self.stretch = self.global_batch_size // sequences  # positions of each sequence in a full global batch
-        self._batch_size, self._in_turn, self._nodes = batch_size, in_turn, ranks.nodes
+        self._in_turn = in_turn or self._mixed
         self._ranks_per_node = ranks.world_size // ranks.nodes
         self._node, self._local = divmod(ranks.rank, self._ranks_per_node)
-        self._per_node = sequences // ranks.nodes
-        # Sequences are as long as each other, give or take one.
-        self._starts = [sequence * samples // sequences for sequence in range(sequences + 1)]
+        self._per_node = sequences * self._shares // ranks.nodes
+        self._rows_of = MixedRows(weights, self.global_batch_size // sequences)
+        self._edges: dict[int, list[int]] = {}
+        self._key = key(seed, epoch, Stream.DATASET)
+        self._first = 0  # of the batches of all epochs
+        # Without shares, sequences are as long as each other, give or take one.
+        starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
+        self._lengths = [end - start for start, end in pairwise(starts)]
+        self.begins = [epoch * length for length in self._lengths]  # of the epoch in each sequence's endless order
+        if self._mixed:
+            self._full = self.batches = max(1, self._full)
+            self._first = epoch * self.batches
+            self.begins = self._rows_of.before(self._first) * sequences
+            self._lengths = self._edges_of(self.batches) * sequences
 
     @property
-    def sequences(self) -> list[tuple[int, int, int]]:
-        """(number, first sample, samples) of each sequence that this rank's node reads."""
-        return self._sequences_of(self._node)
+    def sequences(self) -> list[tuple[int, int]]:
+        """(number, positions of the epoch) of each sequence that this rank's node reads."""
+        mine = range(self._node * self._per_node, (self._node + 1) * self._per_node)
+        return [(number, self._lengths[number]) for number in mine]
+
+    def edge(self, sequence: int, batch: int) -> int:
+        """The position of a sequence at which a global batch begins."""
+        return min(self._edges_of(batch)[sequence % self._shares], self._lengths[sequence])
 
     def spans(self, number: int, node: int | None = None) -> list[tuple[int, int, int]]:
         """(sequence, start, stop): the stretches of global batch `number` that a node takes; None: this rank's."""
-        begin, end = number * self.stretch, (number + 1) * self.stretch
-        sequences = self._sequences_of(self._node if node is None else node)
-        return [(each, min(begin, length), min(end, length)) for each, _, length in sequences]
+        first = (self._node if node is None else node) * self._per_node
+        mine = range(first, first + self._per_node)
+        return [(each, self.edge(each, number), self.edge(each, number + 1)) for each in mine]
 
     def share(self, number: int) -> Share:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
@@ -83,25 +178,55 @@ class Partition:
             size = -(-most // self._ranks_per_node)
         rows = np.arange(size, dtype=np.int64)
         rows = rows * self._ranks_per_node + self._local if self._in_turn else rows + self._local * size
+        if self._mixed:
+            rows = rows[np.argsort(bits(self._key, rows + (number << 40)), kind="stable")]
         have = _samples(spans)
         if have == 0:  # other nodes have a sample left, this one has none: one it had before stands in
-            sequence, _, length = self.sequences[0]
+            sequence, length = self.sequences[0]
             return Share([(sequence, length - 1, length)], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
         return Share(spans, rows % have, rows < have)
+
+    def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
+        """Which global batch has each position of a sequence."""
+        if not self._mixed:
+            return positions // self._edges_of(1)[0]
+        low, high = (self._batch_of(sequence, int(each)) for each in (positions.min(), positions.max()))
+        edges = [self.edge(sequence, batch) for batch in range(low, high + 2)]
+        return low + np.searchsorted(edges, positions, side="right") - 1
 
     def mine(self, sequence: int, positions: Int64s) -> Bools:
         """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
         nobody's if it is left out.
         """
-        rows = (sequence - self._node * self._per_node) * self.stretch + positions % self.stretch
+        if not len(positions):
+            return np.zeros(0, dtype=np.bool_)
+        batches = self.batches_of(sequence, positions)
+        rows = np.empty_like(positions)  # of the node's
+        if self._mixed:
+            for batch in np.unique(batches).tolist():
+                inside = batches == batch
+                before = _samples([span for span in self.spans(batch) if span[0] < sequence])
+                rows[inside] = positions[inside] - self.edge(sequence, batch) + before
+        else:
+            stretch = self._edges_of(1)[0]
+            rows = (sequence - self._node * self._per_node) * stretch + positions % stretch
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
         owned: Bools = owners == self._local
-        tail = positions // self.stretch >= self._full
+        tail = batches >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
-    def _sequences_of(self, node: int) -> list[tuple[int, int, int]]:
-        mine = range(node * self._per_node, (node + 1) * self._per_node)
-        return [(number, self._starts[number], self._starts[number + 1] - self._starts[number]) for number in mine]
+    def _edges_of(self, batch: int) -> list[int]:
+        """The position at which a batch begins, of each share."""
+        if batch not in self._edges:
+            while len(self._edges) >= _MOST_EDGES:
+                del self._edges[next(iter(self._edges))]
+            begins, ends = self._rows_of.before(self._first), self._rows_of.before(self._first + batch)
+            self._edges[batch] = [end - begin for begin, end in zip(begins, ends, strict=True)]
+        return self._edges[batch]
+
+    def _batch_of(self, sequence: int, position: int) -> int:
+        """The batch that has a position of a sequence of a mixture."""
+        return bisect_right(range(1, self.batches), position, key=lambda batch: self.edge(sequence, batch))
 
 
 def _samples(spans: list[tuple[int, int, int]]) -> int:

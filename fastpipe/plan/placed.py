@@ -12,13 +12,12 @@ from fastpipe.checks import choice, real_number, whole
 from fastpipe.errors import ConfigError
 
 _MOST_POINTS = 2**31
-FORMS = ("list", "flat", "pad")
 _PAIRS_HINT = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """A field of boxes, in `fields=` of fastpipe.loader or fastpipe.Dataset. Its name alone means these defaults.
+    """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`. Its name alone means these defaults.
 
     Args:
         name: of the field.
@@ -39,7 +38,7 @@ class Boxes:
     min_area: float = 0.0
 
     def __post_init__(self) -> None:
-        choice("Boxes(form=)", self.form, FORMS)
+        choice("Boxes(form=)", self.form, ("list", "flat", "pad"))
         for option in ("min_size", "min_area"):
             number = real_number(given := getattr(self, option))
             if number is None or not 0 <= number < float("inf"):
@@ -48,7 +47,7 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Points:
-    """A field of points, in `fields=` of fastpipe.loader or fastpipe.Dataset.
+    """A field of points, in `fields=` of fastpipe.loader, or in `data.with_fields`.
 
     Args:
         name: of the field.
@@ -65,8 +64,7 @@ class Points:
     flip_pairs: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        given = self.flip_pairs
-        if given is None:
+        if (given := self.flip_pairs) is None:
             return
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise ConfigError(f"Points(flip_pairs=): got {given!r}; {_PAIRS_HINT}")
@@ -87,17 +85,11 @@ def check_point(number: object, points: int) -> int:
 
 @dataclass(frozen=True)
 class PlacedBoxes:
-    """Boxes on the rows of a batch.
+    """Boxes on the rows of a batch."""
 
-    Attributes:
-        edges: (M, 4) float32 x0, y0, x1, y1 in pixels of the row.
-        rows: (M,) int64, ascending: which row each is on.
-        labels: (M,) int64, where boxes have labels.
-    """
-
-    edges: NDArray[np.float32]
-    rows: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
+    edges: NDArray[np.float32]  # (M, 4) x0, y0, x1, y1 in pixels of the row
+    rows: NDArray[np.int64]  # (M,) ascending: which row each is on
+    labels: NDArray[np.int64] | None = None  # (M,)
 
     def take(self, chosen: NDArray[np.bool_]) -> PlacedBoxes:
         """Some of them, with their labels."""
@@ -107,17 +99,11 @@ class PlacedBoxes:
 
 @dataclass(frozen=True)
 class PlacedPoints:
-    """Objects of K points each on the rows of a batch.
+    """Objects of K points each on the rows of a batch."""
 
-    Attributes:
-        values: (M, K, 3) float32: x, y in pixels of the row, and a visibility.
-        rows: (M,) int64, ascending: which row each is on.
-        flip_pairs: of points that change places in a mirrored picture.
-    """
-
-    values: NDArray[np.float32]
-    rows: NDArray[np.int64]
-    flip_pairs: Sequence[tuple[int, int]] = ()
+    values: NDArray[np.float32]  # (M, K, 3) x, y in pixels of the row, and a visibility
+    rows: NDArray[np.int64]  # (M,) ascending: which row each is on
+    flip_pairs: Sequence[tuple[int, int]] = ()  # of points that change places in a mirrored picture
 
 
 def places_in_row(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:

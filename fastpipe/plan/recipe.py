@@ -1,16 +1,55 @@
-"""What decides a loader's batches, and how many there are."""
+"""What decides a loader's batches, and how many there are.
+
+Note [views]
+The first view of a loader is what the loader would be without views=. View k, from 1 on, draws its crops, mirroring and
+augmentation with a seed of its own, `view_seed(seed, k)`: so it has the rows that a loader of this seed has, in the
+order of the loader's seed. Nothing else of a plan depends on a view.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import ALL, Content
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.mixture import MixedPartition, Mixture
-from fastpipe.plan.partition import ALONE, Partition, Ranks
-from fastpipe.plan.sizes import Sizes
-from fastpipe.plan.views import ViewRecipe
+from fastpipe.plan.draws import Stream, key, uniform_one
+from fastpipe.plan.partition import ALONE, Partition, Ranks, rows_of_mixture
+from fastpipe.plan.picks import Pick
+
+Size = tuple[int, int]  # (height, width) in pixels
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What decides sizes that change. One of the two."""
+
+    schedule: Callable[[int], Size] | None = None  # epoch -> the size of its batches
+    choices: tuple[Size, ...] = ()  # each batch has one: the same on all ranks, whichever batches were before it
+
+    def in_epoch(self, epoch: int, seed: int) -> Callable[[int], Size]:
+        """The number of a batch -> its size. The schedule is asked once."""
+        choices = (self.schedule(epoch),) if self.schedule is not None else self.choices
+        stream = key(seed, epoch, Stream.SIZE)
+        return lambda batch: choices[int(uniform_one(stream, batch) * len(choices))]
+
+
+@dataclass(frozen=True)
+class ViewRecipe:
+    """How a picture becomes its row of one view."""
+
+    size: Size | None  # None: that of the loader, which may change
+    crop: Crop | Buckets
+    flip: float  # probability of mirroring left and right
+    seed: int
+
+
+def view_seed(seed: int, view: int) -> int:
+    """The seed of a view's draws; of the first view, 0, it is the loader's own."""
+    return seed if view == 0 else key(seed, view, Stream.VIEW)
 
 
 @dataclass(frozen=True)
@@ -22,61 +61,90 @@ class Recipe:
         size: (height, width) of the output in pixels.
         crop: how a picture becomes its row; Buckets also decide which samples are in one batch, and its size.
         flip: probability of mirroring left and right.
-        shuffle: a new order each epoch; False gives shard order.
+        shuffle: a new order each epoch; False gives the order of the dataset.
         drop_last: leave out a last global batch that is not full.
         seed: in [0, 2**64).
+        content: the dataset.
+        picks: what picks the samples of each of its shares; none: epochs go through all of them.
+        repeats: how often in a row a sample comes.
+        epoch_size: rows of an epoch; of a mixture also "smallest" or "largest"; None: as many as there are samples, of
+            a mixture "smallest".
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
         sizes: where they change, instead of `size`, which is the largest that is known.
-        content: which samples of the dataset epochs have.
-        mixture: of the datasets of a MixedIndex; None: it is none.
         first_size: of the first view, where it is not `size`.
         more: the views after the first, which is described by crop and flip; see Note [views].
+        sampling: what a state has to say of the sampler.
     """
 
     batch_size: int
-    size: tuple[int, int]
+    size: Size
     crop: Crop | Buckets
     flip: float
     shuffle: bool
     drop_last: bool
     seed: int
+    content: Content
+    picks: tuple[Pick, ...] = ()
+    repeats: int = 1
+    epoch_size: int | str | None = None
     ranks: Ranks = ALONE
     sequences: int = 1
     sizes: Sizes | None = None
-    content: Content = ALL
-    mixture: Mixture | None = None
-    first_size: tuple[int, int] | None = None
+    first_size: Size | None = None
     more: tuple[ViewRecipe, ...] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
         """All of them."""
         return ViewRecipe(self.first_size, self.crop, self.flip, self.seed), *self.more
 
+    def rows(self, epoch: int) -> int:
+        """Rows of an epoch of all ranks; the last ones may fill no batch."""
+        content = self.content
+        if content.mixed:
+            size = self.epoch_size or "smallest"
+            return rows_of_mixture(content.weights, content.counts(), self.repeats, size)
+        picked = self.picks[0].rows(epoch) if self.picks else None
+        if picked is not None:
+            return picked * self.repeats
+        return len(content) if self.epoch_size is None else int(self.epoch_size)
 
-def partition_of(samples: int, recipe: Recipe, epoch: int = 0) -> Partition | MixedPartition:
-    """Who takes what of an epoch of a dataset of so many samples."""
-    if recipe.mixture is not None:
-        return MixedPartition(
-            recipe.mixture.weights,
-            max(1, recipe.mixture.rows // (recipe.batch_size * recipe.ranks.world_size)),
-            epoch,
-            recipe.batch_size,
-            ranks=recipe.ranks,
-            nodes=recipe.sequences,
-            seed=recipe.seed,
-        )
+    def places(self, share: int, epoch: int) -> int:
+        """Places of a pass through a share; its sequences get equal parts of draws."""
+        if not self.picks or self.content.mixed:
+            return self.content.counts()[share]
+        return self.sequences * -(-self.rows(epoch) // (self.sequences * self.repeats))
+
+
+def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
+    """Who takes what of an epoch."""
     return Partition(
-        recipe.content.size(samples),
+        recipe.rows(epoch),
         recipe.batch_size,
         drop_last=recipe.drop_last,
         ranks=recipe.ranks,
         sequences=recipe.sequences,
-        in_turn=recipe.content.repeats > 1,
+        in_turn=recipe.repeats > 1,
+        weights=recipe.content.weights,
+        epoch=epoch,
+        seed=recipe.seed,
     )
 
 
-def batches_per_epoch(samples: int, recipe: Recipe) -> int:
-    """How many batches each rank's epoch of a dataset of so many samples has."""
-    return partition_of(samples, recipe).batches
+def batches_per_epoch(recipe: Recipe, epoch: int = 0) -> int:
+    """How many batches each rank's epoch has."""
+    return partition_of(recipe, epoch).batches
+
+
+def check_batches(recipe: Recipe, epoch: int = 0) -> None:
+    """Raises ConfigError if an epoch has none: a loop over it would end at once, and nobody would be told."""
+    if batches_per_epoch(recipe, epoch) == 0:
+        world = recipe.ranks.world_size
+        needs = f", and a global batch of {world} ranks needs {recipe.batch_size * world}" if world > 1 else ""
+        raise ConfigError(
+            f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
+            f"{recipe.content.index.path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller batch_size, or "
+            "drop_last=False"
+        )

@@ -17,7 +17,7 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.description import fingerprint, read_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index, info_in, no_version
+from fastpipe.format.index import Index, described_in, info_in
 from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.mixed_index import MixedIndex
@@ -63,10 +63,8 @@ class RemoteIndex(Index):
         self._objects = Objects(url, options)
         self.past_cache = self._objects.apart(ShardError)
         data, info = self._description()
-        if version is not None and version != info["version"]:
-            if not 0 < version < info["version"]:
-                raise no_version(url, version, info["version"])
-            data, info = self._description(f"v{version}/")
+        if version is not None and (at := described_in(url, version, info["version"])):
+            data, info = self._description(at)
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
         self._hold.touch()

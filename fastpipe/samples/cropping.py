@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import check_room, plan_crops
+from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.geometry import Geometry, geometry_of
@@ -57,7 +57,9 @@ class Cropping:
         """See Note [draws of single samples]."""
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
 
-    def plans(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> Iterator[BatchPlan]:
+    def plans(
+        self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]
+    ) -> Iterator[BatchPlan]:
         """The plan of each sample."""
         epoch, named = int(self._epoch), samples
         if epoch == _NO_EPOCH:
@@ -65,14 +67,14 @@ class Cropping:
             if self.mirrors or self._crop.is_random:
                 named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
         sides = records["width"].astype(np.int64), records["height"].astype(np.int64)
-        check_room(self._crop, self.size, *sides, lambda at: f"sample {samples[at]}")
+        check_room(self._crop, self.size, *sides, lambda at: f"sample {ids[at]}")
         drawn = uniform(key(self._seed, epoch, Stream.FLIP), named) < self._flip
         for at in range(len(samples)):
             one = slice(at, at + 1)
             widths, heights = (side[one] for side in sides)
             crops = plan_crops(self._crop, self.size, widths, heights, seed=self._seed, epoch=epoch, samples=named[one])
             flips = np.repeat(drawn[one], self.rows) if crops.mirrored is None else crops.mirrored
-            yield BatchPlan(samples[one], records[one], crops, flips, _VALID, named[one])
+            yield BatchPlan(ids[one], samples[one], records[one], crops, flips, _VALID, named[one])
 
     @property
     def mirroring(self) -> str:

@@ -1,321 +1,376 @@
-"""A packed dataset -> (image, label), or a dict of fields, by number: for DataLoader, and for looking at one sample."""
+"""A dataset as a value: its columns, its samples by number, and other datasets that are chosen from it."""
 
 from __future__ import annotations
 
 import operator
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 import torch.utils.data
-from numpy.typing import NDArray
-from torch.utils.data import get_worker_info
+import xxhash
+from numpy.typing import ArrayLike, NDArray
 
-from fastpipe.checks import whole
-from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.engine.pictures import Pictures
+from fastpipe.checks import flag, real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.format.folder import Url, dataset_folder
-from fastpipe.format.index import Index, refuse_other
-from fastpipe.remote.urls import place_of
-from fastpipe.samples.transform import applier, as_tensor, sample_applier
-from fastpipe.scan.opening import open_data
+from fastpipe.format.fields import check_name
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.plan.draws import Stream
+from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
+from fastpipe.samples.choosing import by_hash, chosen_ids, near
+from fastpipe.samples.data import Data, unchanged
+from fastpipe.samples.joining import joined
+from fastpipe.samples.single import Single
+from fastpipe.samples.stored import Store
 
-if TYPE_CHECKING:  # most programs load whole images without fields
-    from fastpipe.plan.batch import BatchPlan
+if TYPE_CHECKING:
     from fastpipe.plan.crops import Crop
-    from fastpipe.plan.placed import Boxes, Points
-    from fastpipe.samples.fields import FieldValues
 
 
-class Dataset(torch.utils.data.Dataset[Any]):
-    """Samples of a dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
+class Dataset(Data, torch.utils.data.Dataset[Any]):
+    """The samples of a packed dataset, of photos and tars as they lie, or of several of these: a value that is cheap to
+    make and never changes. `fastpipe.open` creates it; its methods, `fastpipe.concat` and `fastpipe.mix` create others.
 
-    `dataset[n]` is (image, label): the image, decoded on the calling thread, and its label, an int. Without a
-    transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
-    strides of torch.channels_last: resizing is fastest with them, and `image.permute(1, 2, 0).numpy()` copies nothing.
+    `len(data)`, `data.classes`. `data["label"]` is a column: also "width" and "height" in pixels, "key" (the path of
+    the source), "id", "source" (of which dataset a sample is) and the fields of numbers and texts. Columns are read
+    when they are needed, and by ranges.
 
-    With `crop`, the image is one crop of it, (3, *size), or several, (K, 3, *size). Only what it needs is decoded,
-    as fastpipe.loader does it, and resized: for samplers of your own this takes less time than a whole image alone.
+    `data[17]` is (image, label), a map-style dataset like torchvision's ImageFolder, also for torch's DataLoader: the
+    image, decoded on the calling thread, and its label, an int. The image is a uint8 tensor of shape (3, height,
+    width), RGB, 0 to 255, in its own memory, with the strides of torch.channels_last: resizing is fastest with them,
+    and `image.permute(1, 2, 0).numpy()` copies nothing. `data[3:9]` is a list of samples. See `with_transform`,
+    `cropped` and `with_fields` for other forms of a sample.
 
-    With `fields`, `dataset[n]` is a dict of these. Where torchvision is installed, the image, boxes and points in it
-    are tv_tensors, so that the transforms of torchvision.transforms.v2 move them together.
-
-    You can use it in several threads, in forked children and in DataLoader workers of every start method. Its pickle
-    contains the path, the fingerprint, the transform, the fields and max_pixels. Each process opens the files again at
-    its first read.
-
-    Args:
-        data: the folder that `fastpipe pack` wrote, or its URL, or what is not packed; see fastpipe.loader. In
-            DataLoader workers a URL needs multiprocessing_context="forkserver" (or "spawn"): requests cannot be made in
-            a forked child.
-        transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
-            transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
-            keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
-            the dataset takes "image" from the returned dict. If that is an array of shape (height, width, 3), it
-            becomes a tensor of shape (3, height, width), also without ToTensorV2. It may change its input. With
-            `fields` it is called as transform(sample), with the dict. Of several crops, without `fields`, it is called
-            with each.
-        crop: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop or TenCrop; None: whole
-            images. Boxes, points, masks and second images are cropped with the image. Until `set_epoch`, torch's
-            generator decides on random crops, as it does for torchvision's transforms.
-        size: size of the crops in pixels: a number for a square, or (height, width); None: 224.
-        hflip: mirror crops left to right: True (half of them), False, or a probability.
-        seed: seed of crops and mirroring after `set_epoch`.
-        exact: True: always decode at full size. See fastpipe.loader.
-        fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields, or
-            fastpipe.Boxes (with form="list") and fastpipe.Points; see fastpipe.loader. Without crop= no box is
-            dropped. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K). Without
-            "image" nothing is decoded. Or a dict: {"pixel_values": "image"}. None: a sample is (image, label).
-        max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
-            packed with a larger --max-pixels needs the same value here.
-        cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader. Samples are fetched when
-            they are asked for.
-
-    Raises:
-        ConfigError: an argument is wrong, or the dataset has no samples.
-        DatasetError: `data` holds no finished dataset, and no images.
+    You can use it in several threads, in forked children and in DataLoader workers of every start method (of a URL:
+    "forkserver" or "spawn", since requests cannot be made in a forked child). Its pickle contains paths, fingerprints
+    and what was chosen. Each process opens the files again at its first read.
     """
 
-    def __init__(
-        self,
-        data: str | os.PathLike[str],
-        transform: object = None,
-        *,
-        crop: Crop | None = None,
-        size: int | tuple[int, int] | None = None,
-        hflip: bool | float = False,
-        seed: int = 0,
-        exact: bool = False,
-        fields: Sequence[str | Boxes | Points] | Mapping[str, str | Boxes | Points] | None = None,
-        max_pixels: int = MAX_PIXELS,
-        cache_dir: str | os.PathLike[str] | None = None,
-        cache_limit: int | str = "200GB",
-        storage_options: Mapping[str, Any] | None = None,
-        read_timeout: float = 20.0,
-    ) -> None:
-        place = place_of(data)
-        # It is opened again in other processes, and programs change their folder.
-        path = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
-        from fastpipe.remote.options import remote_options
-
-        remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
-        self._remote = remote if isinstance(path, Url) else None
-        whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-        index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=fields)
-        if len(index) == 0:
-            raise ConfigError(f"{path} has no samples; pack a source that contains images")
-        names = None
-        if fields is not None:
-            from fastpipe.samples.fields import sample_fields
-
-            names = sample_fields(index, fields)
-        cropping = None
-        if crop is not None:
-            from fastpipe.samples.cropping import Cropping
-
-            cropping = Cropping(crop, 224 if size is None else size, hflip=hflip, seed=seed, exact=exact)
-            if names is not None:
-                from fastpipe.samples.fields import check_croppable
-
-                check_croppable(names.values(), cropping)
-        elif size is not None or hflip is not False or exact is not False or type(seed) is not int or seed:
+    def __new__(cls, stores: object = (), *_: object, **__: object) -> Dataset:
+        if isinstance(stores, (str, os.PathLike)):
             raise ConfigError(
-                "size, hflip, seed and exact work only with crop=; pass crop=fastpipe.RandomResizedCrop() or another, "
-                "or leave them out"
+                f"fastpipe.Dataset({str(stores)!r}): open it with fastpipe.open({str(stores)!r}); a transform, crops "
+                "and fields of single samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
             )
-        self._path, self._fingerprint, self._max_pixels = path, index.fingerprint, max_pixels
-        self._version = index.version or None  # the dataset may grow while it is in use
-        self._transform, self._fields, self._cropping = transform, names, cropping
-        self._begin(index)
+        return super().__new__(cls)
 
-    def _begin(self, index: Index | None) -> None:
-        """Adds to what is pickled what each process has of its own."""
-        self._apply: Callable[[Any], Any] = (applier if self._fields is None else sample_applier)(self._transform)
-        self._index = index
-        self._opened_files: tuple[int, Pictures, FieldValues | None] | None = None  # with the process that opened them
+    def __init__(self, stores: Sequence[Store]) -> None:
+        super().__init__(stores)
+        self._single = Single()
+
+    def _with(self, **changes: Any) -> Self:
+        return super()._with(**{"single": copy(self._single), **changes})  # without its open files
 
     @property
-    def transform(self) -> Any:
-        """The transform, as it was passed."""
-        return self._transform
+    def _form(self) -> object:
+        return self._single.form
 
-    @property
-    def classes(self) -> list[str]:
-        """Class names; a label is a position in it."""
-        return list(self._opened().classes)
-
-    @property
-    def class_to_idx(self) -> dict[str, int]:
-        """Label by class name."""
-        return self._opened().class_to_idx
-
-    @property
-    def targets(self) -> NDArray[np.int64]:
-        """(samples,) int64: the label of each sample. A read-only view of the memory-mapped index, without a copy.
-
-        The distance between its elements is 52 bytes, which torch does not support. For a tensor, use
-        torch.from_numpy(dataset.targets.copy()).
-        """
-        labels: NDArray[np.int64] = self._opened().records["label"].view(np.ndarray)
-        return labels
-
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self._opened())
-
-    def __getitem__(self, sample: int) -> Any:
-        """(image, label) of a sample, or a dict of its fields; negative numbers count from the end.
+    def __getitem__(self, which: Any) -> Any:
+        """A column by its name; a sample by its number, where negative numbers count from the end; some samples by a
+        slice.
 
         Raises:
             IndexError: there is no such sample.
             SampleError: it cannot be read or decoded.
             DatasetError: the index is damaged, or the folder now holds a different dataset.
         """
-        return self.__getitems__([sample])[0]
+        if isinstance(which, str):
+            return self.column(which)
+        if isinstance(which, slice):
+            return self.__getitems__(range(*which.indices(len(self))))
+        return self.__getitems__([which])[0]
 
-    def __getitems__(self, samples: Sequence[int]) -> list[Any]:
-        """Several samples at once; DataLoader calls this for its batches. Raises the errors of `dataset[n]`.
+    def __getitems__(self, ids: Sequence[int]) -> list[Any]:
+        """Several samples at once; DataLoader calls this for its batches. Raises the errors of `data[n]`."""
+        return self._single.of(self, np.array([self._id(each) for each in ids], dtype=np.int64))
 
-        It reads the index once for all of them. It decodes the images one by one, and calls the transform while the
-        image is in the CPU's cache; besides the results, only one image is in memory.
-        """
-        numbers = np.array([self._number(sample) for sample in samples], dtype=np.int64)
-        pictures, fields = self._own_files()
-        records = pictures.records(numbers)
-        with pictures.fetched(numbers):
-            if fields is not None:
-                return self._with_fields(pictures, fields, numbers, records)
-            if self._cropping is not None:
-                return [
-                    (self._applied_to_rows(self._rows(pictures, plan), int(plan.samples[0])), int(plan.labels[0]))
-                    for plan in self._cropping.plans(numbers, records)
-                ]
-            return [
-                (self._applied(pictures.decode(sample, record), sample), label)
-                for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
-            ]
+    def __iter__(self) -> Iterator[Any]:
+        return (self[number] for number in range(len(self)))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Makes crops and mirroring a function of (seed, epoch, sample): those of fastpipe.loader with the same seed
-        and options. Call it before each epoch, in the process that iterates over the DataLoader, or not at all. Workers
-        see it, also persistent ones.
-
-        Raises:
-            ConfigError: the dataset has no crop.
-        """
-        if self._cropping is None:
-            raise ConfigError("set_epoch: this dataset gives whole images; pass crop= for random crops by epoch")
-        self._cropping.set_epoch(epoch)
-
-    def _with_fields(
-        self, pictures: Pictures, fields: FieldValues, numbers: NDArray[np.int64], records: NDArray[np.void]
-    ) -> list[Any]:
-        from fastpipe.samples.fields import as_image
-
-        plans = None if self._cropping is None else list(self._cropping.plans(numbers, records))
-
-        def image_of(row: int) -> torch.Tensor:
-            if plans is None:
-                return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
-            rows = torch.from_numpy(self._rows(pictures, plans[row])).permute(0, 3, 1, 2)
-            return as_image(rows[0] if len(rows) == 1 else rows)
-
-        samples = fields.of(numbers, records, image_of, plans)
-        return [self._applied(sample, number) for number, sample in zip(numbers.tolist(), samples, strict=True)]
-
-    def _rows(self, pictures: Pictures, plan: BatchPlan) -> NDArray[np.uint8]:
-        assert self._cropping is not None
-        return pictures.rows(plan, self._cropping.size, exact=self._cropping.exact)
-
-    def _applied_to_rows(self, rows: NDArray[np.uint8], sample: int) -> Any:
-        if len(rows) == 1:
-            return self._applied(rows[0], sample)
-        made = [self._applied(row, sample) for row in rows]
-        return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
-
-    def _applied(self, value: Any, sample: int) -> Any:
+    def _id(self, number: object) -> int:
         try:
-            return self._apply(value)
-        except Exception as problem:
-            problem.add_note(f"in the transform of sample {sample} of {self._path}")
-            raise
-
-    def _number(self, sample: object) -> int:
-        if isinstance(sample, slice):
-            raise ConfigError(
-                f"expected the number of one sample, got {sample!r}; "
-                "for a part of the dataset: torch.utils.data.Subset(dataset, range(start, stop))"
-            )
-        try:
-            number = operator.index(sample)  # type: ignore[arg-type]
+            found: int = operator.index(number)  # type: ignore[arg-type]
         except TypeError:
             raise ConfigError(
-                f"expected the number of one sample, a whole number, got {sample!r}; "
-                "for several: torch.utils.data.Subset(dataset, numbers)"
+                f"expected the number of a sample, a slice or the name of a column, got {number!r}; for several "
+                "samples: data.select(numbers)"
             ) from None
         count = len(self)
-        if not -count <= number < count:
-            raise IndexError(f"there is no sample {number}: {self._path} has {count}, numbered 0 to {count - 1}")
-        return number % count
+        if not -count <= found < count:
+            raise IndexError(f"there is no sample {found}: {self.path} has {count}, numbered 0 to {count - 1}")
+        return found % count
 
-    def _opened(self) -> Index:
-        """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
-        if self._index is None:
-            index = open_data(
-                self._path,
-                max_pixels=self._max_pixels,
-                fingerprint=self._fingerprint,
-                remote=self._remote,
-                fields=self._fields,
-                version=self._version,
+    # Other datasets
+
+    def select(self, chosen: Any) -> Dataset:
+        """Some of the samples.
+
+        Args:
+            chosen: numbers of samples, each once: they come in this order; or a mask with True or False for each; or
+                keys; or a function that gets the columns of some samples (`c["score"] > 0.5`) and returns their mask.
+                With a function of columns the memory stays small, however many samples there are.
+
+        Raises:
+            ConfigError: it is no choice, or no sample is left.
+        """
+        return self._chosen(chosen_ids(self, chosen), "select")
+
+    def only(self, classes: Sequence[str], *, keep_labels: bool = False) -> Dataset:
+        """The samples of some classes. A label is then the position in `classes`.
+
+        Args:
+            classes: their names.
+            keep_labels: labels and `data.classes` stay as they are.
+        """
+        if isinstance(classes, str) or not isinstance(classes, (list, tuple)) or not classes:
+            raise ConfigError(f"only: expected names of classes, for example {self.classes[:2]!r}, got {classes!r}")
+        known = self.class_to_idx
+        for name in classes:
+            if not isinstance(name, str) or name not in known:
+                raise ConfigError(f"only: {self.path} has no class {name!r}{near(name, self.classes)}")
+            if classes.count(name) > 1:
+                raise ConfigError(f"only: expected each name once, got {name!r} again")
+        new = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last one is that of NO_LABEL
+        new[[known[name] for name in classes]] = np.arange(len(classes))
+        masks = [new[self.by_id("label").take(ids)] != NO_LABEL for ids in spans(len(self))]
+        found = self._chosen(np.flatnonzero(np.concatenate(masks)) if masks else np.empty(0, np.int64), "only")
+        return found if flag("keep_labels", keep_labels) else found._renamed(new, list(classes))
+
+    def take(self, fraction: float) -> Dataset:
+        """This fraction of the samples, the same whatever the seed. A hash of each source file decides, so a smaller
+        fraction is a part of a larger one, and the same files are taken however and wherever they are stored. Of what
+        is not packed 12 kB of each file are read for it, once.
+        """
+        found = real_number(fraction)
+        if found is None or not 0 < found <= 1:
+            raise ConfigError(f"take: expected a fraction above 0 and at most 1, got {fraction!r}")
+        return self._chosen(np.flatnonzero(by_hash(self.content, Stream.LIMIT, 0, found)), "take")
+
+    def fold(self, fold: int, *, of: int) -> tuple[Dataset, Dataset]:
+        """(the rest, part `fold` of `of`) for cross-validation. A hash of each source file decides, as in `take`: the
+        same file is never in two parts.
+        """
+        of = whole("fold: of", of, least=2, most=1 << 20)
+        fold = whole("fold", fold, least=0, most=of - 1)
+        inside = by_hash(self.content, Stream.FOLD, fold / of, (fold + 1) / of)
+        return tuple(self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))  # type: ignore[return-value]
+
+    def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
+        """One more field: scores, pseudo-labels, outputs of a teacher, texts. Nothing is packed again.
+
+        Args:
+            name: of the field; one that is there already is replaced.
+            values: a row for each sample: an array of numbers of any shape behind the first axis, a list of texts, or
+                the path of an .npy file of these, of which only the rows of a batch are read.
+        """
+        try:
+            check_name(name)
+        except ValueError as problem:
+            raise ConfigError(f"with_column: {problem}") from problem
+        return self._with(added={**self._added, name: self._values("with_column", values)})
+
+    def with_labels(self, labels: ArrayLike | Path | str, *, classes: Sequence[str] | None = None) -> Dataset:
+        """Other labels: corrected ones, pseudo-labels, coarser classes.
+
+        Args:
+            labels: (samples,) whole numbers, -1 for a sample without a label, or names of classes; or the path of an
+                .npy file of numbers.
+            classes: names of the classes. None: those that there are; of names, all that occur, sorted.
+        """
+        given = self._values("with_labels", labels)
+        if classes is not None and (isinstance(classes, str) or len({*map(str, classes)}) < len(classes)):
+            raise ConfigError(f"with_labels: expected names of classes, each once, got {classes!r}")
+        if given.rows.dtype.kind == "U":
+            names = sorted(set(given.rows.tolist())) if classes is None else list(classes)
+            places = {name: label for label, name in enumerate(names)}
+            if unknown := [name for name in given.rows.tolist() if name not in places][:1]:
+                raise ConfigError(f"with_labels: expected names of {names[:5]!r}, got {unknown[0]!r}")
+            given, classes = Values(np.array([places[name] for name in given.rows.tolist()], dtype=np.int64)), names
+        names = self.classes if classes is None else [*map(str, classes)]
+        rows = given.rows
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise ConfigError(f"with_labels: expected whole numbers or names, got {rows.dtype} of shape {rows.shape}")
+        low, high = int(rows.min()), int(rows.max())
+        if low < NO_LABEL or high >= len(names):
+            raise ConfigError(
+                f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, got "
+                f"{low if low < NO_LABEL else high}; pass classes=, the names of all classes"
             )
-            refuse_other(self._path, self._fingerprint, index.fingerprint)
-            self._index = index
-        return self._index
+        stay = [unchanged(store.index) for store in self._stores]
+        stay = [np.where(each < len(names), each, NO_LABEL) for each in stay]
+        found = Computed(given, partial(np.asarray, dtype=np.int64))
+        identity = {**self._identity, "with_labels": digest(found, len(self))}
+        return self._with(relabelled=(names, stay), labels=found, identity=identity)
 
-    def _own_files(self) -> tuple[Pictures, FieldValues | None]:
-        """This process's open files."""
-        process = os.getpid()
-        if self._opened_files is None or self._opened_files[0] != process:
-            _keep_to_one_thread()
-            index = self._opened()
-            pictures = Pictures(index)
-            fields = None
-            if self._fields is not None:
-                from fastpipe.samples.fields import FieldValues
+    def save_columns(self, destination: str | Path) -> None:
+        """Writes the columns and labels of `with_column` and `with_labels` beside the dataset; `fastpipe.open` finds
+        them there again.
 
-                fields = FieldValues(index, self._fields, pictures, self._cropping)
-            self._opened_files = process, pictures, fields
-        return self._opened_files[1:]
+        Args:
+            destination: the folder of the dataset, or of a copy of it.
 
-    def __getstate__(self) -> dict[str, Any]:
-        own = ("_apply", "_index", "_opened_files")
-        return {name: value for name, value in vars(self).items() if name not in own}
+        Raises:
+            ConfigError: samples have been chosen, or another dataset is there.
+        """
+        from fastpipe.samples.saved import save
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._begin(None)
+        save(self, Path(destination))
+
+    # Single samples
+
+    def with_transform(self, transform: object) -> Dataset:
+        """The same samples, each changed by a function.
+
+        Args:
+            transform: a function of the image that returns the image of the sample. It is called as transform(tensor).
+                If it is an albumentations transform, or has a keyword-only parameter `image`, it is called as
+                transform(image=array), with (height, width, 3) uint8, and "image" is taken from the returned dict. If
+                that is an array of shape (height, width, 3), it becomes a tensor of shape (3, height, width), also
+                without ToTensorV2. It may change its input. After `with_fields` it is called as transform(sample), with
+                the dict. Of several crops, without fields, it is called with each.
+        """
+        single = self._single
+        return self._with(single=Single(transform, single.fields, single.cropping))
+
+    def cropped(
+        self,
+        crop: Crop,
+        size: int | tuple[int, int] = 224,
+        *,
+        hflip: bool | float = False,
+        seed: int = 0,
+        exact: bool = False,
+    ) -> Dataset:
+        """The same samples, each one crop, (3, *size), or several, (K, 3, *size). Only what it needs is decoded, as
+        fastpipe.loader does it, and resized: for samplers of your own this takes less time than a whole image alone.
+        Boxes, points, masks and second images are cropped with the image.
+
+        Args:
+            crop: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop or TenCrop. Until
+                `set_epoch`, torch's generator decides on random crops, as it does for torchvision's transforms.
+            size: of the crops in pixels: a number for a square, or (height, width).
+            hflip: mirror crops left to right: True (half of them), False, or a probability.
+            seed: of crops and mirroring after `set_epoch`.
+            exact: True: always decode at full size. See fastpipe.loader.
+        """
+        from fastpipe.samples.cropping import Cropping
+
+        single = self._single
+        cropping = Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
+        if single.fields is not None:
+            from fastpipe.samples.fields import check_croppable
+
+            check_croppable(single.fields.values(), cropping)
+        return self._with(single=Single(single.transform, single.fields, cropping))
+
+    def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
+        """The same samples, each a dict of these. Where torchvision is installed, the image, boxes and points in it are
+        tv_tensors, so that the transforms of torchvision.transforms.v2 move them together.
+
+        Args:
+            fields: the keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's
+                fields; see fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and
+                NAME_visibility (M, K). Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}.
+        """
+        from fastpipe.samples.fields import check_croppable, sample_fields
+
+        names = sample_fields(self, fields)
+        cropping = self._single.cropping
+        if cropping is not None:
+            check_croppable(names.values(), cropping)
+        return self._with(single=Single(self._single.transform, names, cropping))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Of a `cropped` dataset: makes crops and mirroring a function of (seed, epoch, sample): those of
+        fastpipe.loader with the same seed and options. Call it before each epoch, in the process that iterates over the
+        DataLoader, or not at all. Workers see it, also persistent ones.
+
+        Raises:
+            ConfigError: the dataset is not cropped.
+        """
+        if self._single.cropping is None:
+            raise ConfigError("set_epoch: this dataset gives whole images; data.cropped(...) has random crops by epoch")
+        self._single.cropping.set_epoch(epoch)
+
+    @property
+    def transform(self) -> Any:
+        """The transform, as it was passed."""
+        return self._single.transform
+
+    # Inside
+
+    def _chosen(self, ids: NDArray[np.int64], method: str) -> Dataset:
+        """The samples with these ids, share by share. All of them in their order are the dataset itself."""
+        if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
+            return self
+        content = self.content
+        counts = np.bincount(np.searchsorted(content.starts, ids, side="right") - 1, minlength=len(content.weights))
+        if not counts.all():
+            share = f" of share {int(np.argmin(counts))}, and a mixture needs some of each" if content.mixed else ""
+            raise ConfigError(f"{method}: none of the {len(self):,} samples of {self.path} is left{share}; choose more")
+        if content.mixed:
+            ids = ids[np.argsort(np.searchsorted(content.starts, ids, side="right"), kind="stable")]
+        samples = content.numbers(ids)
+        return self._with(
+            samples=samples,
+            starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            labels=None if self._labels is None else Picked(self._labels, ids),
+            added={name: Picked(column, ids) for name, column in self._added.items()},
+            identity={
+                **self._identity,
+                "samples": f"{len(samples)} {xxhash.xxh3_64_hexdigest(samples.astype('<i8').tobytes())}",
+            },
+        )
+
+    def _renamed(self, new: NDArray[np.int64], names: list[str]) -> Dataset:
+        """The same samples with other labels: (classes + 1,) of each label, and behind them that of NO_LABEL."""
+        labels = self._relabelled[1] if self._relabelled else [unchanged(store.index) for store in self._stores]
+        return self._with(
+            relabelled=(names, [new[each] for each in labels]),
+            labels=None if self._labels is None else Computed(self._labels, new.__getitem__),
+            identity={
+                **self._identity,
+                "classes": names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode()),
+            },
+        )
+
+    def _values(self, method: str, given: Any) -> Values:
+        if isinstance(given, (str, os.PathLike)):
+            found = Values(Path(given).absolute())
+        else:
+            try:
+                given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
+                array = np.array(given)  # a copy: the user may go on with theirs
+            except (ValueError, TypeError) as problem:
+                raise ConfigError(f"{method}: expected rows of one shape: {problem}") from problem
+            if array.dtype == object and all(isinstance(each, str) for each in array.ravel().tolist()):
+                array = array.astype(str)
+            found = Values(array)
+        rows = found.rows
+        if rows.dtype.kind not in "biufU" or rows.ndim < 1 or len(rows) != len(self):
+            raise ConfigError(
+                f"{method}: expected {len(self):,} rows of numbers or texts, one for each sample, got {rows.dtype} of "
+                f"shape {rows.shape}"
+            )
+        return found
+
+    def __add__(self, other: Any) -> Any:  # torch's ConcatDataset, of a dataset of another kind
+        return joined([self, other], "union") if isinstance(other, Dataset) else super().__add__(other)
 
     def __repr__(self) -> str:
-        crop = "" if self._cropping is None else f", {self._cropping!r}"
-        return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}{crop}): {len(self)} samples"
+        count, classes = f"{len(self):,} samples", f"{len(self.classes):,} classes"
+        whole = f" of {len(self.index):,}" if self._samples is not None else ""
+        shares = ""
+        if self.content.mixed:
+            shares = ", mixed " + " : ".join(f"{weight:g}" for weight in self._weights)
+        return f"<fastpipe dataset {str(self.path)!r}: {count}{whole}, {classes}{shares}{self._single!r}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first samples, too, which are decoded for it."""
+        from fastpipe.samples.page import page
 
-def _keep_to_one_thread() -> None:
-    """In a worker process, has OpenCV work on the calling thread; elsewhere does nothing.
-
-    Workers run side by side already; and OpenCV's threads do not live through a fork. torch limits its own (OpenMP) to
-    one when it starts a worker, and fastpipe's decoder has none. OpenCV is not imported for this: where it has not
-    been, the variable that it reads at its import says the same.
-    """
-    if get_worker_info() is None:
-        return
-    os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
-    opencv = sys.modules.get("cv2")
-    if opencv is not None:
-        opencv.setNumThreads(0)
+        return page(self)

@@ -13,20 +13,19 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import Ragged, RaggedColumn, RowColumn, open_column
+from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
-from fastpipe.format.index import Index
-from fastpipe.format.source_paths import SourcePaths
-from fastpipe.loading.fields import OWN, Asked, chosen_fields, multi_hot, name_of
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.geometry import large_enough, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
+from fastpipe.samples.field_names import Asked, chosen_fields, multi_hot, name_of
 
 if TYPE_CHECKING:
     from fastpipe.samples.cropping import Cropping
+    from fastpipe.samples.data import Data
 
 Values = dict[str, Any]
-_OWN = ("image", "label", "id", "key")
+_OWN = ("image", "label", "id", "key", "source")
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,13 @@ class _Rows:
     """Some samples, whole or cropped.
 
     Attributes:
-        samples: (n,) their numbers.
+        ids: (n,) their places in the dataset.
+        samples: (n,) their numbers in its index.
         records: (n,) their index records.
         plans: of their rows; None: they are whole.
     """
 
+    ids: NDArray[np.int64]
     samples: NDArray[np.int64]
     records: NDArray[np.void]
     plans: list[BatchPlan] | None
@@ -52,7 +53,7 @@ class FieldValues:
     """Reads fields of single samples. One process's: it has open files.
 
     Args:
-        index: of the dataset.
+        data: the dataset.
         chosen: the keys of a sample, in order, and the field of each, as of sample_fields.
         pictures: reads masks and second pictures.
         cropping: of the pictures; None: none.
@@ -62,16 +63,17 @@ class FieldValues:
     """
 
     def __init__(
-        self, index: Index, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
+        self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
     ) -> None:
         self._readers = [
-            (key, name, self._own(index, name) if name in OWN else _of(index, asked, pictures, cropping))
+            (key, name, _of(data, asked, pictures, cropping))
             for key, asked in chosen.items()
             for name in [name_of(asked)]
         ]
 
     def of(
         self,
+        ids: NDArray[np.int64],
         samples: NDArray[np.int64],
         records: NDArray[np.void],
         image_of: Callable[[int], Any],
@@ -80,15 +82,13 @@ class FieldValues:
         """The dict of each sample.
 
         Args:
-            samples: (n,) their numbers.
-            records: (n,) their index records.
+            ids, samples, records, plans: as of _Rows.
             image_of: makes the image of samples[i]; called when its dict is asked for, if images were.
-            plans: of their crops; None: they are whole.
 
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        rows = _Rows(samples, records, plans)
+        rows = _Rows(ids, samples, records, plans)
         columns = [(key, name, reader(rows)) for key, name, reader in self._readers]
         for row in range(len(samples)):
             sample: Values = {}
@@ -97,15 +97,6 @@ class FieldValues:
                 sample.update({key + own.removeprefix(name): value for own, value in values.items()})
             yield sample
 
-    @staticmethod
-    def _own(index: Index, name: str) -> _Reader:
-        if name == "key":
-            paths = SourcePaths(index)
-            return lambda rows: ({name: path} for path in paths.of(rows.samples, rows.records))
-        if name == "label":
-            return lambda rows: ({name: label} for label in rows.records["label"].tolist())
-        return lambda rows: ({name: number} for number in rows.samples.tolist())
-
 
 def as_image(image: torch.Tensor) -> torch.Tensor:
     """A tv_tensors.Image of the same memory, where torchvision is installed."""
@@ -113,9 +104,9 @@ def as_image(image: torch.Tensor) -> torch.Tensor:
     return image if kinds is None else kinds.Image(image, device=image.device)
 
 
-def sample_fields(index: Index, fields: object) -> dict[str, Asked]:
+def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
     """What a user asks for, as of chosen_fields."""
-    chosen = chosen_fields(index, fields, own=_OWN)
+    chosen = chosen_fields(data, fields, own=_OWN)
     for asked in chosen.values():
         if isinstance(asked, Boxes) and asked.form != "list":
             raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
@@ -133,26 +124,29 @@ def check_croppable(chosen: Iterable[Asked], cropping: Cropping) -> None:
             )
 
 
-def _of(index: Index, asked: Asked, pictures: Pictures, cropping: Cropping | None) -> _Reader:
-    field = index.fields[name_of(asked)]
-    column, name = open_column(index, field), field.name
-    if isinstance(column, RowColumn):
-        if field.kind in ("mask", "image"):
-            images = _Images(pictures, cropping, mask=field.kind == "mask")
-            return lambda rows: ({name: image} for image in images.of(rows, column.take(rows.samples)))
-        if field.kind == "int":
-            return lambda rows: ({name: number} for number in column.take(rows.samples).tolist())
-        return lambda rows: ({name: row} for row in torch.from_numpy(column.take(rows.samples)))
-    if not isinstance(column, RaggedColumn):
-        return lambda rows: ({name: value} for value in column.take(rows.samples))
-    if field.kind == "classes":
-        return lambda rows: (
-            {name: row} for row in torch.from_numpy(multi_hot(column.take(rows.samples), field.classes))
-        )
+def _of(data: Data, asked: Asked, pictures: Pictures, cropping: Cropping | None) -> _Reader:
+    name = name_of(asked)
+    if name == "image":
+        return lambda rows: iter(())  # made apart
+    column, field = data.by_id(name), data.fields.get(name)
     if isinstance(asked, Boxes):
-        return lambda rows: _boxes(asked, column.take(rows.samples), rows, cropping)
-    assert isinstance(asked, Points)
-    return lambda rows: _points(asked, column.take(rows.samples), rows, cropping)
+        return lambda rows: _boxes(asked, column.take(rows.ids), rows, cropping)
+    if isinstance(asked, Points):
+        return lambda rows: _points(asked, column.take(rows.ids), rows, cropping)
+    if field is not None and field.kind in ("mask", "image"):
+        images = _Images(pictures, cropping, mask=field.kind == "mask")
+        return lambda rows: ({name: image} for image in images.of(rows, column.take(rows.ids)))
+    many = field.classes if field is not None and field.kind == "classes" else 0
+
+    def values(rows: _Rows) -> Iterator[Values]:
+        found: Any = column.take(rows.ids)
+        if many:
+            found = multi_hot(found, many)
+        if isinstance(found, np.ndarray):
+            found = found.tolist() if found.ndim == 1 else torch.from_numpy(found)
+        return ({name: value} for value in found)
+
+    return values
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def save(columns: Columns) -> None:
     }
     text, paths = (np.frombuffer(data, dtype=np.uint8) for data in (json.dumps(about).encode(), columns.paths.data))
     body = io.BytesIO()
-    np.savez(body, about=text, paths=paths, bounds=columns.paths.bounds, files=columns.files)
+    np.savez(body, about=text, paths=paths, bounds=columns.paths.bounds, files=columns.files, allow_pickle=False)
     file = cache_file(columns.source)
     made = None
     try:

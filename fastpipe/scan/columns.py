@@ -62,7 +62,6 @@ class Columns:
         source: what it is called: an absolute path, or a pattern.
         folder: absolute path of the folder that paths are relative to.
         archives: the tars; None: each file lies by itself.
-        paths: of the files, as packing has them.
         files: (n,) of FILE_DTYPE.
         reasons: why files are no samples, by their number.
     """

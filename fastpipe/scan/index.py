@@ -17,7 +17,6 @@ import logging
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xxhash
@@ -27,7 +26,6 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
-from fastpipe.format.open_file import Records
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.packing.source.files import LocalFile
@@ -77,6 +75,7 @@ class UnpackedIndex(Index):
     sources]. A sample's key is the path of its file. DatasetError: there is no picture.
     """
 
+    form = "unpacked"
     packed = False
     version = 0
     storage = JPEG_STORAGE
@@ -118,7 +117,7 @@ class UnpackedIndex(Index):
             self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
         self.records.flags.writeable = False
         bounds = np.concatenate([[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))])
-        self.shards = Shards(self.folder, names, bounds, self.shard_sizes)
+        self.shards = Shards(self.folder, [("", names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
         self.fingerprint = self.content = self._fingerprint()
 
@@ -137,18 +136,6 @@ class UnpackedIndex(Index):
             digest.update(columns.files[name].tobytes())
         return f"unpacked-{digest.hexdigest()}"
 
-    @cached_property
-    def info(self) -> dict[str, Any]:
-        """What dataset.json of a packed dataset would say, as far as it is known."""
-        return {
-            "format": "unpacked",
-            "samples": len(self),
-            "classes": self.classes,
-            "class_counts": self.class_counts,
-            "counts": self.counts,
-            "fingerprint": self.fingerprint,
-        }
-
     def rejected(self, most: int = 3) -> str:
         """How many files are no samples, and why; "" if there are none."""
         reasons = self._reasons
@@ -159,10 +146,10 @@ class UnpackedIndex(Index):
         more = f"\n  and {len(reasons) - most:,} more" if len(reasons) > most else ""
         return f": {len(reasons):,} files are left out{''.join(shown)}{more}"
 
-    def open_records(self) -> None:
+    def check_same(self) -> None:
         """The records are in memory."""
 
-    def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """See Index. DatasetError: a picture has too many pixels."""
         found = self.records_of(samples)
         self.check_pixels(samples, found)
@@ -203,18 +190,18 @@ class UnpackedIndex(Index):
         paths = self._columns.paths
         return [readable(paths[number]) for number in self._numbers[samples].tolist()]
 
-    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
-        """See Index. The first time all files are read in part, as long as a scan. DatasetError: one cannot be read."""
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        """See Index. The first time that identities are asked for, all files are read in part, as long as a scan.
+        DatasetError: one cannot be read.
+        """
+        if name == "key":
+            return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
         known = self._columns.files["identity"]
         unknown = self._numbers[known[self._numbers] == 0]
         if len(unknown):
             read_files(self._columns, unknown, identities)
             save(self._columns)
         return known[self._numbers[samples]]
-
-    def key_hashes(self, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """See Index."""
-        return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         """The sample whose bytes begin there."""
@@ -242,12 +229,6 @@ class UnpackedIndex(Index):
             f"sample {sample} ({key}) cannot be decoded: {reason}\n  at byte {offset} of {readable(shard)}\n  {advice}"
         )
         return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
-
-    def __repr__(self) -> str:
-        return (
-            f"<fastpipe unpacked {str(self.path)!r}: {len(self)} samples, "
-            f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}>"
-        )
 
     def convert(self, sample: int) -> bytes:
         """Makes the JPEG of a sample that `fastpipe pack` would store. The file must be as it was scanned."""

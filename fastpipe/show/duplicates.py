@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
-from fastpipe.format.source_paths import SourcePaths
-from fastpipe.scan.opening import open_data
-
-_AT_ONCE = 1 << 20  # records
+from fastpipe.samples.by_id import spans
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.opening import as_dataset
 
 
 @dataclass(frozen=True)
@@ -23,13 +21,13 @@ class Duplicates:
     Attributes:
         groups: of each such picture the numbers of its samples, ascending; in the order of the first ones.
         others: of each group the numbers of the same picture's samples in the other dataset; empty if there is none.
-        index, other: the datasets.
+        data, other: the datasets.
     """
 
     groups: list[list[int]]
     others: list[list[int]]
-    index: Index
-    other: Index | None = None
+    data: Dataset
+    other: Dataset | None = None
 
     @property
     def samples(self) -> int:
@@ -38,7 +36,7 @@ class Duplicates:
 
     def group_keys(self) -> list[list[str]]:
         """The same as `groups`, by key: the paths of the samples' sources, as `fastpipe.remove` takes them."""
-        return _keys(self.index, self.groups)
+        return _keys(self.data, self.groups)
 
     def other_keys(self) -> list[list[str]]:
         """The same as `others`, by key."""
@@ -47,12 +45,14 @@ class Duplicates:
     @property
     def contradictions(self) -> int:
         """Groups whose samples do not all have the same class."""
-        mine = _of_each(self.groups, _classes(self.index, self.groups))
+        mine = _of_each(self.groups, _classes(self.data, self.groups))
         theirs = _of_each(self.others, [] if self.other is None else _classes(self.other, self.others))
         return sum(len({*ours, *others}) > 1 for ours, others in zip(mine, theirs, strict=True))
 
 
-def duplicates(data: str | os.PathLike[str] | Index, other: str | os.PathLike[str] | Index | None = None) -> Duplicates:
+def duplicates(
+    data: str | os.PathLike[str] | Dataset, other: str | os.PathLike[str] | Dataset | None = None
+) -> Duplicates:
     """Finds pictures that a dataset has several times; or those that another one has, too, such as a validation set.
 
     No picture is read: the index has hashes. Two samples of one packed dataset are the same picture if their stored
@@ -61,31 +61,29 @@ def duplicates(data: str | os.PathLike[str] | Index, other: str | os.PathLike[st
     saved again, or is larger or smaller, is another one. Takes about 32 bytes of memory a sample.
 
     Args:
-        data: as of `fastpipe.open`, or what that gave.
+        data: of `fastpipe.open`, or what that takes. Numbers of samples are those in it.
         other: a second dataset: then a picture counts that both have.
 
     Raises:
         DatasetError: there is no dataset, or it is damaged.
     """
-    index = open_data(data)
-    whole = other is None and index.packed
-    mine = _hashes(index, "xxh3_64" if whole else "identity")
+    first = as_dataset(data)
+    whole = other is None and first.index.packed and len(first.stores) == 1
+    mine = _hashes(first, "xxh3_64" if whole else "identity")
     if other is None:
-        return Duplicates(found := _groups(mine), [[] for _ in found], index)
-    second = open_data(other)
+        return Duplicates(found := _groups(mine), [[] for _ in found], first)
+    second = as_dataset(other)
     theirs = _hashes(second, "identity")
     shared = np.intersect1d(mine, theirs)
     pairs = sorted(zip(_places(mine, shared), _places(theirs, shared), strict=True))
-    return Duplicates([ours for ours, _ in pairs], [each for _, each in pairs], index, second)
+    return Duplicates([ours for ours, _ in pairs], [each for _, each in pairs], first, second)
 
 
-def _hashes(index: Index, name: str) -> NDArray[np.uint64]:
+def _hashes(data: Dataset, name: str) -> NDArray[np.uint64]:
     """(n,) of all samples."""
-    found = np.empty(len(index), np.uint64)
-    for start in range(0, len(index), _AT_ONCE):
-        samples = np.arange(start, min(start + _AT_ONCE, len(index)))
-        records = index.read(samples)
-        found[samples] = records[name] if name == "xxh3_64" else index.identities(samples, records)
+    found = np.empty(len(data), np.uint64)
+    for ids in spans(len(data)):
+        found[ids] = data.index.hashes(data.content.numbers(ids), name)
     return found
 
 
@@ -104,13 +102,12 @@ def _places(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> list[list
     return found
 
 
-def _keys(index: Index, groups: Sequence[Sequence[int]]) -> list[list[str]]:
-    samples = _all(groups)
-    return _of_each(groups, SourcePaths(index).of(samples, index.read(samples)) if len(samples) else [])
+def _keys(data: Dataset, groups: Sequence[Sequence[int]]) -> list[list[str]]:
+    return _of_each(groups, data["key"][_all(groups)])
 
 
-def _classes(index: Index, groups: Sequence[Sequence[int]]) -> list[str]:
-    return [index.class_name(label) for label in index.records_of(_all(groups))["label"].tolist()]
+def _classes(data: Dataset, groups: Sequence[Sequence[int]]) -> list[str]:
+    return [data.classes[label] if label >= 0 else "" for label in data["label"][_all(groups)].tolist()]
 
 
 def _all(groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:

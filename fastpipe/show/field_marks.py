@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.format.fields import Field
-from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.fields import FieldValues, sample_fields
 from fastpipe.show.marks import Marks
 
@@ -25,9 +25,9 @@ VISIBLE = (*_DRAWN, *_WRITTEN)
 _MOST_CHARACTERS = 1000  # of a text that are looked at: a line has far fewer
 
 
-def visible(index: Index, names: tuple[str, ...]) -> dict[str, Field]:
+def visible(data: Dataset, names: tuple[str, ...]) -> dict[str, Field]:
     """Those of some names that are fields which a sheet can show."""
-    return {name: index.fields[name] for name in names if name in index.fields and index.fields[name].kind in VISIBLE}
+    return {name: data.fields[name] for name in names if name in data.fields and data.fields[name].kind in VISIBLE}
 
 
 def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field], size: tuple[int, int]) -> Marks:
@@ -51,11 +51,11 @@ def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field]
     return marks
 
 
-def of_samples(index: Index, plan: BatchPlan, fields: Mapping[str, Field]) -> Iterator[tuple[Marks, list[str]]]:
+def of_samples(data: Dataset, plan: BatchPlan, fields: Mapping[str, Field]) -> Iterator[tuple[Marks, list[str]]]:
     """The marks on each whole picture of a plan, and the lines that say its texts and numbers."""
-    chosen = sample_fields(index, list(fields)) if fields else {}
-    values = FieldValues(index, chosen, Pictures(index))
-    samples = values.of(plan.samples, plan.records, lambda _: None)
+    chosen = sample_fields(data, list(fields)) if fields else {}
+    values = FieldValues(data, chosen, Pictures(data.index))
+    samples = values.of(plan.ids, plan.samples, plan.records, lambda _: None)
     for sample, record in zip(samples, plan.records, strict=True):
         marks, lines = Marks((int(record["width"]), int(record["height"]))), []
         for name, field in fields.items():

@@ -17,8 +17,9 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.loading.epoch import Maker
-from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.plan.content import Content
+from fastpipe.plan.crop_options import checked_crop, flip_probability
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
 from fastpipe.scan.opening import open_data
@@ -148,12 +149,12 @@ def write_contact_sheet(
     index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
-    recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)
+    recipe = Recipe(min(count, len(index)), size, crop, flip, True, False, seed, Content.of(index))
     stats, engine = Stats(), Engine(index, granted_cpus())
     views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
     maker = Maker(index, engine, views, stats, Watchdog(_STALL_TIMEOUT_S, index, engine.activities), replace_bad=True)
     try:  # the first batch of a loader, without torch
-        plan = EpochPlan(index, recipe, epoch=0)
+        plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     finally:
         engine.close()

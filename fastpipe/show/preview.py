@@ -79,21 +79,21 @@ def preview(
     from fastpipe.show.marks import with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
-    look, index = loader.look, loader.dataset
+    look, data = loader.look, loader.dataset
     if look.recipe.crop.rows > 1:
         raise ConfigError(
             f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
             f"{look.recipe.crop.rows}; pass a loader with another crop="
         )
-    samples = _some_samples(look, whole("rows", rows, least=1, most=MOST_ROWS))
-    seen = [look.at(samples, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
+    ids = _some_samples(look, whole("rows", rows, least=1, most=MOST_ROWS))
+    seen = [look.at(ids, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
     variants = list(_variants(seen, look.augments))
     plan = variants[0].plan
-    fields = visible(index, look.maker.fields.names if look.maker.fields else ())
+    fields = visible(data, look.maker.fields.names if look.maker.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
     notes: list[list[str]] = []
-    for row, (marks, lines) in enumerate(of_samples(index, plan, fields)):
+    for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
         record = plan.records[row]
         photo = _photo(look, plan, row)
         boxes = np.stack([each.plan.crops.boxes[row] for each in variants]) * (photo.shape[1] / record["width"])
@@ -108,20 +108,19 @@ def preview(
         captions += [_caption(each.name, each.labels[row], loader.classes) for each in variants]
         notes.append(lines)
     write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(variants), notes=notes))
-    return Preview(Path(os.path.abspath(out)), len(samples))
+    return Preview(Path(os.path.abspath(out)), len(ids))
 
 
 def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:
-    """So many samples of those that epochs have, ascending, or as many as there are."""
-    content, rng = look.recipe.content, np.random.default_rng(look.recipe.seed)
-    if content.weighting is None:
-        count = content.count(len(look.maker.index))
-        chosen = rng.choice(count, min(rows, count), replace=False).astype(np.int64)
-        return np.sort(chosen if content.samples is None else content.samples[chosen])
-    places = content.places(len(look.maker.index), look.recipe.sequences)
-    drawn = rng.choice(places, min(places, _MOST_DRAWS), replace=False)
-    samples = np.unique(EpochPlan(look.maker.index, look.recipe, 0).samples_at(drawn))
-    return np.sort(rng.choice(samples, min(rows, len(samples)), replace=False))
+    """The ids of so many samples of those that epochs have, ascending, or of as many as there are."""
+    recipe = look.recipe
+    rng, count = np.random.default_rng(recipe.seed), len(recipe.content)
+    if not recipe.picks:
+        return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(np.int64)
+    plan = EpochPlan(recipe, 0)
+    rows_of_epoch = [taken.take(0, min(recipe.rows(0), _MOST_DRAWS)).ids for _, taken in plan.orders.values()]
+    found = np.unique(np.concatenate(rows_of_epoch))
+    return np.sort(rng.choice(found, min(rows, len(found)), replace=False))
 
 
 class _Variant(NamedTuple):

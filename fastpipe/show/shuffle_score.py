@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.draws import key
 from fastpipe.plan.epoch import EpochPlan
@@ -103,19 +104,16 @@ def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch:
     count = len(index)
     batch_size = min(batch_size, count)
     looked_at = min(count, max(MOST_SAMPLES, batch_size)) // batch_size * batch_size
-    plan = EpochPlan(index, Recipe(batch_size, (1, 1), Resize(), 0.0, True, True, seed), epoch)
-    _, order = plan.orders[0]
+    recipe = Recipe(batch_size, (1, 1), Resize(), 0.0, True, True, seed, Content.of(index))
+    order = EpochPlan(recipe, epoch).orders[0][1]
     places = np.arange(looked_at, dtype=np.int64)
     uniform = permute(places, count, key(seed, epoch, 0)) if count > MOST_SAMPLES else _permutation(count, looked_at)
-
-    def placed(places: NDArray[np.int64]) -> ShuffleScore:
-        return scored(plan.samples_at(places))
 
     def scored(samples: NDArray[np.int64]) -> ShuffleScore:
         labels = index.records["label"][samples].astype(np.int64)
         return score(samples, labels, batch_size, count)
 
-    return ShuffleReport(batch_size, looked_at, placed(order.take(0, looked_at)), scored(uniform), scored(places))
+    return ShuffleReport(batch_size, looked_at, scored(order.take(0, looked_at).ids), scored(uniform), scored(places))
 
 
 def _permutation(count: int, first: int) -> NDArray[np.int64]:

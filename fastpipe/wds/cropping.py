@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ConfigError, ImageError
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.native import _engine
 from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.wds.members import Opened, open_jpeg, open_other
@@ -61,7 +61,7 @@ class Cropping:
         if self._crop.rows > 1:
             raise ConfigError(
                 f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
-                "use fastpipe.loader or fastpipe.Dataset"
+                "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
         self._draws = self._flip > 0 or self._crop.is_random
         self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]

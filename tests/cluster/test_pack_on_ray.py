@@ -161,7 +161,7 @@ def test_what_is_done_is_not_done_again(
         with pytest.raises(StopError):
             packed_on_ray(made["folder"], tmp_path / "packed", stop_at(step, tasks))
         with pytest.raises(fastpipe.DatasetError):
-            fastpipe.Index(tmp_path / "packed")
+            fastpipe.open(tmp_path / "packed")
     summary = packed_on_ray(made["folder"], tmp_path / "packed")
     assert digests(tmp_path / "packed") == digests(local(made["folder"]))
     assert summary.resumed >= 2

@@ -35,7 +35,7 @@ def rgb(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def without_tables(dataset: Path, sample: int, marker: int) -> None:
     """Makes comments of a sample's tables."""
-    index = fastpipe.open(dataset)
+    index = fastpipe.open(dataset).index
     shard, _, offset = index.where(sample)
     with open(shard, "r+b") as file:
         file.seek(offset)

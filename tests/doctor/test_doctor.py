@@ -212,7 +212,7 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
     assert checks["decoding"].verdict is Verdict.BAD
     assert checks["decoding"].found.startswith("1 of 24 samples cannot be decoded: ")
     assert f"(key {key_of(path, 3)}) at byte" in checks["decoding"].found
-    shards = fastpipe.open(path).shards
+    shards = fastpipe.open(path).index.shards
     shards[1].path.write_bytes(shards[1].path.read_bytes()[:-512])
     shards[-1].path.unlink()
     checks = {check.name: check for check in dataset.dataset(path)}

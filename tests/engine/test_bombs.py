@@ -112,25 +112,24 @@ def test_headers_of_other_formats_that_lie(make: Callable[[], bytes], tried: Tri
 
 
 def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
-    """Of pack, of the loader and of Dataset; the same number unless another is given."""
+    """Of pack and of open, for loaders and single samples; the same number unless another is given."""
     assert MAX_PIXELS == _engine.MAX_PIXELS == EncodeOptions().max_pixels == 178_956_970
-    records = fastpipe.open(flat).records
+    records = fastpipe.open(flat).index.records
     most = int((records["width"].astype(int) * records["height"]).max())
     options = {"batch_size": len(records), "size": 8, "train": False, "num_workers": 1}
-    with fastpipe.loader(flat, max_pixels=most, **options) as loader:
+    with fastpipe.loader(fastpipe.open(flat, max_pixels=most), **options) as loader:
         assert len(next(iter(loader))[1]) == len(records)
     with pytest.raises(DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"):
-        fastpipe.loader(flat, max_pixels=most - 1, **options)
+        fastpipe.loader(fastpipe.open(flat, max_pixels=most - 1), **options)
     largest = int(np.argmax(records["width"].astype(int) * records["height"]))
-    assert len(fastpipe.Dataset(flat, max_pixels=most)[largest]) == 2
-    limited = fastpipe.Dataset(flat, max_pixels=most - 1)
+    assert len(fastpipe.open(flat, max_pixels=most)[largest]) == 2
+    limited = fastpipe.open(flat, max_pixels=most - 1)
     for samples in (limited, pickle.loads(pickle.dumps(limited))):  # noqa: S301 - as a DataLoader's worker does
         with pytest.raises(DatasetError, match=rf"sample {largest} \(key \d+-\d+ of .*\) has"):
             samples[largest]
     for value in (0, -1, 2.5, True, 65535 * 65535 + 1):
-        for make in (fastpipe.loader, fastpipe.Dataset):
-            with pytest.raises(ConfigError, match="max_pixels"):
-                make(flat, max_pixels=value)  # type: ignore[operator]
+        with pytest.raises(ConfigError, match="max_pixels"):
+            fastpipe.open(flat, max_pixels=value)  # type: ignore[arg-type]
 
 
 def rescanned(jpeg: bytes, times: int) -> bytes:
@@ -184,9 +183,9 @@ def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], t
     for name, value in (("width", 65535), ("height", 65535)):
         records[name][3] = value
     np.save(dataset / INDEX_FILE, records)
-    samples = fastpipe.Dataset(dataset)
+    samples = fastpipe.open(dataset)
     refused_at_a_look(lambda: samples[3], "record of sample 3 is impossible")
-    index = fastpipe.open(flat)
+    index = fastpipe.open(flat).index
     shard, _, offset = index.where(3)
     jpeg = packed_jpeg(index, 3)
     opened = _engine.Shard(os.fsencode(shard), os.stat(shard).st_size)

@@ -189,11 +189,12 @@ def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: 
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
         from fastpipe.format.index import Index
+        from fastpipe.plan.content import Content
         from fastpipe.plan.epoch import EpochPlan
         from fastpipe.plan.recipe import Recipe
         index = Index(sys.argv[1])
         engine = Engine(index, 2)
-        plan = EpochPlan(index, Recipe(8, (64, 64), Resize(), 0.0, True, False, 0), 0).batch(0)
+        plan = EpochPlan(Recipe(8, (64, 64), Resize(), 0.0, True, False, 0, Content.of(index)), 0).batch(0)
         def run():
             images = np.empty((8, 64, 64, 3), np.uint8)
             try:
@@ -217,7 +218,7 @@ def test_daemon_threads_that_decode_and_transcode_do_not_abort_the_program(flat:
         import sys, threading, time
         import fastpipe
         from fastpipe import _engine
-        record = (index := fastpipe.open(sys.argv[1])).records[0]
+        record = (index := fastpipe.open(sys.argv[1]).index).records[0]
         with open(index.shards[0].path, "rb") as file:
             file.seek(int(record["offset"]))
             jpeg = file.read(int(record["size"]))
@@ -248,7 +249,7 @@ def test_a_libjpeg_that_a_program_loads_for_all_is_not_called(flat: Path, tmp_pa
         ctypes.CDLL({str(tmp_path / "fake.so")!r}, ctypes.RTLD_GLOBAL)
         import fastpipe
         from fastpipe import _engine
-        record = (index := fastpipe.open(sys.argv[1])).records[0]
+        record = (index := fastpipe.open(sys.argv[1]).index).records[0]
         with open(index.shards[0].path, "rb") as file:
             file.seek(int(record["offset"]))
             jpeg = file.read(int(record["size"]))

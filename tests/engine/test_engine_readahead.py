@@ -21,7 +21,7 @@ import fastpipe
 from fastpipe import SampleError
 from fastpipe.engine.engine import Engine
 from fastpipe.format.index import Index
-from fastpipe.plan.readahead import RANGE_DTYPE
+from fastpipe.plan.order import RANGE_DTYPE
 
 PAGE = mmap.PAGESIZE
 

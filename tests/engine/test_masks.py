@@ -22,6 +22,7 @@ from fastpipe.errors import SampleError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, NO_IMAGE, PNG
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
@@ -70,9 +71,16 @@ class Fields:
 
     def plan(self, crop: Crop, *, flip: float = 0.5) -> BatchPlan:
         recipe = Recipe(
-            batch_size=len(self.index), size=SIZE, crop=crop, flip=flip, shuffle=True, drop_last=False, seed=7
+            batch_size=len(self.index),
+            size=SIZE,
+            crop=crop,
+            flip=flip,
+            shuffle=True,
+            drop_last=False,
+            seed=7,
+            content=Content.of(self.index),
         )
-        return EpochPlan(self.index, recipe, 0).batch(0)
+        return EpochPlan(recipe, 0).batch(0)
 
     def run(
         self, plan: BatchPlan, out: NDArray[Any], *, rows: NDArray[np.int64] | None = None, **options: bool

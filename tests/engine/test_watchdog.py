@@ -82,7 +82,7 @@ def test_a_loader_that_keeps_up_says_nothing(textured: Path, caplog: pytest.LogC
 
 
 def test_every_stage_has_its_words(flat: Path) -> None:
-    index = fastpipe.open(flat)
+    index = fastpipe.open(flat).index
     offset = int(index.records[3]["offset"])
     for stage, says in (
         ("opening", "the file system does not answer"),
@@ -105,7 +105,7 @@ def test_every_stage_has_its_words(flat: Path) -> None:
 
 
 def test_threads_without_work_are_not_blamed(flat: Path) -> None:
-    dog = Watchdog(1, fastpipe.open(flat), lambda: [Activity("idle", 0, 0, 0.0)])
+    dog = Watchdog(1, fastpipe.open(flat).index, lambda: [Activity("idle", 0, 0, 0.0)])
     with pytest.raises(EngineError, match="no thread is at work on it, which is a fault of fastpipe"):
         dog.look(10)
 
@@ -148,7 +148,7 @@ def ended(program: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
     """The program gets its error, and ends, with two threads held."""
-    index = fastpipe.open(flat)
+    index = fastpipe.open(flat).index
     (shard,) = index.shards
     count = times(1, 30)
     for number in range(count):
@@ -176,7 +176,7 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
 
 
 def test_a_disk_that_answers_late(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).shards
+    (shard,) = fastpipe.open(flat).index.shards
     count = times(1, 10)
     for number in range(count):
         fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=3 * number, number=1500)
@@ -188,7 +188,7 @@ def test_a_disk_that_answers_late(flat: Path, tried: Tried) -> None:
 
 
 def test_ctrl_c_while_a_read_never_ends(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).shards
+    (shard,) = fastpipe.open(flat).index.shards
     fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=0, number=HELD_MS, each=True)
     count = times(1, 10)
     for number in range(count):
@@ -221,7 +221,7 @@ print(time.monotonic() - started)
 
 @pytest.mark.skipif(not long_form(), reason="waits for 10 s; in make soak")
 def test_dropping_a_loader_while_reads_never_end(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).shards
+    (shard,) = fastpipe.open(flat).index.shards
     fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=9, number=HELD_MS, each=True)
     run = subprocess.run(
         [sys.executable, "-c", DROPPED, str(flat)],
@@ -244,7 +244,7 @@ def test_timeouts_that_make_no_sense(flat: Path, value: object) -> None:
 def test_activities_are_those_of_the_moment(slow: Path) -> None:
     from fastpipe.engine.engine import Engine
 
-    index = fastpipe.open(slow)
+    index = fastpipe.open(slow).index
     with fastpipe.loader(slow, 1, size=2000, train=False, num_workers=2) as loader:
         engine: Engine = loader._engine
         assert [each.stage for each in engine.activities()] == ["idle", "idle"]

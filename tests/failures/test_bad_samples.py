@@ -13,7 +13,7 @@ from children import run
 from conftest import damage, smooth_noise
 
 import fastpipe
-from fastpipe import Index
+from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
@@ -107,7 +107,7 @@ def test_fastpipe_waits_for_no_pipe(photos: Path, flat: Path, copied: Callable[[
         from fastpipe.packing.job.threads import PackOptions, pack
 
         pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(workers=2))
-        print(len(fastpipe.Index(sys.argv[2])))
+        print(len(fastpipe.open(sys.argv[2])))
     """
     assert run(script, photos, photos.parent / "packed").figures() == 5
     dataset = copied(flat)

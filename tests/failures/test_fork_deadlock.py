@@ -118,7 +118,7 @@ def test_the_dataset_in_a_forked_worker(textured: Path) -> None:
         cv2.setNumThreads(4)
         (torch.ones(3000, 3000) * 2).sum()
         cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
-        dataset = fastpipe.Dataset(sys.argv[1], large_sum)
+        dataset = fastpipe.open(sys.argv[1]).with_transform(large_sum)
         batches = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=30)
         print(json.dumps([len(dataset), sum(len(labels) for _, labels in batches)]))
     """

@@ -55,7 +55,7 @@ def test_the_dataset_is_a_mapped_index(flat: Path) -> None:
             smaps = open("/proc/self/smaps_rollup").read()
             return int(re.search(r"Private_Dirty: +([0-9]+) kB", smaps)[1])
 
-        dataset = fastpipe.Dataset(sys.argv[1])
+        dataset = fastpipe.open(sys.argv[1])
         numbers = [number % len(dataset) for number in range(5_000)]
         options = {"num_workers": 1, "multiprocessing_context": "fork", "collate_fn": private_kb}
         private = list(DataLoader(dataset, 100, sampler=numbers, **options))

@@ -47,7 +47,7 @@ def test_workers_read_from_each_others_position() -> None:
 
 def test_fastpipe_opens_files_in_each_process(flat: Path) -> None:
     """The parent has read from its dataset, and so has its files open."""
-    dataset = fastpipe.Dataset(flat)
+    dataset = fastpipe.open(flat)
     expected = [dataset[number][1] for number in range(10)]
     context = multiprocessing.get_context("fork")
     answers = context.Queue()

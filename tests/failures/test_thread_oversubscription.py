@@ -68,9 +68,8 @@ def test_the_dataset_keeps_workers_to_one_thread(textured: Path) -> None:
             cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
             return torch.get_num_threads(), cv2.getNumThreads()
 
-        samples = DataLoader(
-            fastpipe.Dataset(sys.argv[1], threads), batch_size=None, num_workers=2, multiprocessing_context="fork"
-        )
+        data = fastpipe.open(sys.argv[1]).with_transform(threads)
+        samples = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork")
         print(json.dumps(sorted({tuple(int(count) for count in counts) for counts, _ in samples})))
     """
     assert run(script, textured, environment=_FOUR_CPUS).figures() == [[1, 1]]

@@ -73,7 +73,7 @@ def test_the_dataset_under_spawn(flat: Path) -> None:
             return float(picture.float().mean())
 
         if __name__ == "__main__":
-            dataset = fastpipe.Dataset(sys.argv[1], mean)
+            dataset = fastpipe.open(sys.argv[1]).with_transform(mean)
             batches = DataLoader(dataset, batch_size=8, num_workers=1, multiprocessing_context="spawn")
             print(sum(int(labels.sum()) for _, labels in batches))
     """

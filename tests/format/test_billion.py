@@ -14,6 +14,7 @@ from patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
@@ -30,6 +31,7 @@ MEASURE = """
     import torch
     from fastpipe.plan.crops import RandomResizedCrop
     from fastpipe.format.index import Index
+    from fastpipe.plan.content import Content
     from fastpipe.plan.epoch import EpochPlan
     from fastpipe.plan.recipe import Recipe
 
@@ -42,7 +44,7 @@ MEASURE = """
     started = time.process_time()
     index = Index(sys.argv[1])
     open_s = time.process_time() - started
-    plan = EpochPlan(index, Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0), 0)
+    plan = EpochPlan(Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index)), 0)
     seconds = []
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
@@ -108,13 +110,13 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
 def needed_samples(dataset: Path) -> NDArray[np.int64]:
     """The samples of the batches that MEASURE plans, and the ends of what is read ahead for them."""
     index = Index(dataset)
-    plan = EpochPlan(index, Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0), 0)
+    plan = EpochPlan(Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0)
     start = len(plan) // 2 * BATCH_SIZE
     stop = start + BATCHES * BATCH_SIZE
     _, order = plan.orders[0]
-    runs = order.reads(start, stop, first=True)
+    runs = order.reads(start, stop, first=True, runs=True)
     shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
-    needed = np.concatenate([order.take(start, stop), runs[:, 0], runs[:, 1] - 1, *shard_ends])
+    needed = np.concatenate([order.take(start, stop).ids, runs[:, 0], runs[:, 1] - 1, *shard_ends])
     return np.unique(needed[needed >= 0])
 
 
@@ -134,28 +136,25 @@ def test_a_billion_samples(billion: Path) -> None:
 
 WEIGHTED = """
     import json, statistics, sys, time
-    import torch
-    from dataclasses import replace
-    from fastpipe.format.index import Index
-    from fastpipe.loading.choice import Choice
-    from fastpipe.loading.content_options import content_of
+    import fastpipe
+    from fastpipe.loading.samplers import sampling_of
     from fastpipe.plan.epoch import EpochPlan
     from fastpipe.plan.recipe import Recipe
     from fastpipe.plan.crops import RandomResizedCrop
 
     size, batches = int(sys.argv[2]), int(sys.argv[3])
     started = time.process_time()
-    index = Index(sys.argv[1])
+    data = fastpipe.open(sys.argv[1])
     weights = {str(name): 1 + (name + 3) % 7 for name in range(1000)}  # of class 0 the mean
-    content = content_of(index, Choice(weights=weights, repeats=2), train=True, shuffle=True)
-    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, content=content)
-    plan = EpochPlan(index, recipe, 3)
+    sampler = fastpipe.Repeated(2, fastpipe.Weighted(weights))
+    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
+    plan = EpochPlan(sampling_of(sampler, data, shuffle=True, seed=0).of(recipe), 3)
     open_s = time.process_time() - started
     _, order = plan.orders[0]
     seconds, drawn = [], []
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
-        drawn += plan.samples_at(order.take(number * size, (number + 1) * size)).tolist()
+        drawn += order.take(number * size, (number + 1) * size).ids.tolist()
         seconds.append(time.process_time() - started)
     print(json.dumps({"open_s": open_s, "plan_s": statistics.median(seconds), "samples": len(set(drawn))}))
 """
@@ -176,30 +175,28 @@ def test_weights_of_the_classes_of_a_billion_samples(billion: Path) -> None:
 MIXED = """
     import json, statistics, sys, time
     import numpy as np
-    import torch
-    from fastpipe.loading.choice import Choice
-    from fastpipe.loading.mixing import mixed_index, mixed_recipe
+    import fastpipe
+    from fastpipe.loading.samplers import sampling_of
     from fastpipe.plan.epoch import EpochPlan
     from fastpipe.plan.recipe import Recipe
     from fastpipe.plan.crops import RandomResizedCrop
-    from fastpipe.scan.opening import open_data
 
     size, batches = int(sys.argv[2]), int(sys.argv[3])
     started = time.process_time()
-    index = mixed_index([open_data(f"{sys.argv[1]}/{number}") for number in range(16)], "union")
-    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0)
-    recipe = mixed_recipe(index, recipe, list(range(1, 17)), Choice(repeats=2), train=True)
-    plan = EpochPlan(index, recipe, 3)
+    data = fastpipe.mix({f"{sys.argv[1]}/{number}": number + 1 for number in range(16)})
+    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
+    sampling = sampling_of(fastpipe.Repeated(2), data, shuffle=True, seed=0)
+    plan = EpochPlan(sampling.of(recipe), 3)
     open_s = time.process_time() - started
     seconds, found = [], []
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
         share = plan._partition.share(number)
-        taken = [plan.orders[each][1].take(start, stop) + plan.orders[each][0] for each, start, stop in share.spans]
-        found += plan.samples_at(np.concatenate(taken)[share.rows]).tolist()
+        taken = [plan.orders[each][1].take(start, stop).ids for each, start, stop in share.spans]
+        found += np.concatenate(taken)[share.rows].tolist()
         seconds.append(time.process_time() - started)
     print(json.dumps({
-        "samples": len(index), "batches": len(plan), "open_s": open_s,
+        "samples": len(data), "batches": len(plan), "open_s": open_s,
         "plan_s": statistics.median(seconds), "found": len(set(found)),
     }))
 """

@@ -108,8 +108,8 @@ def test_rows_that_lie(flat: Path, copied: Copy, true: torch.Tensor, changes: di
     problem = refused(dataset, true)
     assert re.search("sample [456] ", str(problem))  # a lie may make its neighbours look wrong
     with pytest.raises(DatasetError, match="sample 5 "):
-        fastpipe.Dataset(dataset)[5]
-    assert len(fastpipe.Dataset(dataset)[7]) == 2
+        fastpipe.open(dataset)[5]
+    assert len(fastpipe.open(dataset)[7]) == 2
     tried("a field of a row of the index lies", 1, "a named error")
 
 
@@ -133,7 +133,7 @@ def test_rows_that_point_at_others(flat: Path, tmp_path: Path, true: torch.Tenso
         lie(dataset, 5, **changes)
         assert refused(dataset, true) is not None, changes
         with pytest.raises(DatasetError, match="sample 5 "):
-            fastpipe.Dataset(dataset)[5]
+            fastpipe.open(dataset)[5]
     tried("a row of the index points outside the shard, or into another member", 7, "a named error")
 
 
@@ -145,9 +145,9 @@ def test_rows_of_pictures_that_look_alike(many_shards: Path, tmp_path: Path) -> 
         dataset = Path(shutil.copytree(many_shards, tmp_path / str(number)))
         lie(dataset, sample, **{name: int(records[name][other]) for name in ("shard", "offset", "size")})
         with pytest.raises(DatasetError, match=f"record of sample {sample} is impossible"):
-            fastpipe.Dataset(dataset)[sample]
+            fastpipe.open(dataset)[sample]
         with pytest.raises(DatasetError, match=r"record of sample \d+ is impossible"):
-            fastpipe.open(dataset).read(np.arange(24))
+            fastpipe.open(dataset).index.read(np.arange(24))
 
 
 class Planted:

@@ -48,7 +48,7 @@ def edit_records(dataset: Path, sample: int, **changes: int) -> None:
 
 
 def test_what_a_dataset_tells(flat: Path) -> None:
-    index = fastpipe.open(str(flat))
+    index = fastpipe.open(str(flat)).index
     assert len(index) == FLAT_IMAGES
     assert index.classes == list(FLAT_CLASSES)
     assert repr(index) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes, 1 shard>"
@@ -60,7 +60,7 @@ def test_what_a_dataset_tells(flat: Path) -> None:
 
 
 def test_records_point_at_the_samples(flat: Path) -> None:
-    index = fastpipe.open(flat)
+    index = fastpipe.open(flat).index
     for sample, record in enumerate(index.read(np.arange(len(index)))):
         jpeg = packed_jpeg(index, sample)
         assert jpeg[:2] == b"\xff\xd8"
@@ -69,10 +69,10 @@ def test_records_point_at_the_samples(flat: Path) -> None:
 
 
 def test_where_a_sample_lies(flat: Path) -> None:
-    shard, key, offset = fastpipe.open(flat).where(5)
+    shard, key, offset = fastpipe.open(flat).index.where(5)
     assert shard == str(flat / "shard-000000.tar")
     assert key == key_of(flat, 5)
-    assert offset == fastpipe.open(flat).records[5]["offset"]
+    assert offset == fastpipe.open(flat).index.records[5]["offset"]
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_records_without_any_shard(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     edit_info(dataset, shards=[])
     with pytest.raises(DatasetError, match="pack the source again"):
-        fastpipe.open(dataset).read(np.array([0]))
+        fastpipe.open(dataset).index.read(np.array([0]))
 
 
 def test_a_shard_name_stays_in_the_folder(flat: Path, copied: Copy) -> None:

@@ -14,13 +14,17 @@ from hypothesis.extra import numpy as npst
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.format.open_file import Records, map_records
+from fastpipe.format.open_file import OpenFile, Rows, map_records
 
 SAMPLES = 3000
 ROW = INDEX_DTYPE.itemsize
 FIRST = 256  # byte at which this index's records begin
 
 Copy = Callable[[Path], Path]
+
+
+def records_in(file: Path, first_byte: int) -> Rows:
+    return Rows(OpenFile(file), first_byte, INDEX_DTYPE)
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +46,14 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_samples_in_any_order(index: Path, samples: np.ndarray) -> None:  # type: ignore[type-arg]
     records = map_records(index, SAMPLES, "pack it again")
     assert records.offset == FIRST
-    got = Records(index, FIRST).of(samples)
+    got = records_in(index, FIRST).of(samples)
     assert got.dtype == INDEX_DTYPE
     assert got.shape == samples.shape
     assert got.tobytes() == np.asarray(records[samples]).tobytes()
 
 
 def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = Records(index, FIRST)
+    rows = records_in(index, FIRST)
     read: list[tuple[int, int]] = []
     pread = os.pread
 
@@ -64,10 +68,11 @@ def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    rows = Records(index, FIRST)
+    file = OpenFile(index)
+    rows = Rows(file, FIRST, INDEX_DTYPE)
     assert len(os.listdir("/proc/self/fd")) == before + 1
-    assert not os.get_inheritable(rows.descriptor)
-    del rows
+    assert not os.get_inheritable(file.descriptor)
+    del rows, file
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -75,12 +80,12 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(
         DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists"
     ):
-        Records(tmp_path / INDEX_FILE, 128)
+        records_in(tmp_path / INDEX_FILE, 128)
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
     (tmp_path / INDEX_FILE).mkdir()
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 52 bytes at byte 128"):
-        Records(tmp_path / INDEX_FILE, 128).of(np.array(0))
+        records_in(tmp_path / INDEX_FILE, 128).of(np.array(0))
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: Is a directory; expected a readable file"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
 
@@ -88,7 +93,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / INDEX_FILE
     copy.write_bytes(index.read_bytes())
-    rows = Records(copy, FIRST)
+    rows = records_in(copy, FIRST)
     os.truncate(copy, FIRST + 100 * ROW + 10)
     assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
     with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import smooth_noise
+from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -47,103 +49,131 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("all") / "second", COUNT // 2, seed=1000)
 
 
-FIELDS = ("image", "label", "boxes", "caption", "mask", "id", "valid")
-PARTS: dict[str, Any] = {"classes": ["dog", "ant", "cow"], "limit": 0.95, "kfold": (5, 2)}
-CHOSEN: dict[str, Any] = {**PARTS, "samples": np.arange(COUNT) != 7, "repeats": 2, "fields": FIELDS}
-WEIGHTED: dict[str, Any] = {**CHOSEN, "weights": {"cow": 2.5}, "epoch_size": 27}
+FIELDS = ("image", "label", "boxes", "caption", "mask", "source", "id", "valid")
+Open = Callable[[Path, Path], fastpipe.Dataset]
+
+
+def parts(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.only(["dog", "ant", "cow"]).take(0.95).fold(2, of=5)[0]
+
+
+def chosen(first: Path, second: Path) -> fastpipe.Dataset:
+    return parts(fastpipe.open(first).select(np.arange(COUNT) != 7))
+
+
+def joined(first: Path, second: Path) -> fastpipe.Dataset:
+    return parts(fastpipe.concat(first, fastpipe.open(second).only(["dog", "cow"])))
+
+
+def mixed(first: Path, second: Path) -> fastpipe.Dataset:
+    return fastpipe.mix({parts(fastpipe.open(first)): 0.6, parts(fastpipe.open(second)): 0.4})
+
+
+def chosen_of_a_mixture(first: Path, second: Path) -> fastpipe.Dataset:
+    return parts(fastpipe.mix({first: 0.6, second: 0.4}).select(np.arange(COUNT + COUNT // 2) != 7))
+
+
+def listed(epoch: int) -> NDArray[np.int64]:
+    return np.random.default_rng(epoch).integers(0, 30, 25 + epoch)
+
+
+WEIGHTED = fastpipe.Weighted({"cow": 2.5})
+TWICE = fastpipe.Repeated(2)
+GROUPED = fastpipe.Buckets(area=300, size_divisible=4)
 VIEW, VIEW_OF_8 = fastpipe.View(hflip=1.0), fastpipe.View(8, crop=fastpipe.Resize())
-CASES: dict[str, tuple[bool, dict[str, Any]]] = {
-    "sizes by batch": (False, {**WEIGHTED, "size_choices": [12, (20, 16)]}),
-    "sizes by epoch": (False, {**CHOSEN, "epoch_size": 21, "size": lambda epoch: 12 + 4 * epoch}),
+CASES: dict[str, tuple[Open, dict[str, Any]]] = {
+    "sizes by batch": (
+        chosen,
+        {"sampler": fastpipe.Repeated(2, WEIGHTED), "epoch_size": 27, "size_choices": [12, (20, 16)]},
+    ),
+    "sizes by epoch": (chosen, {"sampler": TWICE, "epoch_size": 21, "size": lambda epoch: 12 + 4 * epoch}),
     "crop, no replacement": (
-        False,
+        lambda first, _: parts(fastpipe.open(first).select(range(2, COUNT))).with_column("score", np.arange(34) / 7),
         {
-            **PARTS,
-            "samples": range(2, COUNT),
-            "weights": np.arange(COUNT) + 1.0,
-            "replacement": False,
+            "sampler": fastpipe.Weighted(np.arange(34) + 1.0, replacement=False),
             "epoch_size": 21,
-            "fields": FIELDS,
+            "fields": (*FIELDS, "score"),
             "size_choices": [12, 16],
             "crop": fastpipe.RandomCrop(padding=4, pad_if_needed=True, fill=9, mask_fill=255),
         },
     ),
-    "buckets": (False, {**WEIGHTED, "size": fastpipe.Buckets(area=300, size_divisible=4)}),
-    "views of buckets": (False, {**WEIGHTED, "views": 2, "size": fastpipe.Buckets(area=300, size_divisible=4)}),
-    "views, some of one size": (False, {**CHOSEN, "views": [VIEW, VIEW_OF_8], "size_choices": [12, (20, 16)]}),
-    "several crops": (False, {**CHOSEN, "train": False, "size": 12, "crop": fastpipe.FiveCrop(), "kfold": None}),
-    "mixture": (
-        True,
-        {
-            **PARTS,
-            "labels": "union",
-            "repeats": 2,
-            "epoch_size": 27,
-            "size_choices": [12, 16],
-            "fields": ("image", "label", "source", "id", "valid"),
-        },
-    ),
+    "buckets": (chosen, {"sampler": fastpipe.Repeated(2, WEIGHTED), "epoch_size": 27, "size": GROUPED}),
+    "views": (chosen, {"sampler": WEIGHTED, "views": [fastpipe.View(12, count=2), fastpipe.View(8)]}),
+    "views of buckets": (chosen, {"sampler": WEIGHTED, "epoch_size": 27, "views": 2, "size": GROUPED}),
+    "views, some of one size": (chosen, {"sampler": TWICE, "views": [VIEW, VIEW_OF_8], "size_choices": [12, (20, 16)]}),
+    "several crops": (chosen, {"sampler": TWICE, "train": False, "size": 12, "crop": fastpipe.FiveCrop()}),
+    "concat": (joined, {"sampler": TWICE, "epoch_size": 27, "size_choices": [12, 16]}),
+    "mixture": (mixed, {"sampler": TWICE, "epoch_size": 27, "size_choices": [12, 16]}),
+    "mixture, chosen of": (chosen_of_a_mixture, {"sampler": WEIGHTED, "epoch_size": 27, "size": 12}),
+    "mixture, buckets": (mixed, {"sampler": WEIGHTED, "epoch_size": 27, "size": GROUPED}),
+    "mixture, views": (chosen_of_a_mixture, {"epoch_size": 27, "views": [fastpipe.View(12), fastpipe.View(8)]}),
     "mixture, augmented": (
-        True,
+        lambda first, second: fastpipe.mix(
+            {fastpipe.open(first).take(0.9): 0.6, fastpipe.open(second).take(0.9): 0.4}, labels="own"
+        ),
         {
-            "labels": "own",
-            "limit": 0.9,
             "epoch_size": "smallest",
             "size": lambda epoch: 12 + 4 * epoch,
             "augment": fastpipe.Augment.simclr(),
-            "fields": ("image", "label", "source", "id", "valid"),
+            "fields": ("image", "label", "caption", "source", "id", "valid"),
         },
     ),
 }
+LISTED: dict[str, tuple[Open, dict[str, Any]]] = {
+    "function": (joined, {"sampler": listed, "size_choices": [12, 16]}),
+    "function, buckets": (chosen, {"sampler": fastpipe.Repeated(2, listed), "size": GROUPED}),
+    "per class": (joined, {"sampler": fastpipe.PerClass(4), "views": 2, "size": 12}),
+}
 
 
-def opened(data: Any, batch_size: int, **options: Any) -> fastpipe.Loader:
-    more = {} if isinstance(data, dict) else {"drop_last": False}
-    return fastpipe.loader(data, batch_size, **{"num_workers": 1, "seed": 11, **more, **options})
+def opened(data: fastpipe.Dataset, batch_size: int, **options: Any) -> fastpipe.Loader:
+    more = {} if data.content.mixed else {"drop_last": False}
+    return fastpipe.loader(data, batch_size, **{"num_workers": 1, "seed": 11, "fields": FIELDS, **more, **options})
 
 
 def as_bytes(value: Any) -> Any:
-    if isinstance(value, list):
-        return [as_bytes(each) for each in value]
+    if isinstance(value, (tuple, list)):
+        return tuple(map(as_bytes, value))
     return value.contiguous().numpy().tobytes() if isinstance(value, torch.Tensor) else value
 
 
 def rows_of(batch: dict[str, Any]) -> list[Row]:
     """Of each row that counts its number and all values; the boxes' labels are one behind the boxes."""
-    views = [*batch.items()]
-    if isinstance(batch["image"], list):
-        moved = ("image", "boxes", "boxes_labels", "mask")
-        views = [(key, each) for key, values in views for each in (values if key in moved else [values])]
-    parts = [[as_bytes(row) for row in values] for key, values in views if key != "valid"]
+    if isinstance(batch["image"], list):  # by view
+        of_views = [key for key in batch if key in ("image", "boxes", "boxes_labels", "mask")]
+        batch = {**batch, **{key: [*zip(*batch[key], strict=True)] for key in of_views}}
+    parts = [[as_bytes(row) for row in values] for key, values in batch.items() if key != "valid"]
     rows = zip(batch["id"].tolist(), *parts, strict=True)
     return [row for row, good in zip(rows, batch["valid"].tolist(), strict=True) if good]
 
 
 @pytest.mark.parametrize(
     ("partition", "name"),
-    [*(("sample", name) for name in CASES), *(("node", name) for name in CASES if "augmented" not in name)],
+    [
+        *(("sample", name) for name in (*CASES, *LISTED)),
+        *((4, name) for name in CASES if "augmented" not in name),
+    ],
 )
 def test_every_batch_can_be_resumed_on_any_number_of_ranks(
     first: Path,
     second: Path,
     monkeypatch: pytest.MonkeyPatch,
-    partition: str,
+    partition: str | int,
     name: str,
 ) -> None:
     """Each rank goes on at the state that another rank of another world has left."""
-    mixed, options = CASES[name]
-    data: Any = {first: 0.6, second: 0.4} if mixed else first
+    open_data, options = {**CASES, **LISTED}[name]
+    data, options = open_data(first, second), {**options, "partition": partition}
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 2))  # of an epoch's three or four
-    options = {**options, "partition": partition, **({"canonical_nodes": 4} if partition == "node" else {})}
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     with opened(data, 8, rank=0, world_size=1, **options) as loader:
         expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
-        assert len(expected) == 2 * len(loader) >= 6
+        assert len(expected) >= 6
         assert all(expected)
     state: Any = None
     for step, wanted in enumerate(expected):
         world_size = (8, 4, 2, 1)[step % 4]
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == "node" else "8")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
         got: list[Row] = []
         states = []
         for rank in range(world_size):
@@ -160,34 +190,44 @@ def test_every_batch_can_be_resumed_on_any_number_of_ranks(
 
 
 @pytest.mark.parametrize(
-    ("mixed", "options", "words"),
+    ("open_data", "options", "words"),
     [
-        (True, {"samples": [1]}, "samples works with one dataset, not with a mixture; choose with classes=, limit="),
-        (True, {"weights": {"cow": 2}}, "weights works with one dataset, not with a mixture; weigh the datasets"),
-        (True, {"size": "bucket"}, 'size="bucket" does not go with a mixture of datasets'),
         (
-            True,
-            {"fields": ("image", "caption")},
-            r"image, label, id, key, valid, epoch, source; got 'caption'. A mixture has no",
+            mixed,
+            {"sampler": fastpipe.Weighted({"cow": 2}, replacement=False), "epoch_size": 8},
+            r"fastpipe.mix\(...\) does not go with sampler= Weighted\(replacement=False\): a mixture reads each",
         ),
-        (True, {"replacement": False}, "replacement works only with weights="),
-        (True, {"samples": [1], "size_choices": [12, 16]}, "samples works with one dataset"),
-        (False, {"epoch_size": "largest"}, "epoch_size: expected a whole number, got 'largest'"),
-        (False, {"fields": ("image", "source")}, "got 'source'"),
         (
-            False,
+            mixed,
+            {"sampler": listed},
+            r"fastpipe.mix\(...\) does not go with sampler= PerClass, .* Use fastpipe.concat",
+        ),
+        (mixed, {"sampler": fastpipe.PerClass(2)}, r"fastpipe.mix\(...\) does not go with sampler= PerClass"),
+        (mixed, {"epoch_size": "longest"}, "epoch_size: expected 'smallest' or 'largest', got 'longest'"),
+        (
+            chosen,
+            {"sampler": listed, "partition": 1},
+            "does not go with sampler= PerClass, .*a node cannot keep to its own part",
+        ),
+        (chosen, {"epoch_size": "largest"}, "epoch_size: expected a whole number, got 'largest'"),
+        (
+            chosen,
             {"size": np.array([8, 9]), "size_choices": [12, 16]},
             "expected one of size= and size_choices=, got both",
         ),
-        (False, {"size": 16, "size_choices": [12, 16]}, "expected one of size= and size_choices=, got both, size=16"),
-        (False, {"size": "bucket", "size_choices": [12, 16]}, "does not go with size_choices= "),
-        (False, {"size": "bucket", "crop": fastpipe.RandomCrop()}, "buckets show whole images"),
-        (False, {"crop": fastpipe.FiveCrop(), "repeats": 2}, r"hflip= .*\(FiveCrop\): they are for evaluation"),
+        (chosen, {"size": 16, "size_choices": [12, 16]}, "expected one of size= and size_choices=, got both, size=16"),
+        (chosen, {"size": "bucket", "size_choices": [12, 16]}, "bucket. does not go with size_choices="),
+        (
+            chosen,
+            {"size": "bucket", "crop": fastpipe.RandomCrop()},
+            "bucket. does not go with crop=, .*RandomCrop.*: buckets show whole images",
+        ),
+        (chosen, {"crop": fastpipe.FiveCrop(), "sampler": TWICE}, "hflip= does not go with crop= FiveCrop"),
     ],
 )
 def test_what_does_not_go_together_says_so(
-    first: Path, second: Path, mixed: bool, options: dict[str, Any], words: str
+    first: Path, second: Path, open_data: Open, options: dict[str, Any], words: str
 ) -> None:
     sizes = {} if {"size", "size_choices"} & options.keys() else {"size": 12}
     with pytest.raises(ConfigError, match=words):
-        fastpipe.loader({first: 1, second: 1} if mixed else first, 4, **sizes, **options)  # type: ignore[dict-item]
+        fastpipe.loader(open_data(first, second), 4, **sizes, **options)

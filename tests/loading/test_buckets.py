@@ -55,7 +55,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def opened(data: Path | str, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
+def opened(data: fastpipe.Dataset | Path, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(data, batch_size, **{"num_workers": 1, "size": SMALL, "seed": 5, **options})
 
 
@@ -82,7 +82,7 @@ def fitted(buckets: fastpipe.Buckets, picture: Image.Image, torchvision: Any) ->
 @pytest.mark.parametrize("flip", [False, 1.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_are_pillows_resize_and_padding(shapes: Path, torchvision: Any, kind: str, flip: Any) -> None:
-    buckets, dataset, seen = KINDS[kind], fastpipe.Dataset(shapes), 0
+    buckets, dataset, seen = KINDS[kind], fastpipe.open(shapes), 0
     resample = Image.Resampling[buckets.interpolation.upper()]
     with opened(shapes, size=buckets, train=False, hflip=flip) as loader:
         for batch in loader:
@@ -110,7 +110,7 @@ def test_boxes_masks_and_points_move_with_the_image(shapes: Path, torchvision: A
 
     v2 = torchvision.transforms.v2
     names = ("image", "boxes", "points", "mask", "id", "image_size", "pixel_mask")
-    dataset = fastpipe.Dataset(shapes, fields=("image", "boxes", "points", "mask"))
+    dataset = fastpipe.open(shapes).with_fields(("image", "boxes", "points", "mask"))
     buckets = fastpipe.Buckets(area=40 * 40, mask_fill=255)
     with opened(shapes, size=buckets, fields=asked(names, {"flip_pairs": []}), hflip=hflip, drop_last=False) as loader:
         for batch in loader:
@@ -187,39 +187,50 @@ def rows_of(batch: Any) -> list[tuple[int, bytes]]:
     return [(number, image) for number, image, good in rows if good]
 
 
-CHOSEN: dict[str, dict[str, Any]] = {
-    "all": {},
-    "evaluation": {"train": False},
-    "min_size": {"size": SHORT, "drop_last": True},
-    "chosen": {"samples": range(3, COUNT), "classes": ["b"], "limit": 0.9, "kfold": (5, 1)},
-    "weights": {"weights": {"a": 3}, "epoch_size": 41},
-    "repeats": {"repeats": 3, "epoch_size": 50},
+def all_of(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data
+
+
+def some_of(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.select(range(3, COUNT)).only(["b"]).take(0.9).fold(1, of=5)[0]
+
+
+CASES: dict[str, tuple[Callable[[fastpipe.Dataset], fastpipe.Dataset], dict[str, Any]]] = {
+    "all": (all_of, {}),
+    "evaluation": (all_of, {"train": False}),
+    "min_size": (all_of, {"size": SHORT, "drop_last": True}),
+    "chosen": (some_of, {}),
+    "weights": (all_of, {"sampler": fastpipe.Weighted({"a": 3}), "epoch_size": 41}),
+    "repeats": (all_of, {"sampler": fastpipe.Repeated(3), "epoch_size": 50}),
+    "function": (all_of, {"sampler": lambda epoch: np.random.default_rng(epoch).integers(0, COUNT, 41 + epoch)}),
+    "concat": (lambda data: fastpipe.concat(data.only(["b"]), data.take(0.5)), {}),
+    "mixture": (lambda data: fastpipe.mix({data.only(["b"]): 0.3, data.take(0.5): 0.7}), {"epoch_size": 50}),
 }
 
 
 @pytest.mark.parametrize(
-    ("partition", "options"),
-    [*(("sample", options) for options in CHOSEN.values()), ("node", CHOSEN["all"]), ("node", CHOSEN["min_size"])],
+    ("partition", "name"),
+    [*(("sample", name) for name in CASES), *((4, name) for name in ("all", "min_size", "mixture"))],
 )
 def test_every_batch_can_be_resumed_on_any_number_of_ranks(
-    shapes: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], partition: str
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, partition: str | int, name: str
 ) -> None:
     """World 8 -> 4 -> 2 -> 1, resumed at each global batch: the rows of one rank, padding included."""
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 4))  # an epoch has several windows
-    options = {"drop_last": False, **options, "partition": partition}
-    if partition == "node":
-        options["canonical_nodes"] = 4
+    choose, options = CASES[name]
+    data = choose(fastpipe.open(shapes))
+    options = {**({} if data.content.mixed else {"drop_last": False}), **options, "partition": partition}
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    with opened(shapes, 8, rank=0, world_size=1, **options) as loader:
+    with opened(data, 8, rank=0, world_size=1, **options) as loader:
         expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
     state: Any = None
     for step, wanted in enumerate(expected):
         world_size = (8, 4, 2, 1)[step % 4]
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == "node" else "8")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
         got: list[tuple[int, bytes]] = []
         states = []
         for rank in range(world_size):
-            with opened(shapes, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
+            with opened(data, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
                 if state is not None:
                     loader.load_state_dict(json.loads(json.dumps(state)))
                 if not loader.remaining:
@@ -266,7 +277,7 @@ def test_colours_are_augmented_and_previews_drawn(shapes: Path, tmp_path: Path) 
         assert batch.images.dtype == torch.float32
         assert batch.pixel_mask.shape == batch.images[:, 0].shape
     seen = opened(shapes).look.at(np.arange(5), 0)
-    assert len(seen.images) == 5
+    assert len(seen.views[0]) == 5
 
 
 def test_sources_that_are_not_packed(tmp_path: Path, shapes: Path) -> None:
@@ -342,11 +353,9 @@ def test_what_makes_no_sense(shapes: Path, options: dict[str, Any], words: str) 
         opened(shapes, **options)
 
 
-def test_errors_of_one_dataset_only(shapes: Path) -> None:
+def test_options_that_only_buckets_have_or_lack(shapes: Path) -> None:
     with opened(shapes) as loader, pytest.raises(ConfigError, match=r"set_size \(set_size\(64\)\): each batch"):
         loader.set_size(64)
-    with pytest.raises(ConfigError, match='size="bucket" does not go with a mixture'):
-        fastpipe.loader({shapes: 1.0}, 4, size="bucket")  # type: ignore[dict-item]
     with pytest.raises(ConfigError, match=r"fields: .*got 'pixel_mask'"):
         opened(shapes, size=32, fields=("image", "pixel_mask"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,27 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),  # this is one process
     pytest.mark.filterwarnings("ignore:.*TypedStorage is deprecated"),  # of torch's own files
 ]
-CHOICES: dict[str, dict[str, Any]] = {
-    "everything": {},
-    "weights": {"weights": {"ant": 3}, "epoch_size": 30},
-    "samples": {"samples": range(30)},
-    "repeats": {"repeats": 2},
-    "classes": {"classes": ["ant", "bee"]},
-    "buckets": {"size": "bucket"},
-    "mixture": {"epoch_size": 24},
+CHOICES: dict[str, tuple[Callable[[Path], fastpipe.Dataset], dict[str, Any]]] = {
+    "everything": (fastpipe.open, {}),
+    "weights": (fastpipe.open, {"sampler": fastpipe.Weighted({"ant": 3}), "epoch_size": 30}),
+    "samples": (lambda flat: fastpipe.open(flat).select(range(30)), {}),
+    "repeats": (fastpipe.open, {"sampler": fastpipe.Repeated(2)}),
+    "classes": (lambda flat: fastpipe.open(flat).only(["ant", "bee"]), {}),
+    "labels": (lambda flat: fastpipe.open(flat).with_labels([0, 1, -1] * 12 + [0]), {}),
+    "buckets": (fastpipe.open, {"size": "bucket"}),
+    "function": (fastpipe.open, {"sampler": lambda epoch: range(30)}),
+    "concat": (lambda flat: fastpipe.concat(flat, fastpipe.open(flat).only(["ant"])), {}),
+    "mixture": (lambda flat: fastpipe.mix({flat: 0.6, fastpipe.open(flat).only(["ant"]): 0.4}), {"epoch_size": 24}),
+    "other mixture": (
+        lambda flat: fastpipe.mix({flat: 0.5, fastpipe.open(flat).only(["ant"]): 0.5}),
+        {"epoch_size": 24},
+    ),
 }
 
 
 def loader_of(dataset: Path, chosen: str = "everything", **options: Any) -> fastpipe.Loader:
-    data = {str(dataset): 1.0} if chosen == "mixture" else dataset
-    return fastpipe.loader(data, 4, **{"size": 8, "num_workers": 1, **CHOICES[chosen], **options})
+    open_data, given = CHOICES[chosen]
+    return fastpipe.loader(open_data(dataset), 4, **{"size": 8, "num_workers": 1, **given, **options})
 
 
 def ids(batches: Any) -> list[list[int]]:

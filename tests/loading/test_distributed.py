@@ -99,11 +99,10 @@ def in_shard_order(dataset: Path) -> list[Any]:
         return [image for images, _ in loader for image in images]
 
 
-def test_canonical_nodes_keep_the_global_batches(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_parts_keeps_the_global_batches(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def global_batches(nodes: int, local: int) -> list[list[int]]:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
-        options = {"drop_last": False, "partition": "node", "canonical_nodes": 4}
-        world = world_of(flat, nodes * local, 8 // (nodes * local), **options)
+        world = world_of(flat, nodes * local, 8 // (nodes * local), drop_last=False, partition=4)
         return [sorted(number for rank in batch for number in rank) for batch in world]
 
     assert global_batches(1, 1) == global_batches(2, 1) == global_batches(2, 2) == global_batches(4, 2)
@@ -216,7 +215,7 @@ def test_ranks_without_a_sample_of_the_last_batch_repeat_that_of_another(flat: P
     ids = []
     for rank in range(4):
         given: dict[str, Any] = {"train": False, "rank": rank, "world_size": 4, "num_workers": 1, "size": 8}
-        with fastpipe.loader(flat, 3, samples=list(range(25)), **given) as loader:
+        with fastpipe.loader(fastpipe.open(flat).select(list(range(25))), 3, **given) as loader:
             *_, last = loader
             ids.append((last.ids.tolist(), last.valid.tolist()))
     assert ids == [([24], [True])] + 3 * [([24], [False])]

@@ -49,12 +49,12 @@ AFTER_IMPORT = (
     + """
     import fastpipe
 
-    fastpipe.Dataset  # imported with torch, once for all children
+    fastpipe.open  # imported with torch, once for all children
 
     gc.freeze()  # what all children share is not looked at as each ends: that would take most of their time
 
     def work():
-        dataset = fastpipe.Dataset(sys.argv[1])
+        dataset = fastpipe.open(sys.argv[1])
         image, label = dataset[len(dataset) // 2]
         assert int(image.sum()) > 0
 
@@ -76,7 +76,7 @@ MID_ITERATION = (
     logging.getLogger("fastpipe").addFilter(lambda record: "waited for data" not in record.getMessage())
     torch.set_num_threads(1)  # in the parent too: OpenMP's threads do not outlive a fork, which is not ours to mend
     loader = fastpipe.loader(sys.argv[1], 2, size=192, num_workers=3, prefetch_factor=4)
-    parents = fastpipe.Dataset(sys.argv[1])
+    parents = fastpipe.open(sys.argv[1])
     expected = parents[1][0]
     batches = iter(loader)
 
@@ -88,7 +88,7 @@ MID_ITERATION = (
                 assert f"forked child {os.getpid()}" in str(problem), problem
             else:
                 raise AssertionError("the parent's loader gave a batch in the child")
-        assert torch.equal(fastpipe.Dataset(sys.argv[1])[1][0], expected)
+        assert torch.equal(fastpipe.open(sys.argv[1])[1][0], expected)
         assert torch.equal(parents[1][0], expected)
         with fastpipe.loader(sys.argv[1], 2, size=32, num_workers=2) as own:
             assert sum(len(labels) for _, labels in own) == 2 * len(own)

@@ -37,7 +37,7 @@ def assert_refused(dataset: Path, reason: str) -> None:
         batch(dataset)
     assert caught.value.shard.startswith(str(dataset))
     with pytest.raises(SampleError, match=reason):
-        fastpipe.Dataset(dataset)[0]
+        fastpipe.open(dataset)[0]
 
 
 def rename(dataset: Path, name: str) -> None:
@@ -53,7 +53,7 @@ def test_cut_short_at_any_byte(textured: Path, copied: Copy, tried: Tried) -> No
     for length in sorted(lengths, reverse=True):
         os.truncate(dataset / SHARD, length)
         with pytest.raises(SampleError, match=f"expected {size} bytes, found {length}"):
-            fastpipe.Dataset(dataset)[length % 23]
+            fastpipe.open(dataset)[length % 23]
     tried("a shard truncated", len(lengths), "a named error")
 
 
@@ -80,7 +80,7 @@ def test_a_shard_of_another_pack(textured: Path, copied: Copy) -> None:
 def test_other_pictures_under_an_old_index(textured: Path, copied: Copy, tried: Tried) -> None:
     """Of the same sizes in the same places: only the hashes tell, which verify=True and `fastpipe verify` look at."""
     dataset = copied(textured)
-    true, index = batch(dataset), fastpipe.open(dataset)
+    true, index = batch(dataset), fastpipe.open(dataset).index
     whole = bytearray((dataset / SHARD).read_bytes())
     for sample in range(23):  # another last quantisation step: every picture decodes, to other pixels
         whole[whole.index(b"\xff\xdb", int(index.records["offset"][sample])) + 5] ^= 1
@@ -167,7 +167,7 @@ def test_what_is_no_regular_file(textured: Path, copied: Copy) -> None:
 def test_a_shard_that_shrinks_while_it_is_open(textured: Path, copied: Copy, tried: Tried) -> None:
     """Of a Dataset; tests/loading/test_loader_faults.py has the loader's."""
     dataset = copied(textured)
-    samples = fastpipe.Dataset(dataset)
+    samples = fastpipe.open(dataset)
     assert samples[0][0].shape[0] == 3
     os.truncate(dataset / SHARD, 100)
     with pytest.raises(SampleError, match="beyond the end of the shard"):

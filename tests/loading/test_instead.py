@@ -39,7 +39,7 @@ def loader(flat: Path) -> fastpipe.Loader:
 def test_a_loader_as_a_dataset(flat: Path, loader: fastpipe.Loader, use: Callable[[Any], object]) -> None:
     with pytest.raises(TypeError, match="this is already a loader: iterate over it") as caught:
         use(loader)
-    assert f"use fastpipe.Dataset({str(flat)!r})" in str(caught.value)
+    assert f"use fastpipe.open({str(flat)!r})" in str(caught.value)
 
 
 def test_a_loader_as_the_dataset_of_spawned_workers(loader: fastpipe.Loader) -> None:
@@ -62,8 +62,8 @@ def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
         ("augmentation", TypeError, "did you mean augment=?"),
         ("colour", TypeError, "it has data, batch_size, size,"),
         ("image_size", ConfigError, "pass size="),
-        ("transform", ConfigError, "DataLoader(fastpipe.Dataset(FOLDER, transform))"),
-        ("subset", ConfigError, "pass samples=, the numbers of samples or a mask"),
+        ("transform", ConfigError, "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"),
+        ("subset", ConfigError, "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a mask,"),
         ("dtype", ConfigError, "pass augment=fastpipe.Augment.imagenet()"),
         ("num_replicas", ConfigError, "pass world_size="),
     ],
@@ -71,6 +71,40 @@ def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
 def test_arguments_of_other_loaders(flat: Path, name: str, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=re.escape(words)):
         fastpipe.loader(flat, **{name: 2})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("samples", "pass fastpipe.open(DATA).select(...) as the data"),
+        ("classes", "pass fastpipe.open(DATA).only(classes) as the data; keep_labels=True"),
+        ("labels", 'fastpipe.mix({...}, labels="union"), fastpipe.open(DATA).only(classes, keep_labels=True)'),
+        ("limit", "pass fastpipe.open(DATA).take(0.1) as the data"),
+        ("kfold", "train, val = fastpipe.open(DATA).fold(0, of=5)"),
+        ("weights", "pass sampler=fastpipe.Weighted(weights), with weights of classes or samples"),
+        ("replacement", "pass sampler=fastpipe.Weighted(weights, replacement=False)"),
+        ("repeats", "pass sampler=fastpipe.Repeated(3)"),
+        ("canonical_nodes", "pass the number of nodes as partition=, for example partition=8"),
+        ("max_pixels", "pass fastpipe.open(DATA, max_pixels=...) as the data"),
+        ("cache_dir", "pass fastpipe.open(DATA, cache_dir=...) as the data"),
+        ("cache_limit", "pass fastpipe.open(DATA, cache_limit=...) as the data"),
+        ("storage_options", "pass fastpipe.open(DATA, storage_options=...) as the data"),
+        ("read_timeout", "pass fastpipe.open(DATA, read_timeout=...) as the data"),
+        ("version", "pass fastpipe.open(DATA, version=...) as the data"),
+    ],
+)
+def test_arguments_that_the_dataset_or_the_sampler_has(flat: Path, name: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"fastpipe.loader() has no argument {name}: ")) as caught:
+        fastpipe.loader(flat, **{name: 2})  # type: ignore[arg-type]
+    assert words in str(caught.value)
+
+
+def test_single_samples_are_opened(flat: Path) -> None:
+    for given in ((str(flat),), (flat, torch.nn.Identity())):
+        with pytest.raises(ConfigError, match=re.escape(f"open it with fastpipe.open({str(flat)!r}); a transform,")):
+            fastpipe.Dataset(*given)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=re.escape(".with_transform(...), .cropped(...) and .with_fields(...)")):
+        fastpipe.Dataset(flat, crop=fastpipe.Resize())  # type: ignore[arg-type, call-arg]
 
 
 class Photos(TensorDataset):
@@ -84,23 +118,32 @@ class Photos(TensorDataset):
     [
         (
             lambda flat: [flat, flat],
-            "got a list of 2. fastpipe.loader mixes datasets: pass it a dict {folder or URL: weight}. Or put",
+            "got a list of 2. For all samples of several datasets pass fastpipe.concat(*data), for a part of each in",
         ),
-        (lambda flat: fastpipe.Dataset(flat), "37 samples. Pass its folder"),
+        (lambda flat: {"photos": 2}, "got a dict. For a mixture pass fastpipe.mix({'photos': 2})"),
+        (lambda flat: fastpipe.open(flat).index, "It is open already: pass fastpipe.loader the dataset itself"),
         (
-            lambda flat: Subset(fastpipe.Dataset(flat), [0]),
-            "got a Subset. Pass the folder of its dataset, and to fastpipe.loader also samples=",
+            lambda flat: Subset(fastpipe.open(flat), [0]),
+            "got a Subset. Pass fastpipe.loader the same of its dataset: fastpipe.open(FOLDER).select(subset.indices)",
         ),
         (lambda flat: Photos(torch.zeros(3)), f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST"),
         (lambda flat: TensorDataset(torch.zeros(3)), "fastpipe pack SRC DST. Then pass DST"),
-        (lambda flat: DataLoader(fastpipe.Dataset(flat)), "got a DataLoader. That is already a loader"),
+        (lambda flat: DataLoader(fastpipe.open(flat)), "got a DataLoader. That is already a loader"),
         (lambda flat: None, "expected one folder that `fastpipe pack` wrote, got None"),
     ],
 )
 def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words: str) -> None:
-    for take in (fastpipe.loader, fastpipe.Dataset, fastpipe.open):
+    for take in (fastpipe.loader, fastpipe.open):
         with pytest.raises(ConfigError, match=f"^data: expected one folder .*{re.escape(words.split(', got ')[-1])}"):
             take(wrong(flat))
+
+
+def test_a_dataset_is_opened_once(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    with pytest.raises(ConfigError, match=r"37 samples.*It is open already: pass fastpipe\.loader the dataset itself"):
+        fastpipe.open(data)  # type: ignore[arg-type]
+    with fastpipe.loader(data, 5, size=12, num_workers=1) as loader:
+        assert len(loader) == 7
 
 
 @pytest.mark.parametrize(

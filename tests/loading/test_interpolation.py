@@ -27,15 +27,15 @@ def by_pillow(dataset: fastpipe.Dataset, sample: int, box: Any, interpolation: s
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "nearest"])
 def test_batches_are_pillows(large: Path, kind: str, interpolation: str) -> None:
     crop = CROPS[kind](interpolation=interpolation)
-    whole = fastpipe.Dataset(large)
+    whole = fastpipe.open(large)
     with fastpipe.loader(large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2) as loader:
         seen = loader.look.at(np.arange(len(whole)), epoch=0)
         batches = [images for images, _ in loader]
     assert len(batches) == len(whole) // 4
-    for sample, image in enumerate(seen.images):
+    for sample, image in enumerate(seen.views[0]):
         expected = by_pillow(whole, sample, seen.plan.crops.boxes[sample], interpolation)
         assert np.array_equal(image.permute(1, 2, 0).numpy(), expected)
-    shown = {image.numpy().tobytes() for image in seen.images}
+    shown = {image.numpy().tobytes() for image in seen.views[0]}
     assert {image.numpy().tobytes() for images in batches for image in images} <= shown
 
 
@@ -44,7 +44,7 @@ def test_evaluation_is_torchvisions(torchvision: Any, large: Path, interpolation
     transforms = torchvision.transforms
     mode = transforms.InterpolationMode[interpolation.upper()]
     transform = transforms.Compose([transforms.Resize(71, mode), transforms.CenterCrop(SIDE)])
-    whole = fastpipe.Dataset(large)
+    whole = fastpipe.open(large)
     crop = fastpipe.CenterCrop(resize=71, interpolation=mode)
     with fastpipe.loader(large, 5, size=SIDE, train=False, crop=crop, num_workers=2) as loader:
         images = torch.cat([images for images, _ in loader])
@@ -58,7 +58,7 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     torchvision: Any, large: Path, interpolation: str
 ) -> None:
     """torchvision itself takes torch's uint8 kernel only where the machine has AVX2, else that of float32."""
-    whole = fastpipe.Dataset(large)
+    whole = fastpipe.open(large)
     pictures = [torch.as_tensor(whole[sample][0]) for sample in range(len(whole))]
 
     def by_torch(picture: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     for kind, crop in crops.items():
         with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
             seen = loader.look.at(np.arange(len(whole)), epoch=0)
-        for picture, image, box in zip(pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True):
+        for picture, image, box in zip(pictures, seen.views[0], seen.plan.crops.boxes.tolist(), strict=True):
             if kind == "random":
                 x, y, width, height = map(int, box)
                 expected = by_torch(picture[:, y : y + height, x : x + width], (SIDE, SIDE))

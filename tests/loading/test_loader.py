@@ -15,7 +15,7 @@ from conftest import FLAT_IMAGES, flat_number, pillow_picture, smooth_noise
 from PIL import Image
 
 import fastpipe
-from fastpipe import Index
+from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
@@ -58,7 +58,7 @@ def test_a_loader_says_what_scripts_ask_of_a_data_loader(textured: Path) -> None
         assert loader.batch_size == 4
         assert (loader.num_workers, loader.prefetch_factor) == (0, None), "of worker processes"
         assert loader.stats().threads == 3
-    assert fastpipe.Dataset(textured).class_to_idx == {"class-0": 0, "class-1": 1}
+    assert fastpipe.open(textured).class_to_idx == {"class-0": 0, "class-1": 1}
 
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [10, 10, 10, 7]), (True, [10, 10, 10])])

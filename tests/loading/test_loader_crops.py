@@ -30,7 +30,7 @@ def whole(dataset: fastpipe.Dataset, sample: int) -> Image.Image:
 
 @pytest.mark.parametrize("kind", ["letterbox", "corner"])
 def test_a_letterbox_shows_all_of_the_image(textured: Path, kind: str) -> None:
-    dataset, crop = fastpipe.Dataset(textured), KINDS[kind]()
+    dataset, crop = fastpipe.open(textured), KINDS[kind]()
     with fastpipe.loader(textured, 5, size=(SIDE, 56), crop=crop, train=False, num_workers=2) as loader:
         images = torch.cat([images for images, _ in loader]).permute(0, 2, 3, 1).numpy()
     for sample, image in enumerate(images):
@@ -56,7 +56,7 @@ def test_every_epoch_has_its_own_crops_and_threads_change_nothing(textured: Path
 
 @pytest.mark.parametrize(("kind", "rows"), [("FiveCrop", 5), ("TenCrop", 10)])
 def test_several_crops_of_each_image(textured: Path, torchvision: Any, kind: str, rows: int) -> None:
-    dataset, crop = fastpipe.Dataset(textured), getattr(fastpipe, kind)
+    dataset, crop = fastpipe.open(textured), getattr(fastpipe, kind)
     transforms = torchvision.transforms
     expected = transforms.Compose([transforms.Resize(50), getattr(transforms, kind)(SIDE)])
     with fastpipe.loader(textured, 4, size=SIDE, crop=crop(resize=50), train=False, num_workers=2) as loader:
@@ -148,15 +148,15 @@ def test_images_smaller_than_a_random_crop_are_named_at_the_start(flat: Path, op
 
 
 def test_images_smaller_than_a_random_crop_can_be_left_out_or_padded(flat: Path) -> None:
-    records = fastpipe.open(flat).records
-    fits = np.minimum(records["width"], records["height"]) >= 25
-    for options in ({"samples": fits}, {"crop": fastpipe.RandomCrop(pad_if_needed=True)}):
-        given: dict[str, Any] = {"size": 25, "crop": fastpipe.RandomCrop(), "num_workers": 1, **options}
-        with fastpipe.loader(flat, 5, drop_last=False, **given) as loader:
-            assert sum(len(labels) for _, labels in loader) == (35 if "samples" in options else 37)
-            if "samples" in options:
-                with pytest.raises(ConfigError, match="are smaller than the output, 26 x 26"):
-                    loader.set_size(26)
+    data = fastpipe.open(flat)
+    fits = np.minimum(data["width"], data["height"]) >= 25
+    given: dict[str, Any] = {"size": 25, "num_workers": 1, "drop_last": False}
+    with fastpipe.loader(data.select(fits), 5, crop=fastpipe.RandomCrop(), **given) as loader:
+        assert sum(len(labels) for _, labels in loader) == 35
+        with pytest.raises(ConfigError, match="are smaller than the output, 26 x 26"):
+            loader.set_size(26)
+    with fastpipe.loader(flat, 5, crop=fastpipe.RandomCrop(pad_if_needed=True), **given) as loader:
+        assert sum(len(labels) for _, labels in loader) == 37
 
 
 def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
@@ -178,6 +178,7 @@ def test_an_unpacked_image_of_too_many_pixels_is_named_at_the_start(tmp_path: Pa
     for number in (1, 2, 3):
         Image.new("RGB", (20 * number, 20)).save(tmp_path / f"{number}.jpg")
     with pytest.raises(fastpipe.DatasetError, match=r"1 of 3 samples have too many pixels: .*3\.jpg.* 60 x 20 pixels"):
-        fastpipe.loader(tmp_path, 1, max_pixels=1000)
-    with fastpipe.loader(tmp_path, 2, max_pixels=1000, samples=[0, 1], size=8, num_workers=1) as loader:
+        fastpipe.loader(fastpipe.open(tmp_path, max_pixels=1000), 1)
+    small = fastpipe.open(tmp_path, max_pixels=1000).select(lambda c: c["width"] * c["height"] <= 1000)  # as it says
+    with fastpipe.loader(small, 2, size=8, num_workers=1) as loader:
         assert len(list(loader)) == 1

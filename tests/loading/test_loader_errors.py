@@ -12,7 +12,8 @@ import torch
 from conftest import FLAT_IMAGES, damage, flat_number
 
 import fastpipe
-from fastpipe import ConfigError, DatasetError, EngineError, Index, SampleError
+from fastpipe import ConfigError, DatasetError, EngineError, SampleError
+from fastpipe.format.index import Index
 
 Copy = Callable[[Path], Path]
 
@@ -38,10 +39,10 @@ Copy = Callable[[Path], Path]
         ("num_workers", 5000),
         ("prefetch_factor", 0),
         ("exact", "yes"),
-        ("replacement", 1),  # == True
-        ("repeats", True),  # == 1
-        ("repeats", 1.0),
-        ("labels", ""),
+        ("sampler", 3),
+        ("sampler", fastpipe.Weighted),
+        ("partition", True),  # == 1
+        ("partition", ""),
         ("on_error", "ignore"),
         ("verify", 1),
     ],
@@ -59,8 +60,7 @@ def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:
         ("worker_init_fn", "seed="),
         ("persistent_workers", "leave it out"),
         ("pin_memory", "leave it out"),
-        ("sampler", "set_epoch"),
-        ("batch_sampler", "seed="),
+        ("batch_sampler", "sampler="),
         ("generator", "pass seed="),
         ("multiprocessing_context", "no worker processes"),
         ("timeout", "stall_timeout"),

@@ -20,11 +20,12 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
 from fastpipe.format.index import Index
-from fastpipe.loading.fields import _resolved
 from fastpipe.loading.loader import Loader
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
+from fastpipe.samples.field_names import _resolved
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]
@@ -106,7 +107,7 @@ def test_keys_of_buckets_and_mixtures_can_have_other_names(fielded: Path) -> Non
     with loader_of(fielded, keys, size="bucket") as loader:
         batch = next(iter(loader))
     assert [batch[key].shape[-2:] == batch["pixel_values"].shape[-2:] for key in keys] == [True, True, False]
-    with fastpipe.loader({str(fielded): 1.0}, 8, size=8, fields={"x": "image", "of": "source"}) as loader:
+    with fastpipe.loader(fastpipe.mix({str(fielded): 1.0}), 8, size=8, fields={"x": "image", "of": "source"}) as loader:
         assert next(iter(loader))["of"].tolist() == [0] * 8
 
 
@@ -114,13 +115,13 @@ def test_boxes_and_points_move_with_their_pictures(
     fielded: Path, values: dict[str, list[Any]], torchvision: ModuleType
 ) -> None:
     index = Index(fielded)
-    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5)
+    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5, Content.of(index))
     flipped = dropped = 0
     with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2) as loader:
         for epoch in range(2):
             for batch in loader:
                 samples = batch["id"].numpy()
-                plan = EpochPlan(index, recipe, epoch).of(samples)
+                plan = EpochPlan(recipe, epoch).of(samples)
                 for row, sample in enumerate(samples.tolist()):
                     where = (torchvision, index, sample, plan.crops.boxes[row], bool(plan.flips[row]))
                     boxes, labels = values["boxes"][sample]
@@ -268,13 +269,13 @@ def test_a_replaced_sample_brings_its_own_fields(
     for sample in bad:
         damage(copy, sample)
     index = Index(copy)
-    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, False, False, 5)
+    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, False, False, 5, Content.of(index))
     options = {"on_error": "replace", "shuffle": False, "drop_last": False}
     with loader_of(copy, ("image", "label", "id", "key", "caption", "plain"), **options) as loader:
         asked = 0
         for batch in loader:
             samples = batch["id"].tolist()
-            plan = EpochPlan(index, recipe, 0).of(np.array(samples))
+            plan = EpochPlan(recipe, 0).of(np.array(samples))
             for row, sample in enumerate(samples):
                 assert sample not in bad
                 assert (sample == asked) == (asked not in bad)
@@ -294,7 +295,10 @@ def test_a_replaced_sample_brings_its_own_fields(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fields": ("image", "photo")}, r"has image, label, id, key, valid, epoch, caption, boxes, .*; got 'photo'"),
+        (
+            {"fields": ("image", "photo")},
+            r"has image, label, id, key, source, valid, epoch, caption, boxes, .*; got 'photo'",
+        ),
         ({"fields": "image"}, "expected names, for example"),
         ({"fields": ()}, "expected names, for example"),
         ({"fields": {}}, "or keys and names, {'pixel_values': 'image', 'labels': 'label'}; got {}"),
@@ -304,7 +308,7 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": {"image": "caption"}}, "expected \"image\" among them, got {'image': 'caption'}"),
         ({"fields": {"x": "image", "at": "boxes", "at_labels": "label"}}, "'at_labels' would be twice"),
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
-        ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.Dataset'),
+        ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.open.DATA.*with_fields'),
         ({"fields": ("image", "joints")}, r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)"),
         ({"fields": ("image", "joints"), "flip_pairs": [(0, 4)]}, r"flip_pairs=\): expected 0 to 3, got 4"),
         ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
@@ -386,7 +390,7 @@ def test_points_need_no_pairs_if_nothing_is_mirrored(fielded: Path) -> None:
 
 
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
-    with pytest.raises(ConfigError, match="has image, label, id, key, valid, epoch; got 'caption'"):
+    with pytest.raises(ConfigError, match="has image, label, id, key, source, valid, epoch; got 'caption'"):
         loader_of(flat, ("image", "caption"))
     with loader_of(flat, ("image", "id", "key", "label")) as loader:
         assert len(next(iter(loader))["key"]) == 8
@@ -404,10 +408,14 @@ def test_a_dataset_without_fields_says_so(flat: Path) -> None:
         (
             fastpipe.Augment.randaugment(),
             ("image", "boxes"),
-            "RandAugment or TrivialAugment may move pixels, but boxes",
+            r"that these cannot move \(RandAugment or TrivialAugment; boxes\): they would stay",
         ),
-        (fastpipe.Augment.trivial_augment(), ("image", "joints"), "may move pixels, but joints would stay"),
-        (torch.nn.AvgPool2d(2), ("image", "boxes", "caption"), "AvgPool2d may move pixels, but boxes would stay"),
+        (
+            fastpipe.Augment.trivial_augment(),
+            ("image", "joints"),
+            r"that these cannot move \(RandAugment or TrivialAugment; joints\): they would stay",
+        ),
+        (torch.nn.AvgPool2d(2), ("image", "boxes", "caption"), r"that these cannot move \(AvgPool2d; boxes\): they"),
     ],
 )
 def test_augmentations_that_would_falsify_fields(
@@ -445,7 +453,9 @@ def test_colour_modules_of_others_leave_boxes_alone(fielded: Path, torchvision: 
         with loader_of(fielded, ("image", "boxes"), augment=[module]) as loader:
             assert len(next(iter(loader))["boxes"]) == 8
     for module in (kornia.RandomAffine(10.0), v2.RandomRotation(10), kornia.RandomHorizontalFlip()):
-        with pytest.raises(ConfigError, match=f"{type(module).__name__} may move pixels, but boxes would stay"):
+        with pytest.raises(
+            ConfigError, match=rf"that these cannot move \({type(module).__name__}; boxes\): they would"
+        ):
             loader_of(fielded, ("image", "boxes"), augment=[module])
 
 

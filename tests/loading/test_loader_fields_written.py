@@ -85,7 +85,7 @@ def test_the_loader_gives_all_back(written: Path) -> None:
 
 
 def test_the_dataset_gives_all_back(written: Path) -> None:
-    dataset = fastpipe.Dataset(written, fields=("key", *KINDS))
+    dataset = fastpipe.open(written).with_fields(("key", *KINDS))
     for sample in dataset.__getitems__(range(COUNT)):
         expected = sample_of(int(sample["key"].rpartition("/")[2]))
         for name in ("count", "caption", "notes", "sound"):
@@ -97,7 +97,10 @@ def test_the_dataset_gives_all_back(written: Path) -> None:
 
 def test_soft_labels_need_labels(written: Path) -> None:
     for augment in (fastpipe.Augment.imagenet(mixup=0.2), fastpipe.Augment.imagenet(label_smoothing=0.1)):
-        with pytest.raises(fastpipe.ConfigError, match=f"soft labels.*of {COUNT} samples of .* have no label"):
+        with pytest.raises(
+            fastpipe.ConfigError,
+            match=rf"soft labels.* samples without labels \(\d+ of {COUNT} of .*Leave them out with data.select",
+        ):
             fastpipe.loader(written, 8, augment=augment)
     with fastpipe.loader(written, 8, size=16, augment=fastpipe.Augment.imagenet()) as loader:
         assert next(iter(loader))[0].dtype == torch.float32

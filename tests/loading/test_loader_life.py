@@ -19,7 +19,8 @@ from conftest import FLAT_IMAGES, flat_number
 from soak import Tried, times
 
 import fastpipe
-from fastpipe import EngineError, Index
+from fastpipe import EngineError
+from fastpipe.format.index import Index
 from fastpipe.loading.course import Course
 from fastpipe.loading.epoch import Epoch
 

@@ -55,7 +55,7 @@ def test_a_thousand_shards_and_64_open_files(thousand: Path, tried: Tried) -> No
                     for images, labels in loader:
                         digest.update(images.contiguous().numpy().tobytes())
                         most = max(most, len(os.listdir("/proc/self/fd")))
-            samples = fastpipe.Dataset(sys.argv[1])
+            samples = fastpipe.open(sys.argv[1])
             numbers = random.Random(5).sample(range(len(samples)), 300)
             for image, _ in samples.__getitems__(numbers):
                 digest.update(image.contiguous().numpy().tobytes())

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE
 from fastpipe.format.index import Index
+from fastpipe.plan.content import Content
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
 
@@ -46,7 +47,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def keys(written: Path) -> list[int]:
     """Of each sample, the number that it was written with."""
-    return [int(sample["key"]) for sample in fastpipe.Dataset(written, fields=("key",))]
+    return [int(sample["key"]) for sample in fastpipe.open(written).with_fields(("key",))]
 
 
 CROPS = [fastpipe.RandomResizedCrop(), fastpipe.CenterCrop(resize=44), fastpipe.Resize()]
@@ -58,8 +59,9 @@ def test_masks_are_those_of_torchvision(written: Path, keys: list[int], torchvis
     from torchvision.transforms import v2
 
     options = {"size": SIZE, "crop": crop, "seed": 3}
-    recipe = Recipe(batch_size=8, flip=0.5, shuffle=True, drop_last=False, **options)
-    plan = EpochPlan(Index(written), recipe, 0)
+    content = Content.of(Index(written))
+    recipe = Recipe(batch_size=8, flip=0.5, shuffle=True, drop_last=False, content=content, **options)
+    plan = EpochPlan(recipe, 0)
     seen = 0
     with fastpipe.loader(written, 8, fields=NAMES, drop_last=False, num_workers=2, **options) as loader:
         for number, batch in enumerate(loader):
@@ -93,7 +95,7 @@ def test_a_second_picture_that_is_the_first_gives_the_same_rows(written: Path) -
 
 
 def test_a_dataset_gives_whole_masks(written: Path, keys: list[int]) -> None:
-    dataset = fastpipe.Dataset(written, fields=("id", "image", "mask", "wide", "depth"))
+    dataset = fastpipe.open(written).with_fields(("id", "image", "mask", "wide", "depth"))
     for number in range(COUNT):
         sample = dataset[number]
         assert np.array_equal(np.asarray(sample["mask"]), mask_of(keys[number]))
@@ -122,7 +124,7 @@ def test_a_damaged_mask_is_the_samples_error(written: Path, copied: Callable[[Pa
     with fastpipe.loader(data, 6, size=SIZE, fields=("image", "depth")) as loader:
         assert len(list(loader)) == 5  # nobody asked for masks
     with pytest.raises(fastpipe.SampleError, match="the PNG is"):
-        fastpipe.Dataset(data, fields=("mask",))[11]
+        fastpipe.open(data).with_fields(("mask",))[11]
 
 
 def test_a_sample_with_a_damaged_mask_is_replaced_in_whole(written: Path, copied: Callable[[Path], Path]) -> None:
@@ -141,7 +143,7 @@ def test_a_sample_with_a_damaged_mask_is_replaced_in_whole(written: Path, copied
     ids = torch.cat([batch["id"] for batch in batches]).tolist()
     assert 11 not in ids
     assert len(ids) == COUNT
-    written_as = [int(sample["key"]) for sample in fastpipe.Dataset(data, fields=("key",))]
+    written_as = [int(sample["key"]) for sample in fastpipe.open(data).with_fields(("key",))]
     for row, sample in enumerate(ids):
         batch = batches[row // 6]
         assert np.array_equal(batch["mask"][row % 6].numpy(), mask_of(written_as[sample]))

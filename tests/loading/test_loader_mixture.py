@@ -1,4 +1,4 @@
-"""fastpipe.loader({folder: weight, ...}): the rows of each dataset by weight, their labels, and where to go on."""
+"""fastpipe.mix({folder: weight, ...}): the rows of each dataset by weight, their labels, and where to go on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows_of(batch: Any) -> list[Row]:
 
 @pytest.mark.parametrize("weight", [0.7, 0.25, 0.01])
 def test_every_batch_has_its_share_of_each_dataset(flat: Path, other: Path, weight: float) -> None:
-    with loader_of({flat: weight, other: 1 - weight}, 16, epoch_size=1600) as loader:
+    with loader_of(fastpipe.mix({flat: weight, other: 1 - weight}), 16, epoch_size=1600) as loader:
         assert len(loader) == 100
         counts = [int((batch.ids < FLAT_IMAGES).sum()) for batch in loader]
     assert np.abs(np.array(counts) - 16 * weight).max() < 1
@@ -56,7 +56,7 @@ def test_every_batch_has_its_share_of_each_dataset(flat: Path, other: Path, weig
 
 def test_each_dataset_goes_through_all_its_samples_at_its_own_pace(flat: Path, other: Path) -> None:
     seen = np.zeros(FLAT_IMAGES + OTHERS, dtype=np.int64)
-    with loader_of({flat: 1, other: 3}) as loader:
+    with loader_of(fastpipe.mix({flat: 1, other: 3})) as loader:
         for _ in range(9):
             for batch in loader:
                 np.add.at(seen, batch.ids.numpy(), 1)
@@ -68,7 +68,7 @@ def test_each_dataset_goes_through_all_its_samples_at_its_own_pace(flat: Path, o
 @pytest.mark.parametrize(("size", "batches"), [("smallest", 8), ("largest", 11), (33, 4), (None, 8)])
 def test_the_size_of_an_epoch(flat: Path, other: Path, size: Any, batches: int) -> None:
     """37 samples at a half last for 74 rows, 53 for 106; the last of these with batches of 9 and 13."""
-    with loader_of({flat: 0.5, other: 0.5}, 8 if size != "largest" else 9, epoch_size=size) as loader:
+    with loader_of(fastpipe.mix({flat: 0.5, other: 0.5}), 8 if size != "largest" else 9, epoch_size=size) as loader:
         assert len(loader) == len(list(loader)) == (9 if size in ("smallest", None) else batches)
 
 
@@ -83,7 +83,7 @@ def test_labels(flat: Path, other: Path) -> None:
         "own": ["0", "1", "2"],
     }
     for labels, classes in names.items():
-        with loader_of({flat: 1, other: 1}, labels=labels, fields=fields) as loader:
+        with loader_of(fastpipe.mix({flat: 1, other: 1}, labels=labels), fields=fields) as loader:
             assert loader.classes == classes
             for batch in loader:
                 ids, source = batch["id"].numpy(), batch["source"].tolist()
@@ -103,7 +103,7 @@ def test_rows_are_decoded_as_in_a_loader_of_the_dataset(flat: Path, other: Path)
         with loader_of(dataset, train=False) as loader:
             for batch in loader:
                 expected.update({first + number: pixels for number, pixels in rows_of(batch)})
-    with loader_of({flat: 2, other: 3}, train=False, epoch_size="largest") as loader:
+    with loader_of(fastpipe.mix({flat: 2, other: 3}), train=False, epoch_size="largest") as loader:
         for batch in loader:
             for number, pixels in rows_of(batch):
                 assert pixels == expected[number]
@@ -126,30 +126,41 @@ def in_a_world(data: Any, world_size: int, state: Any, **options: Any) -> tuple[
     return sorted(found), state_after
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "repeats": {"repeats": 2},
-    "parts": {"limit": 0.9, "kfold": (4, 1), "classes": ["yak", "cow", "ant"]},
-    "epoch_size": {"epoch_size": 40},
+def all_of(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data
+
+
+def a_part(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.take(0.9).fold(1, of=4)[0].only(["yak", "cow", "ant"])
+
+
+CASES: dict[str, tuple[Callable[[fastpipe.Dataset], fastpipe.Dataset], dict[str, Any]]] = {
+    "plain": (all_of, {}),
+    "repeats": (all_of, {"sampler": fastpipe.Repeated(2)}),
+    "weighted": (all_of, {"sampler": fastpipe.Repeated(2, fastpipe.Weighted({"cow": 3}))}),
+    "parts": (a_part, {}),
+    "epoch_size": (all_of, {"epoch_size": 40}),
 }
 
 
-@pytest.mark.parametrize("partition", ["sample", "node"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("partition", ["sample", 4])
+@pytest.mark.parametrize(("choose", "options"), CASES.values(), ids=CASES)
 def test_every_batch_can_be_resumed_on_any_number_of_ranks(
-    flat: Path, other: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], partition: str
+    flat: Path,
+    other: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    choose: Callable[[fastpipe.Dataset], fastpipe.Dataset],
+    options: dict[str, Any],
+    partition: str | int,
 ) -> None:
-    data = {flat: 0.3, other: 0.7}
-    options = {**options, "partition": partition}
-    if partition == "node":
-        options["canonical_nodes"] = 4
+    data, options = choose(fastpipe.mix({flat: 0.3, other: 0.7})), {**options, "partition": partition}
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     with loader_of(data, rank=0, world_size=1, **options) as loader:
         expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
     state = None
     for step, batch in enumerate(expected):
         world_size = (8, 4, 2, 1)[step % 4]
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == "node" else "8")
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
         got, state = in_a_world(data, world_size, state, **options)
         assert got == batch, f"global batch {step} on {world_size} ranks"
 
@@ -158,9 +169,9 @@ def test_sources_that_are_not_packed(flat: Path, other: Path) -> None:
     """The same rows, with conversions beside them."""
     with (
         loader_of(
-            {flat.parent / "source": 1, other: 1}, shuffle=False, fields=("image", "label", "key", "id")
+            fastpipe.mix({flat.parent / "source": 1, other: 1}), shuffle=False, fields=("image", "label", "key", "id")
         ) as mixed,
-        loader_of({flat.parent / "source": 1}, shuffle=False, drop_last=False) as alone,
+        loader_of(flat.parent / "source", shuffle=False, drop_last=False) as alone,
     ):
         expected = {number: pixels for batch in alone for number, pixels in rows_of(batch)}
         keys = set()
@@ -179,18 +190,42 @@ def test_datasets_behind_urls(
 ) -> None:
     """Some behind URLs, and some not, in any order; a cache that keeps all, some or nothing."""
     options = {"seed": 3, "epoch_size": 400}
-    cache = {"cache_dir": tmp_path / "cache", "cache_limit": limit}
-    with (
-        RangeServer(many_shards) as other,
-        loader_of({many_shards: 1, flat: 1, remote_packed: 2}, 16, **options) as local,
-        loader_of({other.url: 1, flat: 1, range_server.url: 2}, 16, **options, **cache) as remote,
-    ):
-        for _ in range(2):
-            for mine, theirs in zip(remote, local, strict=True):
-                assert rows_of(mine) == rows_of(theirs)
-                assert torch.equal(mine.labels, theirs.labels)
-        assert {True} == {any("shard" in name for name in each.sent_by_name) for each in (other, range_server)}
-        assert remote.stats().fetched_bytes > 0
+    with RangeServer(many_shards) as other:
+        first, last = (
+            fastpipe.open(each.url, cache_dir=tmp_path / "cache", cache_limit=limit) for each in (other, range_server)
+        )
+        with (
+            loader_of(fastpipe.mix({many_shards: 1, flat: 1, remote_packed: 2}), 16, **options) as local,
+            loader_of(fastpipe.mix({first: 1, flat: 1, last: 2}), 16, **options) as remote,
+        ):
+            for _ in range(2):
+                for mine, theirs in zip(remote, local, strict=True):
+                    assert rows_of(mine) == rows_of(theirs)
+                    assert torch.equal(mine.labels, theirs.labels)
+            assert {True} == {any("shard" in name for name in each.sent_by_name) for each in (other, range_server)}
+            assert remote.stats().fetched_bytes > 0
+
+
+def test_photos_as_they_lie_beside_a_url(
+    many_shards: Path, remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    """Some of them are no JPEGs, so they are converted while the shards are fetched."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(20):
+        smooth_noise(40 + number, 90 - number, seed=number).save(photos / f"{number}.{'png' if number % 3 else 'jpg'}")
+    there = fastpipe.open(range_server.url, cache_dir=tmp_path / "cache", cache_limit=0)
+    for names in ({"verify": True}, {}):
+        options = {"seed": 3, "epoch_size": 320, **names}
+        with (
+            loader_of(fastpipe.mix({remote_packed: 1, photos: 1, many_shards: 1}), 16, **options) as local,
+            loader_of(fastpipe.mix({there: 1, photos: 1, many_shards: 1}), 16, **options) as remote,
+        ):
+            for _ in range(2):
+                for mine, theirs in zip(remote, local, strict=True):
+                    assert rows_of(mine) == rows_of(theirs)
+            assert min(remote.stats().images_converted, local.stats().images_converted) > 0
+            assert remote.stats().fetched_bytes > 0
 
 
 def test_damage_here_and_behind_a_url(
@@ -199,9 +234,9 @@ def test_damage_here_and_behind_a_url(
     """What lies here is not fetched again, and is not said to be damaged behind a URL."""
     here = copied(flat)
     damage(here, 3)
-    options = {"seed": 3, "epoch_size": 4000, "cache_dir": tmp_path / "cache"}
+    there = fastpipe.open(range_server.url, cache_dir=tmp_path / "cache")
     with (
-        loader_of({range_server.url: 1, here: 1}, 16, **options) as loader,
+        loader_of(fastpipe.mix({there: 1, here: 1}), 16, seed=3, epoch_size=4000) as loader,
         pytest.raises(SampleError, match="sample 3 ") as caught,
     ):
         list(loader)
@@ -211,8 +246,8 @@ def test_damage_here_and_behind_a_url(
 
 @pytest.mark.parametrize("first", [0, 5])
 def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: Path, first: int) -> None:
-    with loader_of({flat: 0.01, other: 0.99}, epoch_size=800) as loader:
-        plan = EpochPlan(loader.dataset, loader._recipe, epoch=1)
+    with loader_of(fastpipe.mix({flat: 0.01, other: 0.99}), epoch_size=800) as loader:
+        plan = EpochPlan(loader._recipe, epoch=1)
         named: set[int] = set()
         shards: set[int] = set()
         rare = 0
@@ -229,17 +264,10 @@ def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: P
 
 def test_ranks_fetch_their_own_samples_only(flat: Path, range_server: RangeServer, tmp_path: Path) -> None:
     """A quarter of 300 pictures, and a first batch twice."""
-    with loader_of(
-        {flat: 1, range_server.url: 9},
-        4,
-        rank=1,
-        world_size=4,
-        cache_dir=tmp_path,
-        cache_limit=0,
-        repeats=1,
-    ) as loader:
+    there = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=0)
+    with loader_of(fastpipe.mix({flat: 1, there: 9}), 4, rank=1, world_size=4) as loader:
         ids = [number for batch in loader for number in batch.ids.tolist()]
-        sizes = loader.dataset.records["size"]
+        sizes = loader.dataset.index.records["size"]
         used = int(sizes[[number for number in set(ids) if number >= FLAT_IMAGES]].sum())
         assert loader.stats().fetched_bytes < 1.4 * used
 
@@ -254,11 +282,14 @@ def test_a_bad_sample_is_named_in_its_own_dataset(flat: Path, other: Path, tmp_p
     with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
         file.seek(int(record["offset"]))
         file.write(bytes(int(record["size"])))
-    with loader_of({flat: 1, bad: 1}, epoch_size="largest") as loader, pytest.raises(SampleError) as caught:
+    with (
+        loader_of(fastpipe.mix({flat: 1, bad: 1}), epoch_size="largest") as loader,
+        pytest.raises(SampleError) as caught,
+    ):
         list(loader)
     assert caught.value.sample == 5
     assert str(bad) in str(caught.value)
-    with loader_of({flat: 1, bad: 1}, epoch_size="largest", on_error="replace") as loader:
+    with loader_of(fastpipe.mix({flat: 1, bad: 1}), epoch_size="largest", on_error="replace") as loader:
         assert FLAT_IMAGES + 5 not in [number for batch in loader for number in batch.ids.tolist()]
 
 
@@ -276,73 +307,113 @@ def test_a_changed_byte_on_this_machine_is_no_fault_of_the_network(
         byte = file.read(1)[0]
         file.seek(-1, 1)
         file.write(bytes([byte ^ 1]))
-    data = {bad: 1, range_server.url: 1}
-    with loader_of(data, cache_dir=tmp_path / "cache") as loader, pytest.raises(SampleError) as caught:
+    there = fastpipe.open(range_server.url, cache_dir=tmp_path / "cache")
+    with loader_of(fastpipe.mix({bad: 1, there: 1})) as loader, pytest.raises(SampleError) as caught:
         list(loader)
     assert caught.value.sample == 5
     assert "fetched" not in str(caught.value)
 
 
 def test_folds_of_a_mixture_never_leak(flat: Path, other: Path) -> None:
-    both = {}
-    for train in (True, False):
-        with loader_of({flat: 1, other: 1}, train=train, kfold=(3, 0), epoch_size="largest") as loader:
-            both[train] = {number for _ in range(3) for batch in loader for number in batch.ids.tolist()}
-    assert not both[True] & both[False]
-    assert both[True] | both[False] == set(range(FLAT_IMAGES + OTHERS))
+    both = []
+    for part in fastpipe.mix({flat: 1, other: 1}).fold(0, of=3):
+        with loader_of(part, epoch_size="largest", fields=("image", "source", "key")) as loader:
+            batches = [batch for _ in range(3) for batch in loader]
+            both.append(
+                {each for batch in batches for each in zip(batch["source"].tolist(), batch["key"], strict=True)}
+            )
+    assert not both[0] & both[1]
+    assert len(both[0] | both[1]) == FLAT_IMAGES + OTHERS
 
 
 def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
-    with loader_of({flat: 1, other: 1}) as loader:
+    with loader_of(fastpipe.mix({flat: 1, other: 1})) as loader:
         state = loader.state_dict()
         assert len(json.dumps(state)) < 500
     for data, options, words in (
-        ({flat: 1, other: 2}, {}, "mixture was"),
-        ({flat: 2, other: 2}, {"epoch_size": 40}, "epoch_size was 'smallest' and is now 40"),
-        ({other: 1, flat: 1}, {}, "dataset"),
-        ({flat: 1, other: 1}, {"labels": "offset"}, "labels was 'union' and is now 'offset'"),
+        (
+            fastpipe.mix({flat: 1, other: 2}),
+            {},
+            r"mixture was \[0.5, 0.5\] and is now .* \(the weights of fastpipe.mix\)",
+        ),
+        (fastpipe.mix({flat: 2, other: 2}), {"epoch_size": 40}, "epoch_size was 'smallest' and is now 40"),
+        (fastpipe.mix({other: 1, flat: 1}), {}, "dataset"),
+        (fastpipe.mix({flat: 1, other: 1}, labels="offset"), {}, "labels was 'union' and is now 'offset'"),
+        (fastpipe.concat(flat, other), {}, "mixture was"),
         (flat, {}, "dataset"),
     ):
         with loader_of(data, **options) as loader, pytest.raises(ConfigError, match=words):
             loader.load_state_dict(state)
-    with loader_of({flat: 5, other: 5}) as loader:
-        loader.load_state_dict(state)
+    for size in (None, "smallest"):
+        with loader_of(fastpipe.mix({flat: 5, other: 5}), epoch_size=size) as loader:
+            loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda a, b: fastpipe.mix({}), r"expected \{dataset: weight\}, got \{\}"),
+        (lambda a, b: fastpipe.mix({a: 0, b: 1}), "expected a weight above 0 for .*, got 0"),
+        (lambda a, b: fastpipe.mix({a: "much", b: 1}), "got 'much'"),
+        (
+            lambda a, b: fastpipe.mix({a: 1e308, b: 1e308}),
+            r"weights with a sum below 1e\+300, got inf; divide them all",
+        ),
+        (lambda a, b: fastpipe.mix({3: 1}), "got 3"),
+        (
+            lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="keep"),
+            "labels: expected 'union' or 'offset' or 'own', got 'k",
+        ),
+        (lambda a, b: fastpipe.mix({a: 1, b: 1}).select([1]), "none of the .* is left of share 1, .* some of each"),
+        (lambda a, b: fastpipe.mix({a: 1, b: 1}).only(["yak"]), "none of the .* is left of share 0, .* some of each"),
+        (lambda a, b: fastpipe.mix({a: 1, b: 1}).only(["gnu"]), "no class 'gnu'"),
+        (lambda a, b: fastpipe.mix({a: 1, b: 1}, labels="own").only(["cow"]), "no class 'cow'; it has '0', '1', '2'"),
+    ],
+)
+def test_wrong_mixtures(flat: Path, other: Path, make: Callable[[Path, Path], fastpipe.Dataset], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        make(flat, other)
 
 
 @pytest.mark.parametrize(
     ("data", "options", "words"),
     [
-        (lambda a, b: {}, {}, "got no dataset"),
-        (lambda a, b: {a: 0, b: 1}, {}, "expected a weight above 0 for .*, got 0"),
-        (lambda a, b: {a: "much", b: 1}, {}, "got 'much'"),
-        (lambda a, b: {a: 1e308, b: 1e308}, {}, r"weights with a sum below 1e\+300, got inf; divide them all"),
-        (lambda a, b: {a: 1, b: 1e-300}, {"epoch_size": "largest"}, "with 1e-300 of all weights, .* comes to its end"),
-        (lambda a, b: {3: 1}, {}, "got the folder 3"),
-        (lambda a, b: {a: 1, b: 1}, {"samples": [1]}, "samples works with one dataset"),
-        (lambda a, b: {a: 1, b: 1}, {"weights": {"cow": 2}}, "weights works with one dataset"),
-        (lambda a, b: {a: 1, b: 1}, {"labels": "keep"}, "labels: expected 'union' or 'offset' or 'own', got 'keep'"),
-        (lambda a, b: {a: 1, b: 1}, {"epoch_size": "medium"}, "epoch_size: expected 'smallest' or 'largest'"),
-        (lambda a, b: {a: 1, b: 1}, {"classes": ["yak"]}, "^classes, limit and kfold leave 0 samples of "),
-        (lambda a, b: {a: 1, b: 1}, {"classes": ["gnu"]}, "no class 'gnu'"),
         (
-            lambda a, b: {a: 1, b: 1},
-            {"classes": ["cow"], "labels": "own"},
-            '^classes .* with labels="own" they have none',
+            lambda a, b: fastpipe.mix({a: 1, b: 1e-300}),
+            {"epoch_size": "largest"},
+            'epoch_size="largest": the dataset with the smallest weight comes to its end .* pass a number',
         ),
-        (lambda a, b: {a: 1, b: 1}, {"fields": ("image", "boxes")}, "got 'boxes'"),
+        (
+            lambda a, b: fastpipe.mix({a: 1, b: 1}),
+            {"epoch_size": "medium"},
+            "epoch_size: expected 'smallest' or 'largest'",
+        ),
+        (lambda a, b: fastpipe.mix({a: 1, b: 1}), {"fields": ("image", "boxes")}, "got 'boxes'"),
         (lambda a, b: a, {"epoch_size": "smallest"}, "epoch_size: expected a whole number"),
-        (lambda a, b: a, {"labels": "union"}, "labels: expected 'renumber' or 'keep', got 'union'"),
+        (lambda a, b: {a: 1, b: 1}, {}, r"got a dict. For a mixture pass fastpipe.mix\("),
     ],
 )
-def test_wrong_mixtures(
+def test_wrong_options_of_a_mixture(
     flat: Path, other: Path, data: Callable[[Path, Path], Any], options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(data(flat, other), **options)
 
 
+def test_samples_of_a_mixture_can_be_chosen_and_weighted(flat: Path, other: Path) -> None:
+    """A share stays what it is; inside of it samples come by their weights."""
+    data = fastpipe.mix({flat: 1, other: 3}).select([40, 2, 41, 3, 42])
+    assert data["source"][:].tolist() == [0, 0, 1, 1, 1]
+    weights = dict.fromkeys(data["key"][[1, 3]], 0.0)
+    with loader_of(data, sampler=fastpipe.Weighted(weights), epoch_size=80) as loader:
+        counts = sum(np.bincount(batch.ids.numpy(), minlength=5) for batch in loader)
+    assert counts[[0, 1, 3]].tolist() == [20, 0, 0]
+    assert counts.sum() == 80
+    assert 20 <= counts[2] <= 40, "once or twice in each 3 draws"
+
+
 def test_a_preview_of_a_mixture(flat: Path, other: Path, tmp_path: Path) -> None:
-    with loader_of({flat: 1, other: 1}) as loader:
+    with loader_of(fastpipe.mix({flat: 1, other: 1})) as loader:
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4).photos == 4
         assert len(loader.dataset) == FLAT_IMAGES + OTHERS
         assert len(FLAT_CLASSES) + 1 == len(loader.classes)

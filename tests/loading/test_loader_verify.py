@@ -16,9 +16,10 @@ from conftest import packed_jpeg
 from field_columns import add_fields
 
 import fastpipe
-from fastpipe import DatasetError, Index, SampleError
+from fastpipe import DatasetError, SampleError
 from fastpipe.format import intact
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field
+from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE
 
 Copy = Callable[[Path], Path]
@@ -35,7 +36,7 @@ def flip_unseen(dataset: Path, sample: int) -> None:
         file.write(bytes([old ^ 1]))
 
 
-def epoch(dataset: Path, **options: object) -> torch.Tensor:
+def epoch(dataset: Path | fastpipe.Dataset, **options: object) -> torch.Tensor:
     with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=2, **options) as loader:  # type: ignore[arg-type]
         return torch.cat([images for images, _ in loader])
 
@@ -111,6 +112,34 @@ def test_a_changed_label_or_column_is_an_error_with_verify(
         fastpipe.loader(with_fields, 8, verify=True, **options)
 
 
+def test_a_changed_column_that_was_saved_is_an_error_with_verify(textured: Path, copied: Copy) -> None:
+    dataset = copied(textured)
+    plain = fastpipe.open(dataset)
+    plain.with_column("score", np.arange(23) / 7).with_labels(np.arange(23) % 2).save_columns(dataset)
+    options: dict[str, Any] = {"size": 16, "fields": ("image", "score", "label"), "train": False, "num_workers": 1}
+    for name in ("score", "label"):
+        (file,) = (dataset / "columns").glob(f"{name}-*.npy")
+        with fastpipe.loader(dataset, 8, verify=True, **options) as whole:
+            assert [batch["score"].dtype for batch in whole] == [torch.float64] * 3
+        flip(file, -8)
+        with fastpipe.loader(dataset, 8, **options) as unseen:
+            assert len(list(unseen)) == 3
+        with pytest.raises(DatasetError, match=f"the column '{name}' has changed: expected XXH3-64 .*save_columns"):
+            fastpipe.loader(dataset, 8, verify=True, **options)
+        flip(file, -8)
+
+
+def test_what_is_packed_is_compared_beside_what_is_not(textured: Path, copied: Copy) -> None:
+    """Files that are not packed have no hashes."""
+    dataset = copied(textured)
+    flip_unseen(dataset, 13)
+    data = fastpipe.concat(dataset, textured.parent / "source")
+    assert len(epoch(data)) == 46
+    with pytest.raises(SampleError, match=r"sample 13 .*expected XXH3-64"):
+        epoch(data, verify=True)
+    assert len(epoch(data.select(np.arange(46) != 13), verify=True)) == 45
+
+
 def test_a_changed_class_name_is_an_error_with_verify(textured: Path, copied: Copy) -> None:
     dataset = copied(textured)
     flip(dataset / "dataset.json", (dataset / "dataset.json").read_bytes().index(Index(dataset).classes[0].encode()))
@@ -118,7 +147,7 @@ def test_a_changed_class_name_is_an_error_with_verify(textured: Path, copied: Co
     with pytest.raises(DatasetError, match=r"dataset\.json has changed since it was packed"):
         epoch(dataset, verify=True)
     with pytest.raises(DatasetError, match=r"dataset\.json has changed since it was packed"):
-        fastpipe.loader({textured: 1.0, dataset: 1.0}, 8, size=16, verify=True)
+        fastpipe.loader(fastpipe.mix({textured: 1.0, dataset: 1.0}), 8, size=16, verify=True)
 
 
 def test_large_files_are_compared_beside_the_epoch(

@@ -116,7 +116,7 @@ def test_padding_and_modules_fill_alike(data: Path, padding_mode: str) -> None:
 
 def test_single_samples(data: Path) -> None:
     crop = fastpipe.CenterCrop(mask_fill=255)
-    dataset = fastpipe.Dataset(data, size=16, crop=crop, fields=("mask", "wide"))
+    dataset = fastpipe.open(data).with_fields(("mask", "wide")).cropped(crop, size=16)
     assert (dataset[3]["mask"] == 255).all()
     assert (dataset[3]["wide"] == 255).all()
     assert set(np.unique(dataset[1]["mask"])) <= {1, 2, 3, 4}

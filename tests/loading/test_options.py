@@ -12,8 +12,10 @@ import torch
 
 from fastpipe import checks
 from fastpipe.errors import ConfigError, FastpipeError
-from fastpipe.loading import factory, options
+from fastpipe.loading import factory
+from fastpipe.plan import crop_options as options
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side
+from fastpipe.samples import stored
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,11 @@ from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, sho
         {"stall_timeout": 0},
         {"exact": 1},
         {"verify": "yes"},
+        {"batch_size": 0},
+        {"seed": -1},
+        {"hflip": "no"},
+        {"drop_last": 1},
+        {"partition": "shard"},
     ],
 )
 def test_wrong_values_are_found_before_the_dataset_is_opened(
@@ -35,7 +42,7 @@ def test_wrong_values_are_found_before_the_dataset_is_opened(
     def opened(*_: object, **__: object) -> None:
         raise AssertionError("opened")
 
-    monkeypatch.setattr(factory, "open_data", opened)
+    monkeypatch.setattr(stored, "open_data", opened)
     (name,) = wrong
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         factory.loader("photos", **wrong)

@@ -87,8 +87,10 @@ Connect = Callable[[int, int], None]
     [
         {},
         {"train": False},
-        {"weights": {}, "repeats": 2},
-        {"weights": {}, "replacement": False, "epoch_size": 30},
+        {"sampler": fastpipe.Repeated(2, fastpipe.Weighted({}))},
+        {"sampler": fastpipe.Weighted({}, replacement=False), "epoch_size": 30},
+        {"sampler": fastpipe.PerClass(samples=4)},
+        {"sampler": lambda epoch: range(epoch, 37)},
         {"size": fastpipe.Buckets(area=64)},
         {"partition": "node"},
         {"views": 2},
@@ -114,10 +116,10 @@ def test_a_loader_made_before_has_the_epochs_of_one_made_afterwards(
 def test_a_mixture_made_before_has_the_epochs_of_one_made_afterwards(
     flat: Path, textured: Path, connect: Connect
 ) -> None:
-    mixture = {flat: 0.75, textured: 0.25}
-    with fastpipe.loader(mixture, 4, size=8, num_workers=1) as early:  # type: ignore[arg-type]
+    mixture = fastpipe.mix({flat: 0.75, textured: 0.25})
+    with fastpipe.loader(mixture, 4, size=8, num_workers=1) as early:
         connect(1, 2)
-        with fastpipe.loader(mixture, 4, size=8, num_workers=1) as fixed:  # type: ignore[arg-type]
+        with fastpipe.loader(mixture, 4, size=8, num_workers=1) as fixed:
             assert len(early) == len(fixed)
             assert samples(early) == samples(fixed)
 
@@ -282,10 +284,14 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"partition": "shard"}, "partition: expected 'sample' or 'node', got 'shard'"),
-        ({"canonical_nodes": 4}, 'canonical_nodes=4 works only with partition="node"'),
-        ({"partition": "node", "canonical_nodes": 3}, r"batch_size=4: batch_size times world_size=1 must be a mul"),
-        ({"partition": "node", "canonical_nodes": 64, "batch_size": 64}, "37 samples, fewer than the 64 canonical"),
+        ({"partition": "shard"}, 'partition: expected a whole number, got \'shard\'; .*"sample", "node" or the number'),
+        ({"partition": True}, "partition: expected a whole number, got True"),
+        ({"partition": 0}, "partition: expected 1 to .*, got 0; pass "),
+        (
+            {"partition": 3},
+            r"batch_size=4: batch_size times world_size=1 must be a multiple of the 3 parts of partition=",
+        ),
+        ({"partition": 64, "batch_size": 64}, "37 samples, fewer than the 64 parts of partition="),
         ({"rank": 0, "world_size": 10}, "a global batch of 10 ranks needs 40. Pass a smaller batch_size"),
     ],
 )
@@ -318,4 +324,4 @@ def test_a_loader_in_each_worker_of_a_data_loader_is_refused(flat: Path) -> None
 
 def test_workers_of_a_data_loader_may_share_a_dataset(flat: Path) -> None:
     labels = [int(label) for label in torch.utils.data.DataLoader(Nested(flat, True), num_workers=2)]
-    assert sorted(labels) == sorted(fastpipe.Dataset(flat).targets.tolist())
+    assert sorted(labels) == sorted(fastpipe.open(flat).targets.tolist())

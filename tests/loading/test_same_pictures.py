@@ -1,9 +1,10 @@
-"""Tests that limit, kfold and keys mean the same pictures, however and wherever these are stored."""
+"""Tests that take, fold and keys mean the same pictures, however and wherever these are stored."""
 
 from __future__ import annotations
 
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,39 +52,50 @@ def read(data: Any, **options: Any) -> set[str]:
         return {loader.dataset.classes[int(labels)] for _, labels in loader}
 
 
-@pytest.mark.parametrize("options", [{"kfold": (3, 1)}, {"limit": 0.4}], ids=["kfold", "limit"])
-def test_a_photo_is_in_the_same_part_in_every_form(photos: Path, options: dict[str, Any]) -> None:
-    expected = read(photos, **options)
+def fold(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.fold(1, of=3)[1]
+
+
+def take(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.take(0.4)
+
+
+@pytest.mark.parametrize("part", [fold, take])
+def test_a_photo_is_in_the_same_part_in_every_form(
+    photos: Path, part: Callable[[fastpipe.Dataset], fastpipe.Dataset]
+) -> None:
+    expected = read(part(fastpipe.open(photos)))
     assert 10 < len(expected) < 40
     for form in (*FORMS, "of-tar", "again", "folder.tar", "shards"):
-        assert read(photos.parent / form, **options) == expected, form
-    assert read(str(photos.parent / "otherwise" / "*.tar"), **options) == expected
+        assert read(part(fastpipe.open(photos.parent / form))) == expected, form
+    assert read(part(fastpipe.open(str(photos.parent / "otherwise" / "*.tar")))) == expected
     with RangeServer(photos.parent / "coefficients") as served:
-        assert read(served.url, cache_dir=photos.parent / "cache", **options) == expected
-    both = {photos.parent / "coefficients": 1, photos: 1}
-    assert read(both, **options, epoch_size="largest") == expected
+        assert read(part(fastpipe.open(served.url, cache_dir=photos.parent / "cache"))) == expected
+    both = photos.parent / "coefficients", photos
+    assert read(part(fastpipe.mix(dict.fromkeys(both, 1))), epoch_size="largest") == expected
+    assert read(part(fastpipe.concat(*both))) == expected
 
 
 def test_an_unpacked_source_is_read_once_for_its_folds(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Path(shutil.copytree(photos, photos.parent / "changing"))
-    first = read(source, kfold=(3, 1))
+    first = read(fold(fastpipe.open(source)))
 
     def refuse(_columns: object, numbers: np.ndarray, _find: object) -> None:
         raise DatasetError(f"reads {len(numbers)}")
 
     monkeypatch.setattr(scan_index, "read_files", refuse)
-    assert read(source, kfold=(3, 1)) == first
+    assert read(fold(fastpipe.open(source))) == first
     shutil.copy(source / "c01" / "a.jpg", source / "c02" / "a.jpg")
     with pytest.raises(DatasetError, match=r"reads 1$"):
-        read(source, kfold=(3, 1))
+        read(fold(fastpipe.open(source)))
     monkeypatch.undo()
-    changed = read(source, kfold=(3, 1))
+    changed = read(fold(fastpipe.open(source)))
     assert ("c01" in changed) == ("c02" in changed), "the same file is in the same part"
 
 
 def test_a_state_of_one_storage_loads_into_the_other(photos: Path) -> None:
     def begun(form: str) -> fastpipe.Loader:
-        return fastpipe.loader(photos.parent / form, 4, size=8, num_workers=1, kfold=(3, 0), seed=2)
+        return fastpipe.loader(fastpipe.open(photos.parent / form).fold(0, of=3)[0], 4, size=8, num_workers=1, seed=2)
 
     with begun("jpeg") as one, begun("coefficients") as other, begun("otherwise") as third:
         batches = iter(one)
@@ -110,13 +122,17 @@ def test_keys_name_the_same_samples_after_another_packing(photos: Path) -> None:
     hard = {key: float(key < "c20") * 3 for key in keys}
     some = [keys[number] for number in (41, 3, 7)]
     for data in (packed, anew, photos):
-        assert read(data, weights={key: 0.0 for key in keys if key not in some}) == {key[:3] for key in some}
-        with fastpipe.loader(data, 1, size=8, samples=some, train=False, fields=("image", "key")) as loader:
+        assert read(data, sampler=fastpipe.Weighted({key: 0.0 for key in keys if key not in some})) == {
+            key[:3] for key in some
+        }
+        with fastpipe.loader(
+            fastpipe.open(data).select(some), 1, size=8, train=False, fields=("image", "key")
+        ) as loader:
             assert [batch["key"][0] for batch in loader] == some
         by_number = [hard[key] for key in keys_of(data)]
         with (
-            fastpipe.loader(data, 4, size=8, weights=hard) as one,
-            fastpipe.loader(data, 4, size=8, weights=by_number) as other,
+            fastpipe.loader(data, 4, size=8, sampler=fastpipe.Weighted(hard)) as one,
+            fastpipe.loader(data, 4, size=8, sampler=fastpipe.Weighted(by_number)) as other,
         ):
             assert one.state_dict() == other.state_dict()
 
@@ -126,9 +142,9 @@ def test_a_key_that_is_not_one_sample_is_an_error(photos: Path, tmp_path: Path) 
         for number in (1, 2, 3):
             writer.add(photos / f"c0{number}" / "a.jpg", label=0, key="b" if number == 3 else "a")
     expected = "has 2 samples with the key 'a'; expected one"
-    with pytest.raises(fastpipe.ConfigError, match=f"^weights: .* {expected}"):
-        fastpipe.loader(tmp_path / "twice", 1, weights={"b": 1, "a": 2})
-    with pytest.raises(fastpipe.ConfigError, match=f"^samples: .* {expected}"):
-        fastpipe.loader(tmp_path / "twice", 1, samples=["b", "a"])
+    with pytest.raises(fastpipe.ConfigError, match=f"^Weighted: .* {expected}"):
+        fastpipe.loader(tmp_path / "twice", 1, sampler=fastpipe.Weighted({"b": 1, "a": 2}))
+    with pytest.raises(fastpipe.ConfigError, match=f"^select: .* {expected}"):
+        fastpipe.open(tmp_path / "twice").select(["b", "a"])
     with pytest.raises(fastpipe.ConfigError, match="expected each number once"):
-        fastpipe.loader(tmp_path / "twice", 1, samples=["b", "b"])
+        fastpipe.open(tmp_path / "twice").select(["b", "b"])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from billion_samples import RECIPE, Billion
+from billion_samples import RECIPE
 from conftest import FLAT_IMAGES
 from patience import in_time
 from warm import run_script
@@ -23,7 +24,7 @@ EPOCHS = 3
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
 
-def loader_of(dataset: Path, **options: Any) -> fastpipe.Loader:
+def loader_of(dataset: Path | fastpipe.Dataset, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(dataset, BATCH, **{"size": 12, "num_workers": 2, "drop_last": False, **options})
 
 
@@ -173,7 +174,7 @@ def test_resuming_decodes_nothing_of_what_is_skipped(large: Path) -> None:
 
 @pytest.mark.serial
 def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> None:
-    plan = EpochPlan(Billion(), RECIPE, 0)  # type: ignore[arg-type]
+    plan = EpochPlan(RECIPE, 0)
     started = time.perf_counter()
     plan.batch(len(plan) * 9 // 10)
     assert in_time(time.perf_counter() - started, 0.1)
@@ -186,21 +187,40 @@ def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> No
         ({"shuffle": False}, "shuffle was True and is now False"),
         ({"drop_last": True}, "drop_last was False and is now True"),
         ({"world_size": 2, "rank": 0}, r"global_batch_size was 5 and is now 10 \(batch_size= times world_size=\)"),
+        ({"partition": 5}, r"sequences was 1 and is now 5 \(partition=\)"),
         (
-            {"limit": 0.5},
-            r"samples was None and is now '\d+ \w+' \(a hash of what samples=, .*limit= and kfold= leave\)",
+            {"sampler": fastpipe.Weighted({"ant": 2})},
+            r"weights was None and is now '\w+' \(a hash of them: pass those of",
         ),
-        ({"kfold": (3, 0)}, r"samples was None and is now '\d+ \w+' \(.*kfold= leave\)"),
-        (
-            {"partition": "node", "canonical_nodes": 5},
-            r"sequences was 1 and is now 5 \(partition= and canonical_nodes=\)",
-        ),
+        ({"sampler": fastpipe.Repeated(2)}, "repeats was None and is now 2"),
+        ({"sampler": fastpipe.Sequential()}, "shuffle was True and is now False"),
+        ({"sampler": range(37)}, r"numbers was None and is now .* \(a hash of the numbers that the sampler gave"),
+        ({"sampler": fastpipe.PerClass(samples=5)}, r"per_class was None and is now \[0, 5\]"),
     ],
 )
 def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str, Any], says: str) -> None:
     with loader_of(flat) as loader:
         state = loader.state_dict()
     with loader_of(flat, **options) as loader, pytest.raises(ConfigError, match=says):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("choose", "says"),
+    [
+        (lambda data: data.take(0.5), r"samples was None and is now '\d+ \w+' \(a hash of .* take and fold leave\)"),
+        (lambda data: data.fold(0, of=3)[0], r"samples was None and is now '\d+ \w+' \(a hash of .* fold leave\)"),
+        (lambda data: data.select([1, 2, 3, 5, 7]), r"samples was None and is now '5 \w+' \(a hash of .*select"),
+        (lambda data: data.only(["bee", "ant"]), r"classes was None and is now \['bee', 'ant'\]"),
+        (lambda data: data.with_labels([0] * 37), r"with_labels was None and is now '\w+' \(a hash of the labels"),
+    ],
+)
+def test_other_samples_or_labels_are_refused_with_both_values(
+    flat: Path, choose: Callable[[fastpipe.Dataset], fastpipe.Dataset], says: str
+) -> None:
+    with loader_of(flat) as loader:
+        state = loader.state_dict()
+    with loader_of(choose(fastpipe.open(flat))) as loader, pytest.raises(ConfigError, match=says):
         loader.load_state_dict(state)
 
 
@@ -217,7 +237,7 @@ def test_what_leaves_the_order_alone_may_change(flat: Path, options: dict[str, A
 def test_another_dataset_is_refused_and_both_are_named(flat: Path, textured: Path) -> None:
     with loader_of(flat) as loader:
         state = loader.state_dict()
-    ours = fastpipe.open(textured).content
+    ours = fastpipe.open(textured).index.content
     with loader_of(textured) as loader, pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"):
         loader.load_state_dict(state)
 

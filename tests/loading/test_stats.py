@@ -134,7 +134,7 @@ def test_rows_that_fail_are_counted_where_they_failed(
     if damaged == "pixels":
         damage(dataset, 3)
     else:
-        (shard,) = fastpipe.open(dataset).shards
+        (shard,) = fastpipe.open(dataset).index.shards
         shard.path.unlink()
     with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2) as loader:
         with pytest.raises(fastpipe.SampleError):

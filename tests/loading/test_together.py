@@ -135,7 +135,7 @@ def test_prepare_gets_boxes_of_each_crop(data: Path) -> None:
 def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
     fields: list[Any] = ["id", "image", Boxes("boxes", min_size=6, min_area=50.0), POSE]
     options: dict[str, Any] = {"size": SIZE, "hflip": 1.0, "seed": 4, "crop": fastpipe.RandomResizedCrop()}
-    dataset = fastpipe.Dataset(data, fields=fields, exact=True, **options)
+    dataset = fastpipe.open(data).with_fields(fields).cropped(**options, exact=True)
     dataset.set_epoch(0)
     counts = [0, 0]
     with (
@@ -154,8 +154,8 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
     with pytest.raises(
         fastpipe.ConfigError, match=r"a single sample has its boxes as one tensor, got Boxes.*leave form"
     ):
-        fastpipe.Dataset(data, fields=["image", Boxes("boxes", form="pad")])
-    whole = fastpipe.Dataset(data, fields={"targets": Boxes("boxes", min_size=1000)})
+        fastpipe.open(data).with_fields(["image", Boxes("boxes", form="pad")])
+    whole = fastpipe.open(data).with_fields({"targets": Boxes("boxes", min_size=1000)})
     assert sum(len(whole[number]["targets"]) for number in range(COUNT)) > counts[1] > 0
 
 
@@ -173,9 +173,8 @@ def test_each_of_several_crops_has_its_own(data: Path, kind: Any) -> None:
     fields = fields_of("list")
     with loader_of(data, fields, crop=kind(resize=26, mask_fill=3), **options) as loader:
         batches, rows = list(loader), loader.look.recipe.crop.rows
-    dataset = fastpipe.Dataset(
-        data, crop=kind(resize=26, mask_fill=3), size=20, fields=["id", "image", "boxes", POSE, "seg", "second"]
-    )
+    dataset = fastpipe.open(data).cropped(kind(resize=26, mask_fill=3), size=20)
+    dataset = dataset.with_fields(["id", "image", "boxes", POSE, "seg", "second"])
     middle = fastpipe.CenterCrop(resize=26, mask_fill=3)
     with loader_of(data, fields, crop=middle, **options) as loader:
         for batch, expected in zip(batches, loader, strict=True):
@@ -234,7 +233,9 @@ def test_mirroring_crops_need_pairs_of_points(data: Path) -> None:
     with pytest.raises(fastpipe.ConfigError, match=words):
         loader_of(data, ["image", "pose"], size=20, train=False, crop=fastpipe.TenCrop())
     with pytest.raises(fastpipe.ConfigError, match=words):
-        fastpipe.Dataset(data, size=20, crop=fastpipe.TenCrop(), fields=["image", "pose"])
+        fastpipe.open(data).cropped(fastpipe.TenCrop(), size=20).with_fields(["image", "pose"])
+    with pytest.raises(fastpipe.ConfigError, match=words):
+        fastpipe.open(data).with_fields(["image", "pose"]).cropped(fastpipe.TenCrop(), size=20)
     with pytest.raises(fastpipe.ConfigError, match="'pose' has points, and hflip mirrors images"):
         loader_of(data, ["image", "pose"], hflip=False, views=[View(), View(hflip=True)])
 
@@ -528,7 +529,7 @@ def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
 def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
     from checkout import ROOT
 
-    from fastpipe.loading.impossible import table
+    from fastpipe.plan.impossible import table
 
     assert (ROOT / "docs" / "together.md").read_text().endswith(f"\n\n{table()}")
 

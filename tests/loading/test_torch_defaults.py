@@ -51,7 +51,9 @@ CASES: dict[str, dict[str, Any]] = {
     "buckets": {"size": "bucket", "fields": ("image", "mask", "image_size", "pixel_mask")},
     "crops": {"crop": fastpipe.FiveCrop(), "train": False},
     "mixture": {"both": True, "epoch_size": 16},
-    "weights": {"weights": np.arange(1, 9.0)},
+    "weights": {"sampler": fastpipe.Weighted(np.arange(1, 9.0))},
+    "torch's sampler": {"sampler": torch.utils.data.RandomSampler(range(8))},
+    "torch's weights": {"sampler": torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], 8)},
 }
 
 
@@ -86,7 +88,7 @@ def leaves(value: Any) -> list[Any]:
 
 def batches(two: list[Path], options: dict[str, Any]) -> list[Any]:
     options = {"size": 24, **options}
-    data: Any = dict.fromkeys(two, 1.0) if options.pop("both", False) else two[0]
+    data: Any = fastpipe.mix(dict.fromkeys(two, 1.0)) if options.pop("both", False) else two[0]
     if "augment" in options:
         options["augment"] = options["augment"]()
     options["fields"] = asked(options.get("fields"), {"flip_pairs": []})
@@ -95,7 +97,7 @@ def batches(two: list[Path], options: dict[str, Any]) -> list[Any]:
 
 
 def samples(two: list[Path], crop: Any) -> list[Any]:
-    dataset = fastpipe.Dataset(two[0], size=16, crop=crop, **({"fields": PLACED} if crop.rows == 1 else {}))
+    dataset = fastpipe.open(two[0]).cropped(crop, size=16).with_fields(PLACED)
     torch.manual_seed(3)
     found = leaves(dataset[1])  # torch's generator decides on its crop
     dataset.set_epoch(1)

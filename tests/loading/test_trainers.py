@@ -87,7 +87,13 @@ def test_skipping_after_a_state_skips_no_more_than_either(flat: Path) -> None:
 
 def test_samplers(flat: Path) -> None:
     for rank in range(2):
-        for options in ({}, {"train": False}, {"repeats": 2}, {"size": "bucket"}):
+        for options in (
+            {},
+            {"train": False},
+            {"sampler": fastpipe.Repeated(2)},
+            {"sampler": fastpipe.PerClass(samples=4)},
+            {"size": "bucket"},
+        ):
             with loader_of(flat, rank=rank, world_size=2, **options) as loader:
                 loader.sampler.set_epoch(3)
                 assert loader.stats().images_decoded == 0

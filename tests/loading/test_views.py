@@ -255,7 +255,7 @@ def test_an_epoch_of_views_has_each_sample_once(flat: Path) -> None:
 def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path, tmp_path: Path, storage: str) -> None:
     """The first view is the loader without views; the second one has the same sizes, and crops of its own."""
     fastpipe.pack(large.parent / "source", tmp_path / "packed", storage=storage, workers=1)
-    mixture = {tmp_path / "packed": 0.4, flat: 0.6}
+    mixture = fastpipe.mix({tmp_path / "packed": 0.4, flat: 0.6})
     options: dict[str, Any] = {"size_choices": [24, 32, 40], "epoch_size": 40, "num_workers": 2}
     with fastpipe.loader(mixture, 4, views=2, **options) as loader, fastpipe.loader(mixture, 4, **options) as plain:
         for batch, expected in zip(loader, plain, strict=True):

@@ -109,8 +109,8 @@ def test_nothing_is_added_twice(work: Path) -> None:
 def test_another_source_may_be_added(work: Path) -> None:
     other = photos(work / "other", 12, first=100, classes=2)
     fastpipe.add(other, work / "dst")
-    index = fastpipe.open(work / "dst")
-    assert (len(index), [pack["source"]["files"] for pack in index.info["packs"]]) == (42, [30, 12])
+    data = fastpipe.open(work / "dst")
+    assert (len(data), [pack["source"]["files"] for pack in data.index.info["packs"]]) == (42, [30, 12])
 
 
 def test_new_classes_come_behind_the_old_ones(work: Path) -> None:
@@ -118,9 +118,9 @@ def test_new_classes_come_behind_the_old_ones(work: Path) -> None:
     for name in ("aaa", "c1", "zzz"):
         photo(work / "src" / name / "new.jpg", hash(name) % 1000)
     fastpipe.add(work / "src", work / "dst")
-    index = fastpipe.open(work / "dst")
-    assert index.classes == ["c0", "c1", "c2", "aaa", "zzz"]
-    assert index.class_counts == [10, 11, 10, 1, 1]
+    data = fastpipe.open(work / "dst")
+    assert data.classes == ["c0", "c1", "c2", "aaa", "zzz"]
+    assert data.class_counts == [10, 11, 10, 1, 1]
     after = epoch(work / "dst")
     assert {key: after[key] for key in before} == before
     assert [after[f"{name}/new.jpg"] for name in ("aaa", "c1", "zzz")] == [(3,), (1,), (4,)]
@@ -155,7 +155,7 @@ def test_changed_sources(work: Path) -> None:
 
 def epoch_sizes(data: Path) -> dict[str, tuple[int, Any]]:
     """Key -> label and whole image."""
-    found = fastpipe.Dataset(data, fields=["key", "label", "image"])
+    found = fastpipe.open(data).with_fields(["key", "label", "image"])
     return {one["key"]: (one["label"], one["image"]) for one in (found[at] for at in range(len(found)))}
 
 
@@ -231,7 +231,7 @@ FIELDS = {
 
 def columns(data: Path) -> dict[str, Any]:
     """Key -> the values of all fields."""
-    found = fastpipe.Dataset(data, fields=["key", "image", *FIELDS])
+    found = fastpipe.open(data).with_fields(["key", "image", *FIELDS])
     classes = fastpipe.open(data).fields["tags"].names
 
     def value(name: str, one: Any) -> Any:
@@ -288,8 +288,8 @@ def test_removing(work: Path) -> None:
     assert fastpipe.remove(work / "dst", classes="c1").removed == sum(label == (1,) for label in left.values())
     left = {key: label for key, label in left.items() if label != (1,)}
     assert epoch(work / "dst") == left
-    index = fastpipe.open(work / "dst")
-    assert (index.classes, index.class_counts[1]) == (["c0", "c1", "c2"], 0)
+    data = fastpipe.open(work / "dst")
+    assert (data.classes, data.class_counts[1]) == (["c0", "c1", "c2"], 0)
     assert fastpipe.remove(work / "dst", where="class == c2").removed == 10
     assert epoch(work / "dst") == {key: label for key, label in left.items() if label == (0,)}
     assert {name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")} == shards
@@ -353,7 +353,7 @@ def test_log_and_versions(work: Path) -> None:
     assert "fastpipe add" in succeeded("log", packed)
     assert [len(fastpipe.open(packed, version=number)) for number in (1, 2, 3)] == [30, 35, 24]
     assert epoch(fastpipe.open(packed, version=1)) == one
-    assert fastpipe.open(packed, version=1).info["version"] == 1
+    assert fastpipe.open(packed, version=1).index.info["version"] == 1
     for number in (0, 4):
         with pytest.raises((ConfigError, DatasetError), match="version"):
             fastpipe.open(packed, version=number)
@@ -375,7 +375,7 @@ def test_a_state_says_its_version(work: Path) -> None:
 
 
 def test_a_loader_sees_the_old_version_or_the_new_one(work: Path) -> None:
-    old = fastpipe.Dataset(work / "dst", fields=["key", "image"])
+    old = fastpipe.open(work / "dst").with_fields(["key", "image"])
     with fastpipe.loader(work / "dst", 5, fields=["image", "key"], drop_last=False, size=32) as loader:
         batches = iter(loader)
         keys = list(next(batches)["key"])
@@ -475,9 +475,9 @@ def test_an_add_that_is_killed_leaves_one_version_or_the_other(programs: Forks, 
     for at in {*some, *range(calls - 6, calls)}:  # dataset.json comes near the end
         packs.fresh()
         assert packs.run(Fault(work / "dst", CHANGING, at=at)).code == -9
-        index = fastpipe.open(work / "dst")
-        seen.add(index.version)
-        assert len(index) == {1: 30, 2: 36}[index.version]
+        data = fastpipe.open(work / "dst")
+        seen.add(data.version)
+        assert len(data) == {1: 30, 2: 36}[data.version]
         assert verify(work / "dst").sound
         succeeded(*command)
         assert set(epoch(work / "dst")) == new

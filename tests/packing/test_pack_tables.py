@@ -49,7 +49,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def samples_of(dataset: Path) -> dict[str, dict[str, Any]]:
     """Name -> all that a loader gives of a sample, with the image's pixels."""
     fields = tuple(read_fields(Index(dataset).info))
-    opened = fastpipe.Dataset(dataset, fields=("image", "label", *fields))
+    opened = fastpipe.open(dataset).with_fields(("image", "label", *fields))
     found = {}
     for number, name in enumerate(paths_of(dataset)):
         sample = opened[number]

@@ -142,7 +142,7 @@ def test_an_epoch_goes_on_where_it_stopped(packs: dict[str, Path]) -> None:
 
 
 def test_single_samples_are_the_same(packs: dict[str, Path]) -> None:
-    jpeg, coefficients = fastpipe.Dataset(packs["jpeg"]), fastpipe.Dataset(packs["coefficients"])
+    jpeg, coefficients = fastpipe.open(packs["jpeg"]), fastpipe.open(packs["coefficients"])
     assert len(jpeg) == len(coefficients)
     for one, other in zip(jpeg, coefficients, strict=True):
         assert one[1] == other[1]
@@ -212,7 +212,7 @@ def test_verify_names_the_damage(stored: Path) -> None:
 def test_a_damaged_sample_is_an_error_that_names_it(stored: Path) -> None:
     damage(stored, 0)
     with pytest.raises(SampleError, match=rf"sample 0 \(key {key_of(stored, 0)}\) cannot be decoded"):
-        fastpipe.Dataset(stored)[0]
+        fastpipe.open(stored)[0]
 
 
 def test_an_unknown_storage_or_version_is_refused(stored: Path) -> None:

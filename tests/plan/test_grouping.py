@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from billion_samples import RECIPE, Billion
+from billion_samples import Billion, recipe_of
 from distributions import assert_distribution
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.partition import Partition, Ranks
+from fastpipe.plan.recipe import Recipe
 
 BUCKETS = Buckets(area=100 * 100, size_divisible=16)
 
@@ -60,7 +60,7 @@ def test_windows_are_dealt_out_anew(
     for number in range(partition.batches):
         height, width = made.size(number)
         for sequence, start, stop in partition.spans(number):
-            begin, chosen = made.positions(sequence, start, stop)
+            begin, chosen = made.positions(sequence, number, start, stop)
             positions = begin + chosen
             assert made.grouped(sequence, positions).tolist() == list(range(start, stop))
             taken[sequence] += positions.tolist()
@@ -74,7 +74,7 @@ def test_windows_are_dealt_out_anew(
     for sequence, positions in taken.items():
         assert sorted(positions) == list(range(len(positions)))
         assert due[sequence] == len(positions)
-        window = batches * partition.stretch
+        window = batches * (partition.global_batch_size // sequences)
         assert [at // window for at in positions] == [at // window for at in range(len(positions))]
     total = sum(map(len, taken.values()))
     assert total == (partition.batches * partition.global_batch_size if drop_last else samples)
@@ -86,7 +86,7 @@ def test_a_batch_has_like_shapes_and_batches_come_in_any_order() -> None:
         made = Grouping(partition, resized, BUCKETS, batches=32, key=shuffle)
         ranges = []
         for number in range(32):
-            begin, chosen = made.positions(0, 8 * number, 8 * number + 8)
+            begin, chosen = made.positions(0, number, 8 * number, 8 * number + 8)
             likeness = BUCKETS.likeness(resized(0, 0, 256)[begin + chosen])
             ranges.append((int(likeness.min()), int(likeness.max())))
             if shuffle is None and number:
@@ -106,7 +106,7 @@ def test_every_batch_of_a_window_may_get_any_shape() -> None:
     drawn = []
     for epoch in range(4000):
         made = Grouping(partition, sides, Buckets(size_divisible=1), batches=8, key=key(1, epoch, Stream.GROUP))
-        drawn.append([made.positions(0, 2 * number, 2 * number + 1)[1][0] // 2 for number in (0, 7)])
+        drawn.append([made.positions(0, number, 2 * number, 2 * number + 2)[1][0] // 2 for number in (0, 7)])
     pairs = np.array(drawn) @ [8, 1]
     assert_distribution(np.bincount(pairs, minlength=64), 1.0 - np.eye(8).ravel())
 
@@ -125,8 +125,8 @@ class Shapes(Billion):
         return self.records_of(samples)
 
 
-def bucketed(**change: Any) -> Any:
-    return replace(RECIPE, crop=BUCKETS, size=BUCKETS.largest, **change)
+def bucketed(index: Any, **change: Any) -> Recipe:
+    return recipe_of(index, crop=BUCKETS, size=BUCKETS.largest, **change)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -135,9 +135,13 @@ def test_ranks_share_batches_and_sizes(shuffle: bool) -> None:
         found: list[tuple[list[int], Any]] = [([], set()) for _ in range(6)]
         for rank in range(world_size):
             recipe = bucketed(
-                batch_size=32 // world_size, ranks=Ranks(rank, world_size, nodes), sequences=4, shuffle=shuffle
+                Shapes(),
+                batch_size=32 // world_size,
+                ranks=Ranks(rank, world_size, nodes),
+                sequences=4,
+                shuffle=shuffle,
             )
-            plan = EpochPlan(Shapes(), recipe, 2)  # type: ignore[arg-type]
+            plan = EpochPlan(recipe, 2)
             for at, number in enumerate((0, 1, 15, 16, 10**6, len(plan) - 1)):
                 made = plan.batch(number)
                 found[at][0].extend(made.samples[made.valid].tolist())
@@ -160,7 +164,7 @@ def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
     tracemalloc.start()
     for epoch in range(5):
         started = time.process_time()
-        plan = EpochPlan(Photos(), bucketed(batch_size=256), epoch)  # type: ignore[arg-type]
+        plan = EpochPlan(bucketed(Photos(), batch_size=256), epoch)
         begin = len(plan) // 2 // 16 * 16
         plan.batch(begin)
         first.append(time.process_time() - started)
@@ -184,9 +188,9 @@ def test_what_is_used_was_read_ahead(many_shards: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 2))
     index = Index(many_shards)
     for rank in range(2):
-        recipe = bucketed(batch_size=1, drop_last=True, shuffle=shuffle, ranks=Ranks(rank, 2))
+        recipe = bucketed(index, batch_size=1, drop_last=True, shuffle=shuffle, ranks=Ranks(rank, 2))
         for begin in (0, 1, 3):
-            plan = EpochPlan(index, recipe, 1)
+            plan = EpochPlan(recipe, 1)
             named: list[tuple[int, int, int]] = []
             taken: list[int] = []
             fetched: list[int] = []

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import in_time
 
-from fastpipe.plan.mixture import MixedPartition, MixedRows, floor_sum, rows_of_mixture
-from fastpipe.plan.partition import Ranks
+from fastpipe.plan.partition import MixedRows, Partition, Ranks, floor_sum, rows_of_mixture
 
 WEIGHTS = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=9)
 
@@ -54,10 +53,12 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
     for rank in range(nodes * local):
         ranks = Ranks(rank, nodes * local, nodes)
         partition, following = (
-            MixedPartition(weights, batches, number, size, ranks=ranks, nodes=4, seed=1)
+            Partition(
+                32 * batches, size, drop_last=True, ranks=ranks, sequences=4, weights=weights, epoch=number, seed=1
+            )
             for number in (epoch, epoch + 1)
         )
-        sizes = {sequence: length for sequence, _, length in partition.sequences}
+        sizes = dict(partition.sequences)
         taken: dict[int, list[int]] = {sequence: [] for sequence in sizes}
         for number in range(batches):
             share = partition.share(number)
@@ -74,7 +75,8 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
             assert some[partition.mine(sequence, some)].tolist() == [each for each in sorted(positions) if each in some]
         datasets = len(weights)
         assert [
-            begin + sizes[partition.sequences[0][0] + number] for number, begin in enumerate(partition.begins)
+            begin + sizes[partition.sequences[0][0] + number]
+            for number, begin in enumerate(partition.begins[:datasets])
         ] == following.begins[:datasets]
         assert begins in (None, partition.begins)
         begins = partition.begins
@@ -87,7 +89,8 @@ def test_the_size_of_an_epoch(size: int | str, rows: int) -> None:
 
 
 def test_sixteen_datasets_are_planned_at_once() -> None:
-    partition = MixedPartition(range(1, 17), 10**7, 3, 256, ranks=Ranks(1, 8), nodes=1, seed=0)
+    rows, weights = 10**7 * 256 * 8, [float(weight) for weight in range(1, 17)]
+    partition = Partition(rows, 256, drop_last=True, ranks=Ranks(1, 8), weights=weights, epoch=3)
     started = time.process_time()
     for number in range(10**6, 10**6 + 20):
         partition.share(number)

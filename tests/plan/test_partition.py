@@ -15,7 +15,7 @@ from fastpipe.plan.partition import Partition, Ranks
 def positions_of(samples: int, batch_size: int, ranks: Ranks, drop_last: bool, sequences: int = 1):
     """For each batch: (samples that count, samples that do not) of one rank."""
     partition = Partition(samples, batch_size, drop_last=drop_last, ranks=ranks, sequences=sequences)
-    firsts = {number: first for number, first, _ in partition.sequences}
+    firsts = {number: number * samples // sequences for number, _ in partition.sequences}
     found = []
     for number in range(partition.batches):
         share = partition.share(number)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.plan.order import EpochOrder
-from fastpipe.plan.passes import Passes
+from fastpipe.plan.passes import Ids, Passes
 
 
 def passes_of(places: int, size: int, repeats: int, epoch: int, chunk: int = 4, *, shuffle: bool = True) -> Passes:
-    return Passes(places, chunk, seed=5, begin=epoch * size, size=size, repeats=repeats, shuffle=shuffle)
+    options = {"begin": epoch * size, "size": size, "repeats": repeats, "shuffle": shuffle}
+    return Passes(places, chunk, seed=5, ids=lambda number: lambda places: places, **options)  # type: ignore[arg-type]
 
 
 def endless(places: int, repeats: int, stop: int) -> NDArray[np.int64]:
@@ -28,11 +29,16 @@ def endless(places: int, repeats: int, stop: int) -> NDArray[np.int64]:
 def test_a_plain_epoch_is_one_pass(epoch: int) -> None:
     order = EpochOrder(1000, 4, seed=5, epoch=epoch, shuffle=True)
     passes = passes_of(1000, 1000, 1, epoch)
-    assert np.array_equal(passes.take(0, 1000), order.take(0, 1000))
-    assert not passes.times(0, 1000).any()
+    taken = passes.take(0, 1000)
+    assert np.array_equal(taken.ids, order.take(0, 1000))
+    assert np.array_equal(taken.places, taken.ids)
+    assert not taken.times.any()
     for start in range(0, 1000, 50):
         first = start == 0
-        assert np.array_equal(passes.reads(start, start + 50, first=first), order.reads(start, start + 50, first=first))
+        runs = passes.reads(start, start + 50, first=first, runs=True)
+        assert np.array_equal(runs, order.reads(start, start + 50, first=first))
+        ids = passes.reads(start, start + 50, first=first, runs=False)
+        assert ids.tolist() == [each for low, high in runs.tolist() for each in range(low, high)]
 
 
 @given(st.integers(1, 300), st.integers(1, 700), st.integers(1, 4), st.integers(0, 5), st.data())
@@ -43,10 +49,10 @@ def test_epochs_are_stretches_of_the_passes(
     passes = passes_of(places, size, repeats, epoch)
     start = data.draw(st.integers(0, size))
     stop = data.draw(st.integers(start, size))
-    assert np.array_equal(passes.take(start, stop), expected[start:stop])
-    assert np.array_equal(passes_of(places, size, repeats, epoch).take(0, size), expected)
-    times = passes.times(0, size)
-    assert np.array_equal(passes.times(start, stop), times[start:stop])
+    assert np.array_equal(passes.take(start, stop).ids, expected[start:stop])
+    assert np.array_equal(passes_of(places, size, repeats, epoch).take(0, size).ids, expected)
+    times = passes.take(0, size).times
+    assert np.array_equal(passes.take(start, stop).times, times[start:stop])
     assert len({*zip(expected.tolist(), times.tolist(), strict=True)}) == size, "each row has draws of its own"
 
 
@@ -59,25 +65,38 @@ def test_what_is_read_is_named_before(places: int, size: int, repeats: int, epoc
     fetched: set[int] = set()
     for start in range(0, size, batch):
         stop = min(start + batch, size)
-        for low, high in passes.reads(start, stop, first=start == 0):
+        for low, high in passes.reads(start, stop, first=start == 0, runs=True):
             named.update(range(low, high))
         for run in passes.ahead(start, stop, lambda positions: positions % 2 == 0, first=start == 0):
             fetched.update(run.tolist())
-        taken = passes.take(start, stop)
+        taken = passes.take(start, stop).ids
         assert named >= set(taken.tolist())
         assert fetched >= set(taken[np.arange(start, stop) % 2 == 0].tolist())
     # Nothing is fetched that no position of this epoch has.
-    assert fetched == set(passes.take(0, size)[::2].tolist())
+    assert fetched == set(passes.take(0, size).ids[::2].tolist())
 
 
 def test_short_epochs_go_through_everything_before_a_sample_comes_again() -> None:
-    seen = np.concatenate([passes_of(1000, 100, 1, epoch).take(0, 100) for epoch in range(10)])
+    seen = np.concatenate([passes_of(1000, 100, 1, epoch).take(0, 100).ids for epoch in range(10)])
     assert sorted(seen) == list(range(1000))
 
 
 def test_without_shuffle_passes_are_all_in_order() -> None:
     passes = passes_of(10, 25, 1, 1, shuffle=False)
-    assert passes.take(0, 25).tolist() == [(25 + number) % 10 for number in range(25)]
+    assert passes.take(0, 25).ids.tolist() == [(25 + number) % 10 for number in range(25)]
+
+
+def test_ids_of_a_place_may_differ_from_pass_to_pass() -> None:
+    """A sampler draws anew in each pass: the ids are those of the pass that a place lies in."""
+
+    def ids(number: int) -> Ids:
+        return lambda places: places + 100 * number
+
+    passes = Passes(10, 4, seed=5, begin=5, size=30, repeats=1, shuffle=True, ids=ids)
+    taken = passes.take(0, 30)
+    assert (taken.ids // 100).tolist() == [0] * 5 + [1] * 10 + [2] * 10 + [3] * 5
+    assert np.array_equal(taken.ids % 100, taken.places)
+    assert np.array_equal(taken[np.array([7, 3])].ids, taken.ids[[7, 3]])
 
 
 def timm_rule(order: NDArray[np.int64], repeats: int, world_size: int, rank: int) -> NDArray[np.int64]:
@@ -103,6 +122,6 @@ def test_repeats_go_to_the_ranks_as_timm_deals_them(world_size: int, repeats: in
         for number in range(partition.batches):
             share = partition.share(number)
             ((_, start, stop),) = share.spans
-            mine.append(passes.take(start, stop)[share.rows])
+            mine.append(passes.take(start, stop).ids[share.rows])
             assert partition.mine(0, np.arange(start, stop)).nonzero()[0].tolist() == share.rows.tolist()
         assert np.array_equal(np.concatenate(mine), timm_rule(order, repeats, world_size, rank))

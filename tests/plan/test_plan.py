@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from billion_samples import RECIPE, Billion
+from billion_samples import RECIPE, recipe_of
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ def index(flat: Path) -> Index:
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 36, 37, 38, 1000])
 def test_an_epoch_plans_each_sample_once(index: Index, batch_size: int) -> None:
-    plan = EpochPlan(index, dataclasses.replace(RECIPE, batch_size=batch_size), epoch=3)
+    plan = EpochPlan(recipe_of(index, batch_size=batch_size), epoch=3)
     batches = all_batches(plan)
     assert sorted(np.concatenate([batch.samples for batch in batches])) == list(range(len(index)))
     assert all(len(batch) == batch_size for batch in batches[:-1])
@@ -46,28 +46,29 @@ def test_an_epoch_plans_each_sample_once(index: Index, batch_size: int) -> None:
 
 @given(st.integers(0, 10**12), st.integers(1, 10**6))
 def test_batches_per_epoch(samples: int, batch_size: int) -> None:
-    recipe = dataclasses.replace(RECIPE, batch_size=batch_size)
-    assert batches_per_epoch(samples, recipe) == -(-samples // batch_size)
-    assert batches_per_epoch(samples, dataclasses.replace(recipe, drop_last=True)) == samples // batch_size
+    content = dataclasses.replace(RECIPE.content, starts=np.array([0, samples]))
+    recipe = dataclasses.replace(RECIPE, batch_size=batch_size, content=content)
+    assert batches_per_epoch(recipe) == -(-samples // batch_size)
+    assert batches_per_epoch(dataclasses.replace(recipe, drop_last=True)) == samples // batch_size
 
 
 def test_drop_last_leaves_the_other_batches_as_they_are(index: Index) -> None:
-    kept = all_batches(EpochPlan(index, RECIPE, 0))
-    dropped = all_batches(EpochPlan(index, dataclasses.replace(RECIPE, drop_last=True), 0))
+    kept = all_batches(EpochPlan(recipe_of(index), 0))
+    dropped = all_batches(EpochPlan(recipe_of(index, drop_last=True), 0))
     assert len(dropped) == len(kept) - 1
     assert [as_bytes(batch) for batch in dropped] == [as_bytes(batch) for batch in kept[:-1]]
 
 
 def test_batches_can_be_planned_in_any_order(index: Index) -> None:
-    forward = [as_bytes(batch) for batch in all_batches(EpochPlan(index, RECIPE, 2))]
-    plan = EpochPlan(index, RECIPE, 2)
+    forward = [as_bytes(batch) for batch in all_batches(EpochPlan(recipe_of(index), 2))]
+    plan = EpochPlan(recipe_of(index), 2)
     backward = [as_bytes(plan.batch(number)) for number in reversed(range(len(plan)))]
     assert backward[::-1] == forward
 
 
 def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index) -> None:
     def by_sample(batch_size: int) -> tuple[list[int], NDArray[np.float64], NDArray[np.bool_]]:
-        batches = all_batches(EpochPlan(index, dataclasses.replace(RECIPE, batch_size=batch_size), 5))
+        batches = all_batches(EpochPlan(recipe_of(index, batch_size=batch_size), 5))
         return (
             [int(sample) for batch in batches for sample in batch.samples],
             np.concatenate([batch.crops.boxes for batch in batches]),
@@ -84,16 +85,16 @@ def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"shuffle": False}, {"flip": 0.0}, {"crop": Resize()}])
 def test_everything_in_the_recipe_counts(index: Index, change: dict[str, object]) -> None:
-    first = EpochPlan(index, RECIPE, 0).batch(0)
-    other = EpochPlan(index, dataclasses.replace(RECIPE, **change), 0).batch(0)
+    first = EpochPlan(recipe_of(index), 0).batch(0)
+    other = EpochPlan(recipe_of(index, **change), 0).batch(0)
     assert as_bytes(first) != as_bytes(other)
-    assert as_bytes(first) == as_bytes(EpochPlan(index, RECIPE, 0).batch(0))
-    assert as_bytes(first) != as_bytes(EpochPlan(index, RECIPE, 1).batch(0))
+    assert as_bytes(first) == as_bytes(EpochPlan(recipe_of(index), 0).batch(0))
+    assert as_bytes(first) != as_bytes(EpochPlan(recipe_of(index), 1).batch(0))
 
 
 def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Index) -> None:
-    recipe = dataclasses.replace(RECIPE, shuffle=False, batch_size=37)
-    one, other = EpochPlan(index, recipe, 0).batch(0), EpochPlan(index, recipe, 1).batch(0)
+    recipe = recipe_of(index, shuffle=False, batch_size=37)
+    one, other = EpochPlan(recipe, 0).batch(0), EpochPlan(recipe, 1).batch(0)
     assert np.array_equal(one.samples, other.samples)
     assert not np.array_equal(one.crops.boxes, other.crops.boxes)
     assert not np.array_equal(one.flips, other.flips)
@@ -101,14 +102,14 @@ def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Inde
 
 def test_crops_fit_the_pictures_of_their_records(index: Index) -> None:
     for crop in (RandomResizedCrop(), CenterCrop(resize=30), Resize()):
-        for batch in all_batches(EpochPlan(index, dataclasses.replace(RECIPE, crop=crop), 0)):
+        for batch in all_batches(EpochPlan(recipe_of(index, crop=crop), 0)):
             assert np.array_equal(batch.records, index.records[batch.samples])
             size = np.stack([batch.records["width"], batch.records["height"]], axis=1)
             assert (batch.crops.bounds[:, :2] + batch.crops.bounds[:, 2:] <= size).all()
 
 
 def test_labels_are_a_copy(index: Index) -> None:
-    batch = EpochPlan(index, RECIPE, 0).batch(0)
+    batch = EpochPlan(recipe_of(index), 0).batch(0)
     assert batch.labels.dtype == np.int64
     assert np.array_equal(batch.labels, index.records["label"][batch.samples])
     batch.labels[:] = 99
@@ -117,14 +118,14 @@ def test_labels_are_a_copy(index: Index) -> None:
 
 @pytest.mark.parametrize(("flip", "least", "most"), [(0.0, 0, 0), (1.0, 1, 1), (0.5, 0.45, 0.55), (0.1, 0.07, 0.13)])
 def test_share_of_flips(flip: float, least: float, most: float) -> None:
-    plan = EpochPlan(Billion(), dataclasses.replace(RECIPE, batch_size=4000, flip=flip), 0)  # type: ignore[arg-type]
+    plan = EpochPlan(dataclasses.replace(RECIPE, batch_size=4000, flip=flip), 0)
     assert least <= plan.batch(0).flips.mean() <= most
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 15])
 def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
     samples = np.arange(len(index))
-    plan = EpochPlan(index, RECIPE, 4)
+    plan = EpochPlan(recipe_of(index), 4)
     batch = plan.of(samples)
     others = plan.others(batch, samples, attempt)
     assert (others.samples != samples).all()
@@ -142,7 +143,7 @@ def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
     tracemalloc.start()
     for epoch in range(5):
         started = time.perf_counter()
-        plan = EpochPlan(Billion(), dataclasses.replace(RECIPE, batch_size=256), epoch)  # type: ignore[arg-type]
+        plan = EpochPlan(dataclasses.replace(RECIPE, batch_size=256), epoch)
         batch = plan.batch(len(plan) // 2)
         seconds.append(time.perf_counter() - started)
         assert len(np.unique(batch.samples)) == 256

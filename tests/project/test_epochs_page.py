@@ -6,29 +6,29 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkout import ROOT
 from conftest import FLAT_IMAGES
 
+import fastpipe
+
 PAGE = (ROOT / "docs" / "epochs.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
-def run(number: int, dataset: Path, folder: Path) -> dict[str, Any]:
+def run(number: int, dataset: Path, folder: Path, **given: Any) -> dict[str, Any]:
     (folder / "data").mkdir()
     for name in ("train", "extra"):
         (folder / "data" / name).symlink_to(dataset)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"fastpipe": fastpipe, "data": fastpipe.open("data/train"), **given}
     small = "batch_size=4, num_workers=1, drop_last=False"
     program = PROGRAMS[number].replace("batch_size=256, size=", f"{small}, size=")
     program = program.replace("batch_size=256", f"{small}, size=32")
-    program = (
-        program.replace("limit=0.1", "limit=0.5").replace("kfold=(5,", "kfold=(2,").replace("range(5)", "range(2)")
-    )
+    program = program.replace("take(0.1)", "take(0.5)").replace("of=5", "of=2").replace("range(5)", "range(2)")
+    program = program.replace("range(90)", "range(2)").replace("1000 * (", "10 * (")
     program = program.replace("epoch_size=1024", "epoch_size=10").replace("epoch_size=1000", "epoch_size=10")
-    if "import fastpipe" not in program:
-        program = f"import fastpipe\n{program}"
     exec(compile(program, "docs/epochs.md", "exec"), names)
     return names
 
@@ -48,7 +48,8 @@ def test_parts(flat: Path, tmp_path: Path) -> None:
     assert 0 < len(ids_of(names["few"])) < FLAT_IMAGES
     assert names["pets"].classes == ["ant", "bee"]
     assert len(ids_of(names["large"])) == FLAT_IMAGES - 16
-    assert sorted(ids_of(names["train"]) + ids_of(names["val"])) == list(range(FLAT_IMAGES))
+    keys = [loader.dataset["key"][ids_of(loader)] for loader in (names["train"], names["val"])]
+    assert sorted(np.concatenate(keys)) == sorted(names["data"]["key"])
 
 
 def test_weights(flat: Path, tmp_path: Path) -> None:
@@ -56,27 +57,52 @@ def test_weights(flat: Path, tmp_path: Path) -> None:
     assert [len(ids_of(names[name])) for name in ("even", "more", "hard")] == [FLAT_IMAGES, FLAT_IMAGES, 10]
 
 
+def test_weights_from_losses(flat: Path, tmp_path: Path) -> None:
+    layer = torch.nn.Linear(3, 3)
+    names = run(2, flat, tmp_path, model=lambda images: layer(images.float().mean(dim=(2, 3)) / 255))
+    assert (names["losses"] != 1).all()
+    assert len(names["losses"]) == FLAT_IMAGES
+    drawn = np.bincount(ids_of(names["train"]), minlength=FLAT_IMAGES)
+    due = (names["losses"] / names["losses"].sum() * FLAT_IMAGES).numpy()
+    assert (np.abs(drawn - due) <= 2).all()
+
+
+def test_samples_of_each_class(flat: Path, tmp_path: Path) -> None:
+    loader = run(3, flat, tmp_path)["metric"]
+    with loader:
+        assert all(len(set(batch[1].tolist())) == 1 for batch in loader)
+
+
 def test_repeats_and_sizes(flat: Path, tmp_path: Path) -> None:
-    names = run(2, flat, tmp_path)
+    names = run(4, flat, tmp_path)
     assert len(set(ids_of(names["train"]))) == 13
     assert len(names["short"]) == 3
 
 
+def test_any_sampler(flat: Path, tmp_path: Path) -> None:
+    names = run(5, flat, tmp_path)
+    some, growing = names["some"], names["growing"]
+    assert sorted(ids_of(some)) == list(range(20))
+    with growing:
+        epochs = [[number for batch in growing for number in batch.ids[batch.valid].tolist()] for _ in range(2)]
+    assert epochs == [names["by_size"][:10].tolist(), names["by_size"][:20].tolist()]
+
+
 def test_views(flat: Path, tmp_path: Path) -> None:
-    names = run(3, flat, tmp_path)
+    names = run(6, flat, tmp_path)
     assert len(next(iter(names["two"])).images) == 2
     assert [each.shape[-1] for each in names["images"]] == [224] * 2 + [96] * 6
 
 
 def test_mixtures(flat: Path, tmp_path: Path) -> None:
-    names = run(4, flat, tmp_path)
+    names = run(7, flat, tmp_path)
     assert len(names["mixed"].classes) == 3
     assert len(names["apart"].classes) == 6
     assert set(torch.cat([batch["source"] for batch in names["heads"]]).tolist()) == {0, 1}
 
 
 def test_buckets(flat: Path, tmp_path: Path) -> None:
-    names = run(5, flat, tmp_path)
+    names = run(8, flat, tmp_path)
     assert names["only"].shape == (1, *names["images"].shape[2:])
     assert names["only"].sum() == names["sizes"].prod(dim=1).sum()
     assert names["large"].look.recipe.crop.fill == (124, 116, 104)
@@ -84,20 +110,9 @@ def test_buckets(flat: Path, tmp_path: Path) -> None:
 
 
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 6
-    import fastpipe
-
-    for name in (
-        "samples",
-        "classes",
-        "labels",
-        "limit",
-        "kfold",
-        "weights",
-        "replacement",
-        "repeats",
-        "epoch_size",
-        "views",
-    ):
+    assert len(PROGRAMS) == 9
+    for name in ("sampler", "epoch_size", "size", "views"):
         assert f"`{name}=" in PAGE
         assert name in fastpipe.loader.__kwdefaults__
+    for sampler in ("Weighted", "PerClass", "Repeated", "Sequential"):
+        assert f"`sampler=fastpipe.{sampler}(" in PAGE

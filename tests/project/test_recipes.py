@@ -33,6 +33,7 @@ SMALLER = {
     r"\b120\b": str(EPOCHS + 1),
     r"resnet50": "resnet18",
     r"torch\.compile\(model\)": 'torch.compile(model, backend="eager")',
+    r">= 100 \* 100": ">= 1500",  # of pixels, which all but a few photos have
 }
 
 
@@ -74,7 +75,7 @@ def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
     expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
-    expected |= {"Ray Train": 1, "Hugging Face Trainer": 1}
+    expected |= {"Ray Train": 1, "Hugging Face Trainer": 1, "Clean data, and more of what is hard": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -96,6 +97,20 @@ def test_plain_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     run("Plain PyTorch", names, first=3)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
     assert all(parameter.grad.isfinite().all() for parameter in names["model"].parameters())
+
+
+def test_clean_data_and_more_of_what_is_hard() -> None:
+    names = run("Clean data, and more of what is hard", {})
+    rest, held_out = names["rest"], names["held_out"]
+    large = names["data"].select(lambda columns: columns["width"] * columns["height"] >= 1500)
+    assert len(rest) + len(held_out) == len(large) < FLAT_IMAGES
+    assert names["val"].dataset is held_out
+    losses = names["losses"]
+    assert len(losses) == len(rest)
+    assert (losses != 1).sum() > len(rest) / 2
+    worst = int(losses.argmax())
+    drawn = [number for _ in range(3) for batch in names["train"] for number in batch.ids.tolist()]
+    assert drawn.count(worst) >= 3 * drawn.count(int(losses.argmin()))
 
 
 def test_self_supervised_learning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
 BATCH = 32
+_OF_OPEN = ("cache_dir", "cache_limit", "storage_options", "read_timeout")
 
 
 def shard_bytes(dataset: Path) -> int:
@@ -66,11 +67,12 @@ def remote_bytes(remote_packed: Path) -> int:
 
 @pytest.fixture
 def open_remote(tmp_path: Path) -> Callable[..., Any]:
-    """fastpipe.loader for small crops, with a cache of the test's own."""
+    """fastpipe.open, with a cache of the test's own, and fastpipe.loader for small crops; each gets its options."""
 
-    def open_it(data: object, **options: Any) -> Any:
-        if not isinstance(data, Path):
-            options = {"cache_dir": tmp_path / "cache", "read_timeout": 2.0, **options}
-        return fastpipe.loader(data, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options})  # type: ignore[arg-type]
+    def open_it(data: Any, **options: Any) -> Any:
+        if isinstance(data, str):
+            given = {name: options.pop(name) for name in _OF_OPEN if name in options}
+            data = fastpipe.open(data, **{"cache_dir": tmp_path / "cache", "read_timeout": 2.0, **given})
+        return fastpipe.loader(data, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options})
 
     return open_it

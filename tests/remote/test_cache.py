@@ -136,7 +136,10 @@ def test_a_dataset_that_nobody_uses_makes_room(
     remote_bytes: int,
     tmp_path: Path,
 ) -> None:
-    with RangeServer(many_shards) as other, fastpipe.loader(other.url, 8, cache_dir=tmp_path / "cache") as loader:
+    with (
+        RangeServer(many_shards) as other,
+        fastpipe.loader(fastpipe.open(other.url, cache_dir=tmp_path / "cache"), 8) as loader,
+    ):
         digests(loader)
         limit = disk_bytes(tmp_path) + remote_bytes // 2
         with open_remote(range_server.url, cache_limit=limit) as second:  # in use: it stays
@@ -150,7 +153,8 @@ def test_a_dataset_that_nobody_uses_makes_room(
 
 KILLED = """
     import sys, fastpipe
-    loader = fastpipe.loader(sys.argv[1], 32, size=64, seed=3, cache_dir=sys.argv[2], num_workers=2)
+    data = fastpipe.open(sys.argv[1], cache_dir=sys.argv[2])
+    loader = fastpipe.loader(data, 32, size=64, seed=3, num_workers=2)
     print("open", flush=True)
     for _ in range(100):
         for _ in loader:
@@ -326,7 +330,7 @@ def test_memory_of_what_is_not_kept(range_server: RangeServer, open_remote: Load
 
 def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_path: Path) -> None:
     def use() -> None:
-        loader = fastpipe.loader(range_server.url, 32, size=32, cache_dir=tmp_path)
+        loader = fastpipe.loader(fastpipe.open(range_server.url, cache_dir=tmp_path), 32, size=32)
         next(iter(loader))
 
     use()
@@ -347,7 +351,7 @@ def test_a_large_index_is_copied_in_pieces(
     range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastpipe.remote.objects.REQUEST_BYTES", 1000)
-    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path).index
     assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
     pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
     size = (remote_packed / "index.npy").stat().st_size
@@ -447,7 +451,7 @@ def test_a_loader_that_is_closed_at_the_end_of_the_program(range_server: RangeSe
         class Trainer:
             def __init__(self):
                 self.itself = self  # the garbage collector finds it when no other thread runs any more
-                self.loader = fastpipe.loader(sys.argv[1], 32, cache_dir=sys.argv[2])
+                self.loader = fastpipe.loader(fastpipe.open(sys.argv[1], cache_dir=sys.argv[2]), 32)
                 next(iter(self.loader))
 
             def __del__(self, write=os.write, clock=time.monotonic):
@@ -539,7 +543,10 @@ def test_datasets_of_other_users_stay(
 def test_a_cache_that_is_removed_while_a_dataset_uses_it(
     remote_packed: Path, range_server: RangeServer, tmp_path: Path
 ) -> None:
-    local, remote = fastpipe.Dataset(remote_packed), fastpipe.Dataset(range_server.url, cache_dir=tmp_path / "cache")
+    local, remote = (
+        fastpipe.open(remote_packed),
+        fastpipe.open(range_server.url, cache_dir=tmp_path / "cache"),
+    )
     assert remote[0][0].equal(local[0][0])
     shutil.rmtree(tmp_path / "cache")
     assert all(remote[sample][0].equal(local[sample][0]) for sample in range(0, 300, 7))

@@ -52,7 +52,7 @@ def test_verify(remote_packed: Path, range_server: RangeServer, copied: Callable
     assert "quick" not in said
     assert "read no shard" in succeeded("verify", range_server.url, "--quick")
     copy = copied(remote_packed)
-    shard, _, offset = fastpipe.open(copy).where(123)
+    shard, _, offset = fastpipe.open(copy).index.where(123)
     with open(shard, "r+b") as file:
         file.seek(offset + 900)
         file.write(b"??")
@@ -93,7 +93,7 @@ def test_cache_ls_verify_clear(
     assert range_server.url in listed
     assert "100% of 0.03 GB here" in listed
     assert "sound; 300 samples in the cache" in succeeded("cache", "verify")
-    index = fastpipe.open(cache / one["fingerprint"])
+    index = fastpipe.open(cache / one["fingerprint"]).index
     shard, _, offset = index.where(44)
     with open(shard, "r+b") as file:
         file.seek(offset + 900)

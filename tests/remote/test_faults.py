@@ -153,7 +153,7 @@ def test_a_file_of_another_size_is_an_error(
 
 
 def _flip(dataset: Path, sample: int) -> None:
-    index = fastpipe.open(dataset)
+    index = fastpipe.open(dataset).index
     shard, _, offset = index.where(sample)
     with open(shard, "r+b") as file:
         file.seek(offset + 1000)
@@ -210,7 +210,7 @@ def test_ctrl_c_and_the_watchdog_while_nothing_comes(
     range_server.fault = only_shards(lambda _: Fault(stall=10, stall_s=20.0))
     script = textwrap.dedent("""
         import sys, time, fastpipe
-        loader = fastpipe.loader(sys.argv[1], 32, cache_dir=sys.argv[2], stall_timeout=0.5)
+        loader = fastpipe.loader(fastpipe.open(sys.argv[1], cache_dir=sys.argv[2]), 32, stall_timeout=0.5)
         try:
             next(iter(loader))
         finally:
@@ -277,7 +277,7 @@ def test_a_small_file_that_is_garbled_on_its_way(
         return Fault(status=206 if "range" in asked.headers else 200, flip=at)
 
     range_server.fault = fault
-    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path).index
     assert (index.folder / name).read_bytes() == (remote_packed / name).read_bytes()
     assert sum(request.path == name for request in range_server.requests) == 2
     left[0] = 100
@@ -320,7 +320,7 @@ def test_pauses_grow_and_differ() -> None:
 
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader, index = loader._engine._reader, loader.dataset
+        reader, index = loader._engine._reader, loader.dataset.index
         with brought(reader, np.array([100, 200])) as where:
             record = index.records_of(np.array([200]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2

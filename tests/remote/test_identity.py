@@ -77,7 +77,7 @@ def test_evaluation_with_a_part_batch(remote_packed: Path, range_server: RangeSe
 def test_nodes_fetch_their_own_part(
     remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int
 ) -> None:
-    options = {"rank": 1, "world_size": 2, "partition": "node", "canonical_nodes": 2}
+    options = {"rank": 1, "world_size": 2, "partition": 2}
     with (
         open_remote(remote_packed, **options) as local,
         open_remote(range_server.url, **options, cache_limit=0) as remote,
@@ -100,9 +100,10 @@ def test_several_crops_of_each_image(
 
 
 def test_single_crops(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"crop": fastpipe.RandomResizedCrop(), "size": 32, "hflip": True}
-    local = fastpipe.Dataset(remote_packed, **options)
-    remote = fastpipe.Dataset(range_server.url, cache_dir=tmp_path / "cache", **options)
+    local, remote = (
+        data.cropped(fastpipe.RandomResizedCrop(), 32, hflip=True)
+        for data in (fastpipe.open(remote_packed), fastpipe.open(range_server.url, cache_dir=tmp_path / "cache"))
+    )
     for dataset in (local, remote):
         dataset.set_epoch(1)
     assert all(local[sample][0].equal(remote[sample][0]) for sample in range(5))

@@ -53,7 +53,8 @@ def wait_until(there: Callable[[], object]) -> None:
 
 CHILD = """
     import sys, fastpipe
-    loader = fastpipe.loader(sys.argv[1], 32, size=64, shuffle=False, cache_dir=sys.argv[2], num_workers=2)
+    data = fastpipe.open(sys.argv[1], cache_dir=sys.argv[2])
+    loader = fastpipe.loader(data, 32, size=64, shuffle=False, num_workers=2)
     for _ in loader:
         pass
 """
@@ -144,7 +145,7 @@ def test_who_is_waited_for(
     told = caplog.records[0].getMessage()
     assert "stuck awaiting" in told
     assert f"Another loader, in process {child.pid}, fetches bytes " in told
-    assert f"into the cache {loader.dataset.folder}. If it does not go on, close it or end its process" in told
+    assert f"into the cache {loader.dataset.index.folder}. If it does not go on, close it or end its process" in told
 
 
 def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer, open_remote: Loaders) -> None:
@@ -201,14 +202,14 @@ def test_no_collection_is_needed(
 
     def use() -> None:
         if end == "paths":
-            samples = fastpipe.Dataset(range_server.url, fields=("key",), cache_dir=cache)
+            samples = fastpipe.open(range_server.url, cache_dir=cache).with_fields(("key",))
             assert samples[7]["key"]
-            index = fastpipe.open(range_server.url, cache_dir=cache)
+            index = fastpipe.open(range_server.url, cache_dir=cache).index
             assert index.open_shard(0).read(0, 10)
             return
         range_server.fault = None if end == "epoch" else stalled
-        mixture = {range_server.url: 1.0, str(remote_packed): 1.0}
-        loader = open_remote(mixture, **IN_ORDER)
+        remote = fastpipe.open(range_server.url, cache_dir=cache, read_timeout=60.0)
+        loader = open_remote(fastpipe.mix({remote: 1.0, remote_packed: 1.0}), shuffle=False)
         for _ in loader:
             if end != "epoch":
                 break

@@ -21,8 +21,8 @@ Loaders = Callable[..., Any]
 # Reads the epoch in a process that has files of its own for names; waits after two batches until it is told to go on.
 EPOCH = """
     import hashlib, sys, fastpipe
-    options = dict(size=64, seed=3, num_workers=2, cache_dir=sys.argv[2], cache_limit=0, read_timeout=20.0)
-    with fastpipe.loader(sys.argv[1], 32, **options) as loader:
+    data = fastpipe.open(sys.argv[1], cache_dir=sys.argv[2], cache_limit=0, read_timeout=20.0)
+    with fastpipe.loader(data, 32, size=64, seed=3, num_workers=2) as loader:
         for number, (images, labels) in enumerate(loader):
             print(hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest(), flush=True)
             if number == 1:

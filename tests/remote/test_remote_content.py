@@ -14,13 +14,21 @@ from remote.range_server import RangeServer
 import fastpipe
 
 Loaders = Callable[..., Any]
+Choose = Callable[[fastpipe.Dataset], fastpipe.Dataset]
+CHOSEN: dict[str, Choose] = {
+    "samples": lambda data: data.select(range(0, 300, 7)),
+    "a function of columns": lambda data: data.select(lambda column: column["id"] % 3 == 0),
+    "classes": lambda data: data.only(["class-3", "class-1"]),
+    "a part": lambda data: data.take(0.5),
+    "a fold": lambda data: data.fold(1, of=3)[0],
+}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "samples": {"samples": range(0, 300, 7)},
-    "classes": {"classes": ["class-3", "class-1"]},
-    "weights": {"weights": {"class-2": 7}},
-    "sample weights": {"weights": np.arange(300) % 5},
-    "no replacement": {"weights": np.arange(300), "replacement": False, "epoch_size": 100},
-    "repeats": {"repeats": 3},
+    "weights": {"sampler": fastpipe.Weighted({"class-2": 7})},
+    "sample weights": {"sampler": fastpipe.Weighted(np.arange(300) % 5)},
+    "no replacement": {"sampler": fastpipe.Weighted(np.arange(300), replacement=False), "epoch_size": 100},
+    "repeats": {"sampler": fastpipe.Repeated(3)},
+    "classes by turns": {"sampler": fastpipe.PerClass(8)},
+    "a list": {"sampler": lambda epoch: np.arange(300)[epoch::2]},
     "short epochs": {"epoch_size": 100},
     "long epochs": {"epoch_size": 650},
     "buckets": {"size": fastpipe.Buckets(area=32 * 32)},
@@ -40,21 +48,52 @@ def test_batches_are_those_of_the_folder(
         assert digests(remote, 2) == digests(local, 2)
 
 
-def test_ranks_get_the_rows_of_the_folder(remote_packed: Path, range_server: RangeServer, open_remote: Loaders) -> None:
-    options = {"samples": range(0, 300, 2), "repeats": 2, "drop_last": False, "world_size": 3}
+@pytest.mark.parametrize("limit", [0, "1GB"])
+@pytest.mark.parametrize("choose", CHOSEN.values(), ids=CHOSEN)
+def test_batches_of_a_part_are_those_of_the_folder(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, choose: Choose, limit: Any
+) -> None:
+    remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=limit)
+    with (
+        open_remote(choose(fastpipe.open(remote_packed)), drop_last=False) as ours,
+        open_remote(choose(remote), drop_last=False) as theirs,
+    ):
+        assert digests(theirs, 2) == digests(ours, 2)
+
+
+def test_ranks_get_the_rows_of_the_folder(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
+    options = {"sampler": fastpipe.Repeated(2), "drop_last": False, "world_size": 3}
+    remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=0)
+    even = range(0, 300, 2)
     for rank in range(3):
         with (
-            open_remote(remote_packed, rank=rank, **options) as local,
-            open_remote(range_server.url, rank=rank, cache_limit=0, **options) as remote,
+            open_remote(fastpipe.open(remote_packed).select(even), rank=rank, **options) as ours,
+            open_remote(remote.select(even), rank=rank, **options) as theirs,
         ):
-            assert digests(remote) == digests(local)
+            assert digests(theirs) == digests(ours)
 
 
-@pytest.mark.parametrize("options", [{"samples": range(0, 300, 10)}, {"epoch_size": 32}], ids=["subset", "short"])
+@pytest.mark.parametrize(
+    ("choose", "options"),
+    [
+        (lambda data: data.select(range(0, 300, 10)), {}),
+        (lambda data: data, {"epoch_size": 32}),
+        (lambda data: data, {"sampler": lambda _: range(0, 300, 10)}),
+    ],
+    ids=["subset", "short", "list"],
+)
 def test_only_what_is_needed_is_fetched(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, options: dict[str, Any]
+    range_server: RangeServer,
+    open_remote: Loaders,
+    remote_bytes: int,
+    tmp_path: Path,
+    choose: Choose,
+    options: dict[str, Any],
 ) -> None:
     """A tenth of the samples; their first batch is fetched alone, and twice at most."""
-    with open_remote(range_server.url, drop_last=False, cache_limit=0, **options) as loader:
+    data = choose(fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=0))
+    with open_remote(data, drop_last=False, **options) as loader:
         digests(loader)
         assert loader.stats().fetched_bytes < 0.25 * remote_bytes

@@ -24,11 +24,11 @@ SCRIPT = """
     url, local, cache, how = sys.argv[1:]
 
     def main():
-        dataset = fastpipe.Dataset(url, cache_dir=cache, cache_limit="10MB")
+        dataset = fastpipe.open(url, cache_dir=cache, cache_limit="10MB")
         if how == "used":
             dataset[0]
         batches = DataLoader(dataset, 8, num_workers=2, multiprocessing_context=None if how == "used" else how)
-        expected = fastpipe.Dataset(local)
+        expected = fastpipe.open(local)
         for number, (images, labels) in enumerate(batches):
             for row in range(len(labels)):
                 image, label = expected[8 * number + row]
@@ -45,8 +45,8 @@ def test_samples_are_those_of_the_folder(
     remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
 ) -> None:
     local, remote = (
-        fastpipe.Dataset(remote_packed),
-        fastpipe.Dataset(range_server.url, cache_dir=tmp_path, cache_limit=limit),
+        fastpipe.open(remote_packed),
+        fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=limit),
     )
     for numbers in ([5, 250, 17], [299], list(range(40, 90))):
         found = remote.__getitems__(numbers)
@@ -81,8 +81,8 @@ def _as_file(script: Path) -> str:
 
 
 def test_opening_reads_no_shard(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
-    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
-    assert (len(index), index.classes, str(index.path)) == (300, fastpipe.open(remote_packed).classes, range_server.url)
+    data = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (len(data), data.classes, str(data.path)) == (300, fastpipe.open(remote_packed).classes, range_server.url)
     assert {request.path for request in range_server.requests} == {"dataset.json", "index.npy"}
     range_server.forget()
     fastpipe.open(range_server.url, cache_dir=tmp_path)
@@ -100,11 +100,11 @@ def test_fields_and_sources(fielded: Path, tmp_path: Path, copied: Callable[[Pat
     with RangeServer(fielded) as served:
         for limit in (0, "1GB"):
             options: dict[str, Any] = {"cache_dir": tmp_path / str(limit), "cache_limit": limit}
-            remote = fastpipe.Dataset(served.url, fields=names, **options)
-            wanted = fastpipe.Dataset(fielded, fields=names)
+            remote = fastpipe.open(served.url, **options)
+            samples, wanted = remote.with_fields(names), local.with_fields(names)
             for number in (0, 17, 36):
-                assert str(remote[number]) == str(wanted[number])
-            ours = fastpipe.loader(served.url, 8, size=32, fields=names, train=False, **options)
+                assert str(samples[number]) == str(wanted[number])
+            ours = fastpipe.loader(remote, 8, size=32, fields=names, train=False)
             theirs = fastpipe.loader(fielded, 8, size=32, fields=names, train=False)
             for found, expected in zip(ours, theirs, strict=True):
                 assert str(found) == str(expected)
@@ -114,13 +114,13 @@ def test_a_file_beside_the_shards_that_changes_in_the_cache(
     remote_packed: Path, range_server: RangeServer, tmp_path: Path
 ) -> None:
     """It is fetched anew where the dataset is opened. While it is in use, it is no reason to replace samples."""
-    options: dict[str, Any] = {"size": 32, "train": False, "cache_dir": tmp_path}
+    options: dict[str, Any] = {"size": 32, "train": False, "on_error": "replace"}
     with fastpipe.loader(remote_packed, 32, size=32, train=False) as local:
         expected = digests(local)
     for _ in range(2):
-        with fastpipe.loader(range_server.url, 32, **options, on_error="replace") as loader:
+        with fastpipe.loader(fastpipe.open(range_server.url, cache_dir=tmp_path), 32, **options) as loader:
             assert digests(loader) == expected
-            file = loader.dataset.folder / "index.npy"
+            file = loader.dataset.index.folder / "index.npy"
             data = bytearray(file.read_bytes())
             data[-INDEX_DTYPE.itemsize + INDEX_DTYPE.fields["xxh3_64"][1]] ^= 1  # type: ignore[index]
             file.write_bytes(data)
@@ -131,8 +131,8 @@ def test_a_file_beside_the_shards_that_changes_in_the_cache(
 def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
     import pickle
 
-    dataset = fastpipe.Dataset(
+    dataset = fastpipe.open(
         range_server.url, cache_dir=tmp_path, storage_options={"client_options": {"timeout": "60s"}}
     )
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
-    assert torch.equal(again[3][0], fastpipe.Dataset(remote_packed)[3][0])
+    assert torch.equal(again[3][0], fastpipe.open(remote_packed)[3][0])

@@ -47,7 +47,7 @@ def test_batches_are_those_of_the_folder_and_of_jpegs(
 
 def test_samples_are_those_of_the_folder(stored: Path, tmp_path: Path) -> None:
     with RangeServer(stored) as server:
-        local, remote = fastpipe.Dataset(stored), fastpipe.Dataset(server.url, cache_dir=tmp_path)
+        local, remote = fastpipe.open(stored), fastpipe.open(server.url, cache_dir=tmp_path)
         for (image, label), (wanted, name) in zip(
             remote.__getitems__([5, 299, 0]), local.__getitems__([5, 299, 0]), strict=True
         ):
@@ -75,7 +75,7 @@ def test_a_cache_that_was_changed_is_fetched_anew(stored: Path, open_remote: Loa
 
 def test_a_sample_that_is_damaged_in_the_bucket(stored: Path, open_remote: Loaders, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(stored, tmp_path / "copy"))
-    shard, _, offset = fastpipe.open(copy).where(123)
+    shard, _, offset = fastpipe.open(copy).index.where(123)
     with open(shard, "r+b") as file:
         file.seek(offset + 1000)
         byte = file.read(1)[0]

@@ -134,15 +134,12 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
     ],
 )
 def test_options_of_urls_are_refused_without_one(remote_packed: Path, given: Any) -> None:
-    """Whatever lies here: a packed dataset, photos, tars, or a mixture."""
+    """Whatever lies here: a packed dataset, photos, tars."""
     (name,) = given
     photos = remote_packed.parent / "source"
     for data in (remote_packed, str(remote_packed), remote_packed.as_uri(), photos, f"{remote_packed}/*.tar"):
-        for use in (fastpipe.open, fastpipe.loader, fastpipe.Dataset):
-            with pytest.raises(ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"):
-                use(data, **given)
-    with pytest.raises(ConfigError, match=f"^{name}="):
-        fastpipe.loader({str(remote_packed): 1.0, str(photos): 2.0}, **given)
+        with pytest.raises(ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"):
+            fastpipe.open(data, **given)
     usual = {"cache_dir": None, "cache_limit": 200 * 10**9, "storage_options": {}, "read_timeout": 20}
     assert len(fastpipe.open(remote_packed, **usual)) == 300  # type: ignore[arg-type]
 
@@ -164,7 +161,7 @@ def test_options_of_urls_are_refused_without_one(remote_packed: Path, given: Any
     ],
 )
 def test_urls_that_nobody_reads(data: str, words: str) -> None:
-    for take in (fastpipe.loader, fastpipe.Dataset, fastpipe.open):
+    for take in (fastpipe.loader, fastpipe.open):
         with pytest.raises(ConfigError, match=f"^data: .*{re.escape(words)}") as caught:
             take(data)  # type: ignore[operator]
         assert "secret" not in str(caught.value)
@@ -180,7 +177,7 @@ def test_what_is_a_url() -> None:
 
 
 def test_a_folder_by_its_url(remote_packed: Path) -> None:
-    assert fastpipe.open(f"file://{remote_packed}").fingerprint == fastpipe.open(remote_packed).fingerprint
+    assert fastpipe.open(f"file://{remote_packed}").index.fingerprint == fastpipe.open(remote_packed).index.fingerprint
 
 
 class Hub:

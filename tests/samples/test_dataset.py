@@ -1,4 +1,4 @@
-"""Tests of fastpipe.Dataset in one process: its samples, what is refused, and what happens when files change."""
+"""Tests of a fastpipe.Dataset in one process: its samples, what is refused, and what happens when files change."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def small(image: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("data", ["textured", "large", "many_shards"])
 def test_every_picture_is_a_full_decode(data: str, request: pytest.FixtureRequest) -> None:
     path = request.getfixturevalue(data)
-    dataset, index = fastpipe.Dataset(path), Index(path)
+    dataset, index = fastpipe.open(path), Index(path)
     assert len(dataset) == len(index)
     for sample, (image, label) in enumerate(dataset):  # type: ignore[arg-type]
         assert image.dtype == torch.uint8
@@ -62,13 +62,13 @@ def test_every_picture_is_a_full_decode(data: str, request: pytest.FixtureReques
 
 @pytest.mark.photos
 def test_photos(packed_photos: Path) -> None:
-    dataset = fastpipe.Dataset(packed_photos)
+    dataset = fastpipe.open(packed_photos)
     for sample in range(len(dataset)):
         assert np.array_equal(as_array(dataset[sample][0]), expected(packed_photos, sample))
 
 
 def test_classes_and_targets(flat: Path) -> None:
-    dataset = fastpipe.Dataset(str(flat))
+    dataset = fastpipe.open(str(flat))
     assert dataset.classes == list(FLAT_CLASSES)
     assert dataset.class_to_idx == {"ant": 0, "bee": 1, "cow": 2}
     targets = dataset.targets
@@ -79,7 +79,21 @@ def test_classes_and_targets(flat: Path) -> None:
     assert np.shares_memory(targets, dataset.targets), "a view, not a copy"
     assert isinstance(base_of(targets), np.memmap)
     assert torch.from_numpy(targets.copy()).tolist() == targets.tolist()  # as its description says
-    assert repr(dataset) == f"fastpipe.Dataset({str(flat)!r}, transform=None): 37 samples"
+    assert repr(dataset) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes>"
+
+
+def test_targets_of_chosen_samples(flat: Path) -> None:
+    """They are read once, and are in no pickle."""
+    dataset = fastpipe.open(flat)
+    some = dataset.select([30, 2, 7])
+    assert some.targets.tolist() == dataset.targets[[30, 2, 7]].tolist() == [label for _, label in some]
+    assert some.targets is some.targets
+    assert not some.targets.flags.writeable
+    assert "targets" not in vars(pickle.loads(pickle.dumps(some)))  # noqa: S301 (our own)
+    other = dataset.only(["cow", "ant"])
+    assert other.targets.tolist() == [label for _, label in other]
+    assert dataset.with_labels(np.arange(37) % 2).targets.tolist() == [number % 2 for number in range(37)]
+    assert repr(some) == f"<fastpipe dataset {str(flat)!r}: 3 samples of 37, 3 classes>"
 
 
 def base_of(array: np.ndarray) -> object:
@@ -89,7 +103,7 @@ def base_of(array: np.ndarray) -> object:
 
 
 def test_images_own_their_memory(textured: Path) -> None:
-    dataset = fastpipe.Dataset(textured)
+    dataset = fastpipe.open(textured)
     first = dataset[3][0]
     again = dataset[3][0]
     first.fill_(7)
@@ -98,7 +112,7 @@ def test_images_own_their_memory(textured: Path) -> None:
 
 @pytest.mark.parametrize("number", [0, 36, -1, -37, np.int64(5), np.uint8(5), torch.tensor(5)])
 def test_numbers_of_all_kinds(flat: Path, number: Any) -> None:
-    dataset = fastpipe.Dataset(flat)
+    dataset = fastpipe.open(flat)
     image, label = dataset[number]
     assert np.array_equal(as_array(image), expected(flat, int(number) % FLAT_IMAGES))
     assert label == dataset.targets[int(number)]
@@ -108,17 +122,31 @@ def test_numbers_of_all_kinds(flat: Path, number: Any) -> None:
 def test_a_number_out_of_bounds(flat: Path, number: Any) -> None:
     for read in (lambda d: d[number], lambda d: d.__getitems__([0, number])):
         with pytest.raises(IndexError, match=rf"no sample {number}: {flat} has 37, numbered 0 to 36"):
-            read(fastpipe.Dataset(flat))
+            read(fastpipe.open(flat))
 
 
-@pytest.mark.parametrize("number", [slice(0, 3), 1.0, "1", None, [1, 2], np.array([1, 2])])
+@pytest.mark.parametrize("number", [1.0, None, [1, 2], np.array([1, 2])])
 def test_what_is_no_number_is_refused(flat: Path, number: Any) -> None:
-    with pytest.raises(ConfigError, match=r"expected the number of one sample.*torch\.utils\.data\.Subset"):
-        fastpipe.Dataset(flat)[number]
+    with pytest.raises(ConfigError, match=r"expected the number of a sample, .*; for several samples: data\.select"):
+        fastpipe.open(flat)[number]
+
+
+def test_a_slice_gives_its_samples(flat: Path) -> None:
+    dataset = fastpipe.open(flat)
+    for part in (slice(0, 3), slice(-2, None), slice(30, 2, -9), slice(40, 50)):
+        expected_ones = [dataset[number] for number in range(37)[part]]
+        for (image, label), (other, other_label) in zip(dataset[part], expected_ones, strict=True):
+            assert torch.equal(image, other)
+            assert label == other_label
+
+
+def test_a_name_that_is_no_column_is_refused(flat: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"{flat} has the columns label, width, height, id, key, source; got '1'"):
+        fastpipe.open(flat)["1"]
 
 
 def test_batches_are_the_single_samples(textured: Path) -> None:
-    dataset = fastpipe.Dataset(textured)
+    dataset = fastpipe.open(textured)
     numbers = [5, 0, 22, -1, 5]
     for (image, label), number in zip(dataset.__getitems__(numbers), numbers, strict=True):
         assert torch.equal(image, dataset[number][0])
@@ -127,7 +155,7 @@ def test_batches_are_the_single_samples(textured: Path) -> None:
 
 
 def test_a_dataloader_fetches_batches(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset = fastpipe.Dataset(textured, small)
+    dataset = fastpipe.open(textured).with_transform(small)
     asked = []
     real = fastpipe.Dataset.__getitems__
 
@@ -147,7 +175,7 @@ def test_torchvision_transforms_and_batches(torchvision: ModuleType, large: Path
     from torchvision.transforms import v2
 
     transform = v2.Compose([v2.Resize(64, antialias=True), v2.CenterCrop(56)])
-    dataset = fastpipe.Dataset(large, transform=transform)
+    dataset = fastpipe.open(large).with_transform(transform)
     assert dataset.transform is transform
     (images, labels) = next(iter(DataLoader(dataset, batch_size=6)))
     assert (images.shape, images.dtype, labels.dtype) == ((6, 3, 56, 56), torch.uint8, torch.int64)
@@ -161,15 +189,15 @@ def test_a_transform_that_fails_says_for_which_sample(flat: Path) -> None:
         raise ZeroDivisionError("by design")
 
     with pytest.raises(ZeroDivisionError, match="by design") as caught:
-        fastpipe.Dataset(flat, broken)[-2]
+        fastpipe.open(flat).with_transform(broken)[-2]
     assert caught.value.__notes__ == [f"in the transform of sample 35 of {flat}"]
 
 
 def test_wrong_arguments(flat: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="transform: expected None or a callable"):
-        fastpipe.Dataset(flat, transform=3)
+        fastpipe.open(flat).with_transform(3)
     with pytest.raises(DatasetError, match="not a packed dataset"):
-        fastpipe.Dataset(tmp_path)
+        fastpipe.open(tmp_path)
 
 
 def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
@@ -179,14 +207,14 @@ def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
     (dataset / DATASET_FILE).write_text(json.dumps(info))
     np.save(dataset / INDEX_FILE, np.load(dataset / INDEX_FILE)[:0])
     with pytest.raises(ConfigError, match="has no samples; pack a source that contains images"):
-        fastpipe.Dataset(dataset)
+        fastpipe.open(dataset)
 
 
 def test_a_bad_sample_is_named(flat: Path, copied: Copy) -> None:
     path = copied(flat)
     damage(path, 20)
     shard, key, offset = Index(path).where(20)
-    dataset = fastpipe.Dataset(path)
+    dataset = fastpipe.open(path)
     for read in (lambda: dataset[20], lambda: dataset.__getitems__([19, 20, 21])):
         with pytest.raises(SampleError) as caught:
             read()
@@ -202,17 +230,17 @@ def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> No
     path = copied(flat)
     damage(path, 2)
     with pytest.raises(SampleError) as caught:
-        fastpipe.Dataset(path)[2]
+        fastpipe.open(path)[2]
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (str(again), again.sample, again.reason) == (str(caught.value), 2, caught.value.reason)
-    loader = DataLoader(fastpipe.Dataset(path), batch_size=None, num_workers=1, timeout=60)
+    loader = DataLoader(fastpipe.open(path), batch_size=None, num_workers=1, timeout=60)
     with pytest.raises(SampleError, match=rf"sample 2 \(key {key_of(path, 2)}\) cannot be decoded"):
         list(loader)
 
 
 def test_shards_that_are_missing_or_changed(many_shards: Path, copied: Copy) -> None:
     path = copied(many_shards)
-    dataset, index = fastpipe.Dataset(path), Index(path)
+    dataset, index = fastpipe.open(path), Index(path)
     last = len(index) - 1
     index.shards[0].path.unlink()
     with pytest.raises(SampleError, match="the shard cannot be opened: No such file"):
@@ -232,7 +260,7 @@ def test_an_impossible_record_is_refused(flat: Path, copied: Copy) -> None:
     records["offset"][4] = 2**40
     records["width"][5] += 1
     np.save(path / INDEX_FILE, records)
-    dataset = fastpipe.Dataset(path)
+    dataset = fastpipe.open(path)
     with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
         dataset[4]
     with pytest.raises(SampleError, match="dimensions differ from the index"):
@@ -242,7 +270,7 @@ def test_an_impossible_record_is_refused(flat: Path, copied: Copy) -> None:
 def test_an_index_cut_short_while_in_use(flat: Path, copied: Copy) -> None:
     """An error, where touching the map would end the program with a bus error."""
     path = copied(flat)
-    dataset = fastpipe.Dataset(path)
+    dataset = fastpipe.open(path)
     dataset[36]
     os.truncate(path / INDEX_FILE, 1000)
     with pytest.raises(DatasetError, match="truncated after it was opened"):
@@ -255,7 +283,7 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
         return sum(link.startswith(str(many_shards)) and link.endswith(".tar") for link in links)
 
     monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 3)
-    dataset = fastpipe.Dataset(many_shards)
+    dataset = fastpipe.open(many_shards)
     assert open_files() == 0, "opened when it is read"
     for _ in range(2):
         for sample in range(len(dataset)):
@@ -266,9 +294,9 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
 
 
 def test_pickled_it_is_small_and_the_same(textured: Path) -> None:
-    dataset = fastpipe.Dataset(textured, transform=torch.nn.Identity())
-    plain = pickle.dumps(fastpipe.Dataset(textured))
-    assert len(plain) < 400
+    dataset = fastpipe.open(textured).with_transform(torch.nn.Identity())
+    plain = pickle.dumps(fastpipe.open(textured))
+    assert len(plain) < 500
     dataset[0]
     assert len(pickle.dumps(dataset)) < len(plain) + len(pickle.dumps(dataset.transform))
     for other in (pickle.loads(pickle.dumps(dataset)), copy.copy(dataset), copy.deepcopy(dataset)):  # noqa: S301
@@ -279,14 +307,14 @@ def test_pickled_it_is_small_and_the_same(textured: Path) -> None:
 
 def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(flat.parent)
-    dataset, pickled = fastpipe.Dataset(flat.name), pickle.dumps(fastpipe.Dataset(flat.name))
+    dataset, pickled = fastpipe.open(flat.name), pickle.dumps(fastpipe.open(flat.name))
     monkeypatch.chdir(tmp_path)
     assert torch.equal(dataset[1][0], pickle.loads(pickled)[1][0])  # noqa: S301
 
 
 def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) -> None:
     path = copied(flat)
-    dataset, pickled = fastpipe.Dataset(path), pickle.dumps(fastpipe.Dataset(path))
+    dataset, pickled = fastpipe.open(path), pickle.dumps(fastpipe.open(path))
     before, after = Index(flat).fingerprint, Index(textured).fingerprint
     shutil.rmtree(path)
     shutil.copytree(textured, path)
@@ -299,7 +327,7 @@ def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) 
 
 def test_the_same_dataset_in_its_place(flat: Path, copied: Copy) -> None:
     path = copied(flat)
-    dataset = fastpipe.Dataset(path)
+    dataset = fastpipe.open(path)
     shutil.rmtree(path)
     shutil.copytree(flat, path)
     assert np.array_equal(as_array(dataset[30][0]), expected(flat, 30))
@@ -307,7 +335,7 @@ def test_the_same_dataset_in_its_place(flat: Path, copied: Copy) -> None:
 
 def test_threads_share_a_dataset(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)  # so that they take shards from each other
-    dataset = fastpipe.Dataset(many_shards)
+    dataset = fastpipe.open(many_shards)
     wanted = [expected(many_shards, sample) for sample in range(len(dataset))]
     wrong: list[object] = []
 
@@ -338,7 +366,7 @@ def test_decoding_is_on_the_calling_thread_and_limits_nothing_outside_workers(la
         def threads():
             return len(os.listdir("/proc/self/task"))
         before = threads()
-        dataset = fastpipe.Dataset(sys.argv[1])
+        dataset = fastpipe.open(sys.argv[1])
         for _ in range(3):
             dataset.__getitems__(range(len(dataset)))
         assert threads() == before, (before, threads())
@@ -382,7 +410,7 @@ def test_packing_anew_with_other_options_is_noticed(tmp_path: Path) -> None:
     for number in range(3):
         Image.new("RGB", (30 + number, 30)).save(tmp_path / "source" / "one" / f"{number}.png")
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1))
-    dataset = fastpipe.Dataset(tmp_path / "packed")
+    dataset = fastpipe.open(tmp_path / "packed")
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, seed=9, overwrite=True))
     with pytest.raises(DatasetError, match="now holds a different dataset"):
         dataset[0]

@@ -1,4 +1,4 @@
-"""Tests of fastpipe.Dataset(crop=...): the loader's crops of single samples, for samplers of the user's own."""
+"""Tests of data.cropped(...): the loader's crops of single samples, for samplers of the user's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", CROPS)
 def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> None:
     options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": True, "seed": 4}
-    dataset = fastpipe.Dataset(large, **options)
+    dataset = fastpipe.open(large).cropped(**options)
     with fastpipe.loader(large, 6, shuffle=False, num_workers=2, **options) as loader:
         for epoch in range(2):
             dataset.set_epoch(epoch)
@@ -50,10 +50,10 @@ def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> No
 def test_fields_are_cropped_with_the_image(torchvision: ModuleType, scenes: Path, kind: str) -> None:
     samples_fields._tv_tensors.cache_clear()  # it remembers whether torchvision was there
     names = ("image", "mask", "boxes", "caption", "id")
-    options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5, "fields": names}
-    dataset = fastpipe.Dataset(scenes, **options)
+    options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5}
+    dataset = fastpipe.open(scenes).with_fields(names).cropped(**options)
     dataset.set_epoch(0)
-    with fastpipe.loader(scenes, 12, shuffle=False, num_workers=2, **options) as loader:
+    with fastpipe.loader(scenes, 12, shuffle=False, num_workers=2, fields=names, **options) as loader:
         batch = next(iter(loader))
     for sample in range(12):
         one = dataset[sample]
@@ -64,14 +64,14 @@ def test_fields_are_cropped_with_the_image(torchvision: ModuleType, scenes: Path
 
 
 def test_torch_decides_until_an_epoch_is_set(large: Path) -> None:
-    dataset = fastpipe.Dataset(large, crop=fastpipe.RandomResizedCrop(), size=20)
+    dataset = fastpipe.open(large).cropped(fastpipe.RandomResizedCrop(), size=20)
     torch.manual_seed(3)
     first = [dataset[1][0], dataset[1][0]]
     torch.manual_seed(3)
     again = [dataset[1][0], dataset[1][0]]
     assert not torch.equal(*first)
     assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
-    whole = fastpipe.Dataset(large, crop=fastpipe.Resize(), size=20)
+    whole = fastpipe.open(large).cropped(fastpipe.Resize(), size=20)
     torch.manual_seed(3)
     drawn = torch.rand(1)
     torch.manual_seed(3)
@@ -81,7 +81,7 @@ def test_torch_decides_until_an_epoch_is_set(large: Path) -> None:
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_see_the_epoch(large: Path, context: str) -> None:
-    dataset = fastpipe.Dataset(large, crop=fastpipe.RandomResizedCrop(), size=20, hflip=True)
+    dataset = fastpipe.open(large).cropped(fastpipe.RandomResizedCrop(), size=20, hflip=True)
     mine = pickle.loads(pickle.dumps(dataset))  # noqa: S301 (our own bytes)
     batches = DataLoader(dataset, 3, num_workers=2, multiprocessing_context=context, persistent_workers=True)
     for epoch in (0, 5):
@@ -93,16 +93,16 @@ def test_workers_see_the_epoch(large: Path, context: str) -> None:
 
 def test_several_crops_and_transforms(large: Path) -> None:
     crop = fastpipe.FiveCrop()
-    dataset = fastpipe.Dataset(large, crop=crop, size=16)
+    dataset = fastpipe.open(large).cropped(crop, size=16)
     with fastpipe.loader(large, 6, size=16, crop=crop, train=False, num_workers=1) as loader:
         images = next(iter(loader))[0]
     assert torch.equal(dataset[2][0], images[2])
     assert dataset[2][0].shape == (5, 3, 16, 16)
-    doubled = fastpipe.Dataset(large, lambda image: image.float() * 2, crop=crop, size=16)
+    doubled = fastpipe.open(large).cropped(crop, size=16).with_transform(lambda image: image.float() * 2)
     assert torch.equal(doubled[2][0], images[2] * 2.0)
-    one = fastpipe.Dataset(large, lambda image: image.float() * 2, crop=fastpipe.Resize())
+    one = fastpipe.open(large).cropped(fastpipe.Resize()).with_transform(lambda image: image.float() * 2)
     assert one[2][0].shape == (3, 224, 224)
-    with_fields = fastpipe.Dataset(large, crop=crop, size=16, fields=("image", "label"))
+    with_fields = fastpipe.open(large).with_fields(("image", "label")).cropped(crop, size=16)
     assert torch.equal(torch.as_tensor(with_fields[2]["image"]), images[2])
 
 
@@ -114,29 +114,36 @@ def test_what_is_not_packed(tmp_path: Path) -> None:
     for name in ("0.png", "1.jpg"):
         Image.fromarray(noise).save(tmp_path / "a" / name, quality=95)
     options: dict[str, Any] = {"size": SIZE, "crop": fastpipe.CenterCrop(resize=50)}
-    dataset = fastpipe.Dataset(tmp_path, **options)
+    dataset = fastpipe.open(tmp_path).cropped(**options)
     with fastpipe.loader(tmp_path, 2, train=False, num_workers=1, **options) as loader:
         images = next(iter(loader))[0]
     assert all(torch.equal(dataset[sample][0], images[sample]) for sample in range(2))
 
 
 def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
-    for option in ({"size": np.array([8, 9])}, {"hflip": torch.tensor([1, 0])}, {"exact": 0}, {"seed": False}):
-        with pytest.raises(ConfigError, match="size, hflip, seed and exact work only with crop="):
-            fastpipe.Dataset(large, **option)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="size, hflip, seed and exact work only with crop="):
-        fastpipe.Dataset(large, size=32)
+    wrong: list[dict[str, Any]] = [
+        {"size": np.array([[8, 9]])},
+        {"size": 0},
+        {"hflip": torch.tensor([1, 0])},
+        {"exact": 0},
+        {"seed": False},
+        {"crop": "centre"},
+    ]
+    for options in wrong:
+        (name,) = options
+        with pytest.raises(ConfigError, match=f"{name}: expected|{name}=.*expected|expected .*got"):
+            fastpipe.open(large).cropped(**{"crop": fastpipe.Resize(), **options})
     with pytest.raises(ConfigError, match="set_epoch: this dataset gives whole images"):
-        fastpipe.Dataset(large).set_epoch(1)
+        fastpipe.open(large).set_epoch(1)
     with pytest.raises(ConfigError, match="TenCrop is for evaluation"):
-        fastpipe.Dataset(large, crop=fastpipe.TenCrop(), hflip=True)
+        fastpipe.open(large).cropped(fastpipe.TenCrop(), hflip=True)
     with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
-        fastpipe.Dataset(fielded, crop=fastpipe.Resize(), hflip=True, fields=("image", "joints"))
+        fastpipe.open(fielded).with_fields(("image", "joints")).cropped(fastpipe.Resize(), hflip=True)
     from conftest import damage
 
     broken = copied(large)
     damage(broken, 1)
-    dataset = fastpipe.Dataset(broken, crop=fastpipe.Resize(), size=16)
+    dataset = fastpipe.open(broken).cropped(fastpipe.Resize(), size=16)
     assert dataset[0][0].shape == (3, 16, 16)
     with pytest.raises(SampleError, match="sample 1"):
         dataset[1]
@@ -144,6 +151,22 @@ def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
 
 
 def test_an_image_smaller_than_a_random_crop_is_named(flat: Path) -> None:
-    dataset = fastpipe.Dataset(flat, crop=fastpipe.RandomCrop(), size=200)
+    dataset = fastpipe.open(flat).cropped(fastpipe.RandomCrop(), size=200)
     with pytest.raises(ConfigError, match=r"smaller than the output, 200 x 200\. The first is sample 7: \d+ x \d+ pix"):
         dataset[7]
+
+
+def test_masks_are_no_column(scenes: Path) -> None:
+    data = fastpipe.open(scenes)
+    assert "mask" not in data.columns
+    with pytest.raises(ConfigError, match=r"'mask' is no column but a picture \(mask\) .*with_fields\(\['mask'\]\)"):
+        data["mask"]
+    assert data.with_fields(["mask"])[0]["mask"].ndim == 2
+
+
+def test_a_dataset_says_how_its_samples_come(scenes: Path) -> None:
+    cropped = fastpipe.open(scenes).with_fields(["image", "caption"]).cropped(fastpipe.FiveCrop(), 8)
+    assert repr(cropped.with_transform(len)).endswith(
+        ", transform=<built-in function len>, fields=['image', 'caption'], crop=FiveCrop(interpolation='bilinear', "
+        "antialias=True, mask_fill=0, resize=None), size=(8, 8)>"
+    )

@@ -1,4 +1,4 @@
-"""Tests of fastpipe.Dataset(fields=...): dicts of the right values, which torchvision's v2 transforms."""
+"""Tests of data.with_fields(...): dicts of the right values, which torchvision's v2 transforms."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[An
 def test_samples_are_dicts_of_their_values(
     fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None
 ) -> None:
-    dataset, plain = fastpipe.Dataset(fielded, fields=FIELDS), fastpipe.Dataset(flat)
+    dataset, plain = fastpipe.open(fielded).with_fields(FIELDS), fastpipe.open(flat)
     for number in (0, 1, 2, 17, FLAT_IMAGES - 1):
         sample = dataset[number]
         assert list(sample) == KEYS
@@ -78,8 +78,8 @@ def test_v2_moves_all_of_a_sample(fielded: Path, torchvision: ModuleType) -> Non
 
     samples_fields._tv_tensors.cache_clear()
     transform = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((40, 80))])
-    plain = fastpipe.Dataset(fielded, fields=("image", "boxes", "joints", "caption"))
-    moved = fastpipe.Dataset(fielded, transform, fields=("image", "boxes", "joints", "caption"))
+    plain = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption"))
+    moved = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption")).with_transform(transform)
     for number in (2, 5, 8):
         before, after = plain[number], moved[number]
         height, width = before["image"].shape[1:]
@@ -96,14 +96,18 @@ def test_v2_moves_all_of_a_sample(fielded: Path, torchvision: ModuleType) -> Non
 
 
 def test_a_transform_gets_the_dict(fielded: Path, values: dict[str, list[Any]]) -> None:
-    dataset = fastpipe.Dataset(fielded, lambda sample: (sample["caption"], len(sample)), fields=("caption", "id"))
+    dataset = (
+        fastpipe.open(fielded)
+        .with_fields(("caption", "id"))
+        .with_transform(lambda sample: (sample["caption"], len(sample)))
+    )
     assert [dataset[-1], dataset[3]] == [(values["caption"][-1], 2), (values["caption"][3], 2)]
 
     def fails(sample: dict[str, Any]) -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError) as caught:
-        fastpipe.Dataset(fielded, fails, fields=("caption",))[9]
+        fastpipe.open(fielded).with_fields(("caption",)).with_transform(fails)[9]
     assert "in the transform of sample 9" in caught.value.__notes__[0]
 
 
@@ -111,13 +115,13 @@ def test_without_image_nothing_is_decoded(fielded: Path, copied: Callable[[Path]
     copy = copied(fielded)
     for shard in copy.glob("*.tar"):
         shard.unlink()
-    dataset = fastpipe.Dataset(copy, fields=("caption", "boxes", "label"))
+    dataset = fastpipe.open(copy).with_fields(("caption", "boxes", "label"))
     assert [sample["caption"] for sample in dataset.__getitems__([4, 2])] == ["sample 4 ü", "sample 2 ü"]
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_in_workers(fielded: Path, values: dict[str, list[Any]], start_method: str) -> None:
-    dataset = fastpipe.Dataset(fielded, fields=("id", "caption", "joints", "key"))
+    dataset = fastpipe.open(fielded).with_fields(("id", "caption", "joints", "key"))
     assert dataset[0]["id"] == 0  # open in the parent
     loader = DataLoader(
         dataset, 5, num_workers=1, multiprocessing_context=start_method, collate_fn=list, shuffle=False, timeout=120
@@ -131,9 +135,9 @@ def test_in_workers(fielded: Path, values: dict[str, list[Any]], start_method: s
 
 def test_keys_can_have_other_names(fielded: Path) -> None:
     keys = {"number": "id", "pixel_values": "image", "at": "boxes", "pose": "joints", "labels": "label"}
-    plain = fastpipe.Dataset(fielded, fields=tuple(keys.values()))
+    plain = fastpipe.open(fielded).with_fields(tuple(keys.values()))
     companions = {"at_labels": "boxes_labels", "pose_visibility": "joints_visibility"}
-    for dataset in (renamed := fastpipe.Dataset(fielded, fields=keys), pickle.loads(pickle.dumps(renamed))):  # noqa: S301
+    for dataset in (renamed := fastpipe.open(fielded).with_fields(keys), pickle.loads(pickle.dumps(renamed))):  # noqa: S301
         for sample, other in zip(dataset.__getitems__([3, 8]), plain.__getitems__([3, 8]), strict=True):
             assert set(sample) == {*keys, *companions}
             for key, name in {**keys, **companions}.items():
@@ -141,41 +145,62 @@ def test_keys_can_have_other_names(fielded: Path) -> None:
 
 
 def test_a_pickle_keeps_the_fields(fielded: Path) -> None:
-    dataset = pickle.loads(pickle.dumps(fastpipe.Dataset(fielded, fields=("caption", "id"))))  # noqa: S301 (our own)
+    dataset = pickle.loads(pickle.dumps(fastpipe.open(fielded).with_fields(("caption", "id"))))  # noqa: S301 (our own)
     assert dataset[7] == {"caption": "sample 7 ü", "id": 7}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("fields", "words"),
     [
-        ({"fields": ("image", "photo")}, "has image, label, id, key, caption, .*; got 'photo'"),
-        ({"fields": ("image", "valid")}, "got 'valid'"),
-        ({"fields": "image"}, "expected names"),
-        ({"fields": ("image",), "transform": 5}, "expected None or a callable"),
-        ({"fields": ("image",), "transform": dict}, "got the class dict"),
+        (("image", "photo"), "has image, label, id, key, source, caption, .*; got 'photo'"),
+        (("image", "valid"), "got 'valid'"),
+        ("image", "expected names"),
+        (("caption", "caption"), "'caption' would be twice"),
+        ((fastpipe.Boxes("boxes", form="pad"),), "a single sample has its boxes as one tensor"),
     ],
 )
-def test_wrong_arguments(fielded: Path, arguments: dict[str, Any], words: str) -> None:
+def test_wrong_fields(fielded: Path, fields: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        fastpipe.Dataset(fielded, **arguments)
+        fastpipe.open(fielded).with_fields(fields)
+
+
+@pytest.mark.parametrize(("transform", "words"), [(5, "expected None or a callable"), (dict, "got the class dict")])
+def test_wrong_transforms(fielded: Path, transform: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.open(fielded).with_fields(("image",)).with_transform(transform)
+
+
+def test_fields_and_transforms_come_in_any_order_and_stay_where_samples_are_chosen(
+    fielded: Path, values: dict[str, list[Any]]
+) -> None:
+    """Also where the dataset has read samples before: files that are open are those of one dataset."""
+    data = fastpipe.open(fielded).with_fields(("caption", "id"))
+    assert data[0] == {"caption": values["caption"][0], "id": 0}
+    assert data.select([5, 3])[0] == {"caption": values["caption"][5], "id": 0}
+    both = data + data.select([7])
+    assert both[FLAT_IMAGES] == {"caption": values["caption"][7], "id": FLAT_IMAGES}
+    assert data[5] == {"caption": values["caption"][5], "id": 5}
+    one = fastpipe.open(fielded).with_transform(len).with_fields(("caption", "id", "label"))
+    assert one[4] == 3
+    assert one.select([4])[0] == one.with_fields(("image", "id", "label"))[1] == 3
 
 
 def test_a_transform_of_image_alone_is_refused(fielded: Path) -> None:
     def by_name(*, image: Any) -> dict[str, Any]:
         return {"image": image}
 
-    assert fastpipe.Dataset(fielded, by_name)[0][0].ndim == 3
+    assert fastpipe.open(fielded).with_transform(by_name)[0][0].ndim == 3
     with pytest.raises(ConfigError, match="expected a function of the sample, a dict with the fields"):
-        fastpipe.Dataset(fielded, by_name, fields=("image", "boxes"))
+        fastpipe.open(fielded).with_fields(("image", "boxes")).with_transform(by_name)
 
 
 def test_a_damaged_file_is_named(fielded: Path, copied: Callable[[Path], Path]) -> None:
     copy = copied(fielded)
     (copy / FIELDS_FOLDER / "boxes.npy").write_bytes(b"nothing")
-    dataset = fastpipe.Dataset(copy, fields=("image", "boxes"))
+    dataset = fastpipe.open(copy).with_fields(("image", "boxes"))
     with pytest.raises(DatasetError, match=r"boxes\.npy is no \.npy file of version 1\.0"):
         dataset[0]
-    assert fastpipe.Dataset(copy, fields=("image",))[0]["image"].ndim == 3
+    assert fastpipe.open(copy).with_fields(("image",))[0]["image"].ndim == 3
 
 
 def test_torchvision_is_imported_for_fields_only(fielded: Path) -> None:
@@ -183,8 +208,8 @@ def test_torchvision_is_imported_for_fields_only(fielded: Path) -> None:
         import sys
         import fastpipe
 
-        fastpipe.Dataset(sys.argv[1])[0]
-        fastpipe.Dataset(sys.argv[1], fields=("caption", "label"))[0]
+        fastpipe.open(sys.argv[1])[0]
+        fastpipe.open(sys.argv[1]).with_fields(("caption", "label"))[0]
         assert "torchvision" not in sys.modules
     """
     done = run_script(script, fielded)

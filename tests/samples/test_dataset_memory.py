@@ -82,7 +82,7 @@ def test_captions_and_boxes_cost_a_worker_under_1_mb(datasets: dict[int, Path]) 
         import numpy as np
         import fastpipe
 
-        dataset = fastpipe.Dataset(sys.argv[1], fields=("caption", "boxes", "label"))
+        dataset = fastpipe.open(sys.argv[1]).with_fields(("caption", "boxes", "label"))
         for numbers in np.random.default_rng(0).integers(len(dataset), size=(100, 50)).tolist():
             for sample in dataset.__getitems__(numbers):
                 assert (sample["caption"], sample["boxes"].tolist()) == ("\\0" * 8, [[0, 0, 0, 0]])
@@ -131,7 +131,7 @@ def test_a_process_that_inherits_nothing_opens_it_with_under_1_mb(datasets: dict
         import fastpipe
         from bench.index_memory import private_bytes
 
-        dataset = fastpipe.Dataset(sys.argv[1])
+        dataset = fastpipe.open(sys.argv[1])
         for number in np.random.default_rng(0).integers(len(dataset), size=5000).tolist():
             dataset[number]
         print(private_bytes("self"))

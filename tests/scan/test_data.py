@@ -51,7 +51,7 @@ def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert keys(tars / "train-001.tar") == [key.removeprefix("train-001.tar/") for key in every if "-001" in key]
     monkeypatch.chdir(tars)
     assert keys("*.tar") == every
-    dataset = fastpipe.Dataset("*.tar")
+    dataset = fastpipe.open("*.tar")
     monkeypatch.chdir(tars.parent)
     assert len(dataset) == len([dataset[number] for number in range(36)])
 
@@ -124,15 +124,15 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, mo
 
     monkeypatch.setattr(convert, "convert", limited)
     for _ in range(2):
-        usual = fastpipe.open(tmp_path / "photos")
+        usual = fastpipe.open(tmp_path / "photos").index
         assert len(usual) == 1
         assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
-        with fastpipe.loader(tmp_path / "photos", 1, max_pixels=200_000_000, size=8) as loader:
+        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8) as loader:
             assert len(loader.dataset) == 2
-        with fastpipe.loader(tmp_path / "photos", 1, max_pixels=10**9, train=False, size=8) as loader:
-            assert loader.dataset.records["width"].tolist()[1:] == [14_000, 15_000]
+        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=10**9), 1, train=False, size=8) as loader:
+            assert loader.dataset.index.records["width"].tolist()[1:] == [14_000, 15_000]
             with pytest.raises(ImageError, match="enough"):
-                loader.dataset.convert(2)
+                loader.dataset.index.convert(2)
     assert limits == [10**9] * 2
 
 
@@ -159,7 +159,7 @@ def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:
 )
 def test_folders_that_are_nothing(tmp_path: Path, made: Any, words: str) -> None:
     made(tmp_path)
-    for take in (fastpipe.open, fastpipe.loader, fastpipe.Dataset):
+    for take in (fastpipe.open, fastpipe.loader):
         with pytest.raises(DatasetError, match=words):
             take(tmp_path)
 
@@ -230,7 +230,7 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
 
 def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: Path) -> None:
     names = ("image", "label", "key")
-    mine, theirs = (fastpipe.Dataset(data, fields=names) for data in (photos, packed(photos, tmp_path / "packed")))
+    mine, theirs = (fastpipe.open(data).with_fields(names) for data in (photos, packed(photos, tmp_path / "packed")))
     assert len(mine) == len(theirs) > 20
     for one, other in zip(mine, theirs, strict=True):  # type: ignore[call-overload]
         assert (one["label"], one["key"]) == (other["label"], other["key"])
@@ -239,7 +239,7 @@ def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_dataset_in_workers(photos: Path, method: str) -> None:
-    dataset = fastpipe.Dataset(photos)
+    dataset = fastpipe.open(photos)
     here = [(image.sum().item(), label) for image, label in (dataset[number] for number in range(len(dataset)))]
     loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
     there = [(image.sum().item(), int(label)) for image, label in loader]
@@ -250,15 +250,10 @@ def test_a_dataset_names_a_damaged_file(photos: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(photos, tmp_path / "photos"))
     file = root / "ant" / "00.jpg"
     file.write_bytes(file.read_bytes()[:-300])
-    dataset = fastpipe.Dataset(root)
-    number = keys_of(dataset).index("ant/00.jpg")
+    dataset = fastpipe.open(root)
+    number = dataset["key"].tolist().index("ant/00.jpg")
     with pytest.raises(SampleError, match=r"\(ant/00\.jpg\) cannot be decoded: .*truncated"):
         dataset[number]
-
-
-def keys_of(dataset: fastpipe.Dataset) -> list[str]:
-    named = fastpipe.Dataset(dataset._path, fields=("key",))
-    return [named[number]["key"] for number in range(len(named))]
 
 
 def test_commands(photos: Path, tmp_path: Path) -> None:

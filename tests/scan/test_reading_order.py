@@ -13,15 +13,15 @@ import fastpipe
 from fastpipe import _engine
 from fastpipe.engine.tasks import tasks_of
 from fastpipe.format.index import Index
+from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.order import EpochOrder
-from fastpipe.plan.readahead import RANGE_DTYPE, joined, members
+from fastpipe.plan.order import RANGE_DTYPE, EpochOrder, joined, members
 from fastpipe.plan.recipe import Recipe
 
 
 def plan_of(index: Index, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
-    return EpochPlan(index, Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3), 1)
+    return EpochPlan(Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3, Content.of(index)), 1)
 
 
 def spans(ranges: np.ndarray) -> list[tuple[int, int, int]]:
@@ -32,7 +32,7 @@ def spans(ranges: np.ndarray) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("kind", ["folder", "tars"])
 def test_every_sample_is_read_ahead_before_it_is_due(tmp_path: Path, kind: str, shuffle: bool) -> None:
     source = tmp_path / kind
-    index = fastpipe.open(write_folder(source, images=90) if kind == "folder" else web_tars(source, samples=30))
+    index = fastpipe.open(write_folder(source, images=90) if kind == "folder" else web_tars(source, samples=30)).index
     plan, asked = plan_of(index, shuffle=shuffle), []
     for number in range(len(plan)):
         batch = plan.batch(number)
@@ -67,11 +67,11 @@ def test_chunks_of_one_sample_are_a_permutation(samples: int) -> None:
 
 
 def test_a_row_from_memory_is_the_row_of_the_engine(tmp_path: Path) -> None:
-    index = fastpipe.open(write_folder(tmp_path / "photos", images=6))
+    index = fastpipe.open(write_folder(tmp_path / "photos", images=6)).index
     with fastpipe.loader(index.path, 6, train=False, size=20, shuffle=False) as loader:
         (batch,) = [images.permute(0, 2, 3, 1).numpy().copy() for images, _ in loader]
         plan = loader.look.recipe
-    tasks = tasks_of(index, EpochPlan(index, plan, 0).batch(0))
+    tasks = tasks_of(index, EpochPlan(plan, 0).batch(0))
     images = np.zeros((6, 20, 20, 3), dtype=np.uint8)
     for row in range(6):
         with open(index.where(row)[0], "rb") as file:

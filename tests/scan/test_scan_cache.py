@@ -48,10 +48,10 @@ def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
 def test_the_second_start_reads_no_header(tmp_path: Path, reads: Reads) -> None:
     root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
     first = epoch(root)
-    before = fastpipe.open(root)
+    before = fastpipe.open(root).index
     assert len(reads) == 1
     assert len(reads[0]) == 14 + len(odd_pictures()) + len(bad_files())
-    after = fastpipe.open(root)
+    after = fastpipe.open(root).index
     assert len(reads) == 1
     assert after.fingerprint == before.fingerprint
     assert after.records.tobytes() == before.records.tobytes()
@@ -62,7 +62,7 @@ def test_the_second_start_reads_no_header(tmp_path: Path, reads: Reads) -> None:
 
 def test_only_changed_and_new_files_are_read(tmp_path: Path, reads: Reads) -> None:
     root = write_folder(tmp_path / "photos")
-    before = fastpipe.open(root)
+    before = fastpipe.open(root).index
     other = jpeg_bytes((200, 100))
     (root / "bee" / "01.jpg").write_bytes(other)  # of another size
     same = root / "cow" / "02.jpg"
@@ -70,7 +70,7 @@ def test_only_changed_and_new_files_are_read(tmp_path: Path, reads: Reads) -> No
     os.utime(same, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000))  # written again, perhaps
     (root / "cow" / "new.png").write_bytes(saved("PNG", size=(31, 32)))
     (root / "ant" / "03.jpg").unlink()
-    after = fastpipe.open(root)
+    after = fastpipe.open(root).index
     assert reads[1:] == [["bee/01.jpg", "cow/02.jpg", "cow/new.png"]]
     assert len(after) == len(before)
     assert after.fingerprint != before.fingerprint
@@ -87,7 +87,7 @@ def test_a_class_that_comes_first_moves_the_others(tmp_path: Path, reads: Reads)
     fastpipe.open(root)
     (root / "aardvark").mkdir()
     (root / "aardvark" / "0.jpg").write_bytes(jpeg_bytes())
-    after = fastpipe.open(root)
+    after = fastpipe.open(root).index
     assert reads[1:] == [["aardvark/0.jpg"]]
     assert after.classes == ["aardvark", "ant", "bee", "cow"]
     assert after.class_counts == [1, 8, 8, 8]
@@ -97,16 +97,16 @@ def test_tars_are_walked_again_only_if_one_has_changed(
     tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = web_tars(tmp_path / "tars", tars=2, samples=10)
-    before = fastpipe.open(folder)
+    before = fastpipe.open(folder).index
     walked: list[object] = []
     from fastpipe.scan.source import Source
 
     real = Source.listing
     monkeypatch.setattr(Source, "listing", lambda self: walked.append(self) or real(self))
-    assert fastpipe.open(folder).fingerprint == before.fingerprint
+    assert fastpipe.open(folder).index.fingerprint == before.fingerprint
     assert (walked, len(reads)) == ([], 1)
     write_tar(folder / "train-001.tar", {"a.jpg": jpeg_bytes(), "a.cls": b"2"})
-    after = fastpipe.open(folder)
+    after = fastpipe.open(folder).index
     assert (len(walked), len(after)) == (1, 11)
     assert reads[1:] == [["train-001.tar/a.jpg"]]
 
@@ -124,9 +124,9 @@ def test_a_file_that_could_not_be_read_is_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(columns, "_look", refused)
-        before = fastpipe.open(root)
+        before = fastpipe.open(root).index
         assert "ant/a.png: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
-    after = fastpipe.open(root)
+    after = fastpipe.open(root).index
     assert (len(before), len(after)) == (24, 25)
     assert reads[1:] == [["ant/a.png", "ant/b.txt"]]
     assert len(fastpipe.open(root)) == 25
@@ -160,14 +160,14 @@ def test_only_the_start_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.Mo
         source.mkdir()
         for name in ("a.jpg", "b.png", "c.bmp"):
             (source / name).write_bytes(files[name])
-    found = fastpipe.open(source)
+    found = fastpipe.open(source).index
     assert found.records[["width", "height"]].tolist() == [(900, 700)] * 3
     assert sum(sizes) < 4 * 65536
     other = tmp_path / "other"
     other.mkdir()
     for name in ("d.png", "e.png"):
         (other / name).write_bytes(files[name])
-    found = fastpipe.open(other)
+    found = fastpipe.open(other).index
     assert found.records[["width", "height"]].tolist() == [(900, 700)]
     assert "d.png: truncated PNG: ends inside the chunk at byte" in found.rejected()  # type: ignore[attr-defined]
 
@@ -191,11 +191,11 @@ def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
     """They decide the order of reading, so a state of another order must not be loaded."""
     members = {f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()}
     tar = write_tar(tmp_path / "a.tar", members)
-    before = fastpipe.open(tar).fingerprint
+    before = fastpipe.open(tar).index.fingerprint
     shutil.copytree(tmp_path, tmp_path / "copy")
-    assert fastpipe.open(tmp_path / "copy" / "a.tar").fingerprint == before
+    assert fastpipe.open(tmp_path / "copy" / "a.tar").index.fingerprint == before
     write_tar(tar, dict(reversed(members.items())))
-    after = fastpipe.open(tar)
+    after = fastpipe.open(tar).index
     assert len(after) == 6
     assert after.fingerprint != before
 
@@ -233,7 +233,7 @@ def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> Non
 @pytest.mark.parametrize("damage", ["cut", "other", "bit", "empty", "garbage"])
 def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str) -> None:
     root = write_folder(tmp_path / "photos")
-    before = fastpipe.open(root)
+    before = fastpipe.open(root).index
     file = cache.cache_file(str(root))
     data = file.read_bytes()
     other = data[:200] + bytes(300) + data[500:]
@@ -243,7 +243,7 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str
     if damage == "garbage":
         with file.open("wb") as out:
             np.savez(out, about=np.frombuffer(data, dtype=np.uint8))  # whole, and no scan
-    assert fastpipe.open(root).records.tobytes() == before.records.tobytes()
+    assert fastpipe.open(root).index.records.tobytes() == before.records.tobytes()
     assert len(reads) == 2
     fastpipe.open(root)
     assert len(reads) == 2
@@ -253,9 +253,9 @@ def test_another_pillow_looks_again_at_what_is_no_jpeg(
     tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
-    before = fastpipe.open(root)
+    before = fastpipe.open(root).index
     monkeypatch.setattr("fastpipe.packing.picture.jpeg.versions", lambda: {"pillow": "other"})
-    after = fastpipe.open(root)
+    after = fastpipe.open(root).index
     assert len(reads[1]) == before.counts["converted"] + before.counts["rejected"]
     assert after.fingerprint == before.fingerprint
     assert len(reads) == 2
@@ -270,7 +270,7 @@ def test_a_cache_that_cannot_be_written_is_told_once(
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "file"))
     root = write_folder(tmp_path / "photos")
     with caplog.at_level(logging.WARNING):
-        first, second = fastpipe.open(root), fastpipe.open(root)
+        first, second = fastpipe.open(root).index, fastpipe.open(root).index
     assert first.records.tobytes() == second.records.tobytes()
     assert len(reads) == 2
     (told,) = [record.getMessage() for record in caplog.records]
@@ -296,7 +296,7 @@ def test_two_sources_have_caches_of_their_own(tmp_path: Path, reads: Reads) -> N
     one = write_folder(tmp_path / "one")
     two = Path(shutil.copytree(one, tmp_path / "two"))
     # A copy has the same samples: an epoch that began on the one can go on with the other.
-    assert fastpipe.open(one).fingerprint == fastpipe.open(two).fingerprint
+    assert fastpipe.open(one).index.fingerprint == fastpipe.open(two).index.fingerprint
     fastpipe.open(one)
     assert len(reads) == 2
 

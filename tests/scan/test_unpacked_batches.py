@@ -36,14 +36,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_kind_of_file_gives_the_rows_of_the_packed_dataset(mixed: Path) -> None:
-    dataset = fastpipe.open(mixed)
+    dataset = fastpipe.open(mixed).index
     assert (dataset.packed, dataset.counts["rejected"]) == (False, len(bad_files()))
     assert len(dataset) == 14 + len(plain_pictures()) + len(odd_pictures())
     assert_same_epochs(epoch(mixed), epoch(mixed.parent / "packed"))
 
 
 def test_the_usual_kinds_are_not_converted_and_the_others_are_counted(mixed: Path) -> None:
-    assert fastpipe.open(mixed).counts["converted"] == len(odd_pictures()) - 1
+    assert fastpipe.open(mixed).index.counts["converted"] == len(odd_pictures()) - 1
     with fastpipe.loader(mixed, 8, train=False, size=32, num_workers=2) as loader:
         for _ in range(2):
             for _ in loader:
@@ -113,7 +113,7 @@ def test_shuffled_batches_of_a_sorted_folder_have_many_classes(tmp_path: Path, m
     assert abs(mean_classes(root) - expected) < 1
     assert mean_classes(root, train=False) < 2
     # Each rank of two nodes has a part of the dataset: a fair mix of the classes, too.
-    with fastpipe.loader(root, 32, size=8, rank=1, world_size=2, partition="node", canonical_nodes=2) as loader:
+    with fastpipe.loader(root, 32, size=8, rank=1, world_size=2, partition=2) as loader:
         labels = torch.cat([labels for _, labels in loader])
     assert len(labels) == 800
     assert len(labels.unique()) == 40
@@ -122,8 +122,8 @@ def test_shuffled_batches_of_a_sorted_folder_have_many_classes(tmp_path: Path, m
 def test_tars_sorted_by_class_are_mixed_as_a_whole_and_others_read_in_chunks(tmp_path: Path) -> None:
     in_order = web_tars(tmp_path / "sorted", tars=4, samples=150, classes=30, in_order=True)
     mixed = web_tars(tmp_path / "mixed", tars=4, samples=150, classes=30)
-    assert fastpipe.open(in_order).scattered
-    assert not fastpipe.open(mixed).scattered
+    assert fastpipe.open(in_order).index.scattered
+    assert not fastpipe.open(mixed).index.scattered
     expected = 30 * (1 - (29 / 30) ** 32)  # 19.9
     assert abs(mean_classes(in_order) - expected) < 1.5
     assert mean_classes(mixed) > expected - 1.5
@@ -187,7 +187,9 @@ def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_
     with fastpipe.loader(root, 8, train=False, crop=fastpipe.Resize(), size=8, on_error="replace") as loader:
         assert sum(len(labels) for _, labels in loader) == samples
         assert (loader.stats().replaced, loader.stats().images_failed) == (1, 1)
-    alone = fastpipe.loader(root, 1, train=False, samples=[caught.value.sample], size=8, on_error="replace")
+    alone = fastpipe.loader(
+        fastpipe.open(root).select([caught.value.sample]), 1, train=False, size=8, on_error="replace"
+    )
     with alone, pytest.raises(SampleError, match="found no other sample for its place: remove the damaged files"):
         next(iter(alone))
     # What is converted: a PNG whose pixels end early, behind a sound header.
@@ -230,15 +232,22 @@ def test_few_files_are_open_at_a_time(tmp_path: Path, mixed: Path) -> None:
         assert most <= 2 * 4 + 4 + 1  # of each thread two, what threads and the hints hold
         # Once for the hint, and once for the read where the hint was too early.
         assert loader.stats().shards_opened <= 2 * 1600 + 100
-    samples = fastpipe.Dataset(root)
+    samples = fastpipe.open(root)
     for number in range(0, 1600, 100):
         assert samples[number][0].ndim == 3
     assert len(open_files(root)) <= 2
 
 
+def test_verify_takes_files_as_the_scan_found_them(mixed: Path) -> None:
+    """They have no hashes; their sizes and times are compared, as always."""
+    given = {"size": 16, "num_workers": 1, "shuffle": False}
+    with fastpipe.loader(mixed, 8, verify=True, **given) as verified, fastpipe.loader(mixed, 8, **given) as usual:
+        for (images, labels), (others, same) in zip(verified, usual, strict=True):
+            assert torch.equal(images, others)
+            assert torch.equal(labels, same)
+
+
 def test_what_does_not_work_says_so(mixed: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"verify=True .* is not packed"):
-        fastpipe.loader(mixed, 4, verify=True)
     with pytest.raises(ConfigError, match=r"got 'txt'\. It is not packed: `fastpipe pack` keeps captions"):
         fastpipe.loader(web_tars(tmp_path / "tars"), 4, fields=("image", "txt"))
 

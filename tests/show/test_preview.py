@@ -120,10 +120,10 @@ def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: P
 
 def test_only_samples_that_the_weights_draw_are_shown(flat: Path, tmp_path: Path) -> None:
     """Others may have no label, which soft labels need."""
-    with opened(flat, weights={"ant": 0, "bee": 0}) as loader:
+    with opened(flat, sampler=fastpipe.Weighted({"ant": 0, "bee": 0})) as loader:
         drawn = {number for batch in loader for number in batch.ids.tolist()}
         assert drawn
-        assert set(loader.dataset.records["label"][sorted(drawn)]) == {2}
+        assert set(loader.dataset["label"][sorted(drawn)]) == {2}
         assert fastpipe.preview(loader, tmp_path / "cows.png", rows=100).photos == loader.dataset.class_counts[2]
         assert fastpipe.preview(loader, tmp_path / "few.png", rows=3).photos == 3
 
@@ -191,7 +191,7 @@ def test_the_size_is_that_of_the_training(large: Path, tmp_path: Path) -> None:
 
 def test_photos_keep_their_proportions(large: Path, tmp_path: Path) -> None:
     succeeded("preview", large, "--out", tmp_path / "preview.png")
-    sheet, index = read(tmp_path / "preview.png"), fastpipe.open(large)
+    sheet, index = read(tmp_path / "preview.png"), fastpipe.open(large).index
     for row in range(6):
         width, height = int(index.records[row]["width"]), int(index.records[row]["height"])
         inside = (

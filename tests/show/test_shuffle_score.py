@@ -79,7 +79,7 @@ def test_class_mix_is_pearsons_chi_squared(classes: int, batch_size: int, batche
 
 
 def test_the_default_is_as_good_as_uniform_on_a_sorted_source(mixed: Path) -> None:
-    index = fastpipe.open(mixed)
+    index = fastpipe.open(mixed).index
     for epoch in range(3):
         report = shuffle_report(index, batch_size=40, epoch=epoch)
         assert report.samples == CLASSES * PER_CLASS
@@ -90,7 +90,7 @@ def test_the_default_is_as_good_as_uniform_on_a_sorted_source(mixed: Path) -> No
 
 
 def test_without_shuffling_at_packing_shards_are_sorted(in_order: Path) -> None:
-    index = fastpipe.open(in_order)
+    index = fastpipe.open(in_order).index
     labels = index.records["label"]
     assert (np.diff(labels) >= 0).all()
     report = shuffle_report(index, batch_size=40)
@@ -115,7 +115,7 @@ def test_many_windows_of_a_sorted_dataset_stay_within_the_stated_bound(seed: int
 
 def test_no_shuffle_is_an_option_of_pack(sorted_source: Path, tmp_path: Path) -> None:
     succeeded("pack", sorted_source, tmp_path / "packed", "--no-shuffle")
-    index = fastpipe.open(tmp_path / "packed")
+    index = fastpipe.open(tmp_path / "packed").index
     assert (np.diff(index.records["label"]) >= 0).all()
     assert index.info["packs"][0]["options"]["shuffle"] is False
     assert "nothing to do" in succeeded("pack", sorted_source, tmp_path / "packed", "--no-shuffle")
@@ -129,12 +129,12 @@ def test_inspect_shows_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in ("class mix", "neighbours kept", "displacement", "uniform permutation", "as in the shards"):
         assert words in text
     found = json.loads(succeeded("inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 40, "--json"))["shuffle"]
-    assert found["epoch"]["class_mix"] == shuffle_report(fastpipe.open(mixed), batch_size=40).epoch.class_mix
+    assert found["epoch"]["class_mix"] == shuffle_report(fastpipe.open(mixed).index, batch_size=40).epoch.class_mix
     assert "shuffle" not in json.loads(succeeded("inspect", mixed, "--no-sheet", "--json"))
     assert "--batch-size: expected 1" in failed(2, "inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 0)
     assert "--batch-size needs --shuffle" in failed(2, "inspect", mixed, "--no-sheet", "--batch-size", 40)
 
 
 def test_one_class_or_one_batch_cannot_be_mixed_badly(flat: Path, many_shards: Path) -> None:
-    assert shuffle_report(fastpipe.open(many_shards), batch_size=4).epoch.class_mix == 1
-    assert shuffle_report(fastpipe.open(flat), batch_size=10_000).epoch.class_mix == 1
+    assert shuffle_report(fastpipe.open(many_shards).index, batch_size=4).epoch.class_mix == 1
+    assert shuffle_report(fastpipe.open(flat).index, batch_size=10_000).epoch.class_mix == 1

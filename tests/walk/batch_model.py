@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from walk.drawing import fields_of
 from walk.model import Model, expect, pair
 from walk.taking import Taken
 
@@ -95,26 +96,15 @@ class BatchModel(Model):
             expect(bool(((labels.sum(1) - 1).abs() < 1e-4).all()), "soft labels add up to", labels.sum(1))
             return
         expect(labels.dtype == torch.int64 and labels.shape == (len(batch),), "labels", labels.dtype, labels.shape)
+        if self.data.classes is not None:
+            expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
         for number, label in zip(batch.ids, labels.tolist(), strict=True):
-            place = max(p for p in range(len(self.draw.parts)) if self.offsets[p] <= number)
-            known = self.draw.parts[place]
-            own = known.labels[number - self.offsets[place]]
-            if self.draw.mixed and self["labels"] == "own":
-                if self["classes"] is None:
-                    expect(label == own, "label", label, "of sample", number, "not", own)
-            elif own < 0:
+            row = self.data.rows[number]
+            if row.name is None:
                 expect(label == -1, "label", label, "of a sample without")
-            elif self.draw.mixed and self["labels"] == "offset":
-                expect(names[label] == f"{place}/{known.names[own]}", "label", label, names)
-            elif self["classes"] is not None and self["labels"] == "keep":
-                expect(label == own, "label", label, "kept", own)
-            elif self["classes"] is not None:
-                expect(self["classes"][label] == known.names[own], "label", label, "is not", known.names[own])
-                expect(list(names) == list(self["classes"]), "classes", names)
             else:
-                expect(names[label] == known.names[own], "label", label, "is not", known.names[own])
-                if not self.draw.mixed:
-                    expect(label == own, "label", label, "is not", own)
+                expect(names[label] == row.name, "label", label, "is", names[label], "not", row.name)
+                expect(row.label in (None, label), "label", label, "of sample", number, "not", row.label)
 
     def _check_values(self, batch: Taken) -> None:
         for key, value in batch.values.items():
@@ -125,21 +115,20 @@ class BatchModel(Model):
             elif key == "epoch":
                 expect(value == batch.epoch, "epoch is", value)
             elif key == "source":
-                expect(
-                    value.tolist()
-                    == [max(p for p in range(len(self.draw.parts)) if self.offsets[p] <= n) for n in batch.ids],
-                    "source",
-                    value,
-                )
-            elif key == "key" and not self.draw.mixed:
+                expect(value.tolist() == [self.data.rows[n].part for n in batch.ids], "source", value)
+            elif key == "key":
                 for number, one in zip(batch.ids, value, strict=True):
-                    expect(one.endswith(self.draw.parts[0].keys[number]), "key", one, "of sample", number)
-        if self.draw.mixed:
-            return
-        known = self.draw.parts[0]
-        for name in set(known.values) & batch.values.keys():
+                    expect(one.endswith(self.keys[number]), "key", one, "of sample", number)
+            elif key == "extra":
+                wanted = [dict(self.data.rows[n].added)[key] for n in batch.ids]
+                expect(value.tolist() == wanted, "column", value, "not", wanted)
+        for name in fields_of(self.draw).keys() & batch.values.keys():
             for place, number in enumerate(batch.ids):
-                got, wanted = batch.values[name][place], known.values[name][number]
+                row = self.data.rows[number]
+                known = self.draw.parts[row.part]
+                if name not in known.values:
+                    continue
+                got, wanted = batch.values[name][place], known.values[name][row.number]
                 if name == "embedding":
                     same = np.array_equal(got.numpy(), np.asarray(wanted, dtype=np.float32))
                 elif name == "tags":
@@ -147,7 +136,7 @@ class BatchModel(Model):
                 else:
                     same = (int(got) if name == "score" else got) == wanted
                 expect(same, "field", name, "of sample", number, "is", got, "not", wanted)
-        for name in [each for each, kind in known.fields.items() if kind == "boxes" and each in batch.values]:
+        for name in [each for each, kind in fields_of(self.draw).items() if kind == "boxes" and each in batch.values]:
             self._check_boxes(batch, name)
 
     def _check_boxes(self, batch: Taken, name: str) -> None:

@@ -1,4 +1,4 @@
-"""An epoch's batches -> compared with fastpipe.Dataset, a loader of one view, and a call of the augmentation."""
+"""An epoch's batches -> compared with single samples, a loader of one view, and a call of the augmentation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from walk.drawing import fields_of
 from walk.model import RANDOM, expect, names_of
 from walk.taking import BY_VIEW, Taken, epochs_of
 
@@ -20,27 +21,20 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other."""
     model, draw = walk.model, walk.draw
     fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
-    if model.buckets or draw.mixed or model.replaced or model["augment"] is not None or model["views"] is not None:
+    if model.buckets or model.replaced or model["augment"] is not None or model["views"] is not None:
         return
     if model["size_choices"] is not None or not (fixed or model.plain):
         return
     size = walk.size_now(number) or walk.options.get("size", 224)
-    kinds = draw.parts[0].fields
+    kinds = fields_of(draw)
     wanted = [n for n in names_of(walk.options.get("fields")) if n in ("image", "label", "key") or n in kinds]
     placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
     wanted = [n for n in wanted if kinds.get(n) not in skipped]
-    dataset = fastpipe.Dataset(
-        walk.data,
-        crop=model.crop,
-        size=size,
-        hflip=model.hflip,
-        seed=model["seed"],
-        exact=bool(model["exact"]),
-        fields=wanted or None,
-        **model.remote(walk.data),
-    )
+    dataset = walk.dataset.cropped(model.crop, size, hflip=model.hflip, seed=model["seed"], exact=bool(model["exact"]))
     dataset.set_epoch(number)
+    if wanted:
+        dataset = dataset.with_fields(wanted)
     some_rows = [(b, place) for b in epoch for place in range(len(b))]
     random.Random(draw.number).shuffle(some_rows)
     for batch, place in some_rows[:12]:

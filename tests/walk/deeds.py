@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 from walk.batch_model import BatchModel
 from walk.comparing import compare_augmented, compare_rows, compare_views
+from walk.composed import Composed, Refused, composed
 from walk.drawing import Draw
 from walk.model import Wrong, expect
 from walk.refusals import refusals
@@ -46,6 +47,7 @@ class Walk:
         self.names = names(folder, url)
         self.counts = counts
         self.data: Any = None
+        self.samples: Composed
         self.options: dict[str, Any] = {}
 
     def do(self) -> str:
@@ -55,7 +57,7 @@ class Walk:
             Wrong: not as the docs say.
         """
         try:
-            self.data = evaluated(self.draw.data, self.names)
+            self.data = self.names["data"] = evaluated(self.draw.data, self.names)
             self.options = {name: evaluated(text, self.names) for name, text in self.draw.options.items()}
             self.options.setdefault("batch_size", 4)
             loader = self.open()
@@ -65,7 +67,8 @@ class Walk:
             return self._bad_data(error)
         with loader:
             expect(not self.draw.wrong, "a loader takes", {name: self.draw.options[name] for name in self.draw.wrong})
-            self.model = BatchModel(self.draw, self.options, self.data)
+            self.samples = composed(self.draw, self._evaluate)
+            self.model = BatchModel(self.draw, self.options, self.samples)
             broken = refusals(self.model)
             if self.options.get("fields") is not None:  # what the comparing needs, too
                 given = list(self.options["fields"])
@@ -84,6 +87,13 @@ class Walk:
         self.counts[f"deed {self.draw.deed}"] += 1
         return "done"
 
+    def _evaluate(self, text: str) -> Any:
+        return evaluated(text, self.names)
+
+    @property
+    def dataset(self) -> fastpipe.Dataset:
+        return self.data if isinstance(self.data, fastpipe.Dataset) else fastpipe.open(self.data)
+
     def open(self, **over: Any) -> fastpipe.Loader:
         options = {**self.options, **over}
         return fastpipe.loader(self.data, **options)
@@ -94,20 +104,23 @@ class Walk:
         expect(any(name in text for name in passed) or "Augment" in text, "a ConfigError that names no option:", text)
         if self.draw.wrong or self.draw.unsure:
             return "refused: wrong"
-        model = BatchModel(self.draw, self.options, self.data)
-        broken = refusals(model)
+        try:
+            broken = refusals(BatchModel(self.draw, self.options, composed(self.draw, self._evaluate)))
+        except Refused as refused:
+            broken = set(map(str, refused.args))
         expect(broken, "a ConfigError that the docs do not announce:", text)
         expect(any(word in text for word in broken), "a ConfigError about something else than", broken, ":", text)
         return "refused: together"
 
     def _bad_data(self, error: Exception) -> str:
-        if self.draw.wrong or "max_pixels" in self.draw.unsure:
+        if self.draw.wrong:
             return "refused: wrong"
         damaged = any(part.damaged for part in self.draw.parts)
         if isinstance(error, fastpipe.SampleError) and damaged:
             return "bad sample"
         pixels = max(wide * high for part in self.draw.parts for wide, high in part.sizes)
-        if isinstance(error, fastpipe.DatasetError) and pixels > self.options.get("max_pixels", 1 << 60):
+        most = min((int(each["max_pixels"]) for each in self.draw.opening if "max_pixels" in each), default=1 << 60)
+        if isinstance(error, fastpipe.DatasetError) and pixels > most:
             return "too many pixels"
         raise error
 
@@ -195,17 +208,16 @@ class Walk:
 
     def _ranks(self) -> None:
         """The union over the ranks is the epoch of one loader; a state goes from one world to another."""
-        if self.draw.by_url and "cache_limit" in self.options:
-            self.options.pop("cache_limit")
         world = (1, 2, 3, 4, 8)[self._number("a", 5)]
         batch = 1 + self._number("b", 4)
         self.options["batch_size"] = batch * world
-        self.model = whole = BatchModel(self.draw, self.options, self.data)
+        self.model = whole = BatchModel(self.draw, self.options, self.samples)
         if refusals(whole):
             return
         found = self._reference(1)[0]
         length = whole.length
-        self.model = BatchModel(self.draw, {**self.options, "batch_size": batch, "world_size": world}, self.data, world)
+        of_world = {**self.options, "batch_size": batch, "world_size": world}
+        self.model = BatchModel(self.draw, of_world, self.samples, world)
         ranks = []
         for rank in range(world):
             with self.open(batch_size=batch, rank=rank, world_size=world) as loader:
@@ -219,7 +231,9 @@ class Walk:
             parts = [rank[step] for rank in ranks]
             expect(len({len(each) for each in parts}) == 1, "ranks have rows", [len(each) for each in parts])
             repeated = {n for each in parts for n in each.ids} - {n for n, _ in wanted.rows()}
-            expect(not repeated or self.model["partition"] == "node", "rows that do not count are of others", repeated)
+            expect(
+                not repeated or self.model["partition"] != "sample", "rows that do not count are of others", repeated
+            )
             expect(sum(sum(each.valid) for each in parts) == sum(wanted.valid), "rows that count")
             got = sorted(row for each in parts for row in each.rows())
             expect(
@@ -274,6 +288,28 @@ class Walk:
             loader.load_state_dict(state)
             self._same([third_rest], epochs_of(loader, 1), "after set_size and a resume")
 
+    def _set_weights(self) -> None:
+        """In the middle of an epoch: they count from the next one, as if the loader had them from the start."""
+        new = 1.0 + np.arange(len(self.samples)) % 3
+        with self.open() as loader:
+            iterator = iter(loader)
+            first = some(iterator, 1)
+            try:
+                loader.set_weights(new)
+            except fastpipe.ConfigError as error:
+                expect(self.model.weighted is None, "set_weights:", error)
+                return
+            expect(self.model.weighted is not None, "a loader without weights takes some")
+            first += some(iterator, 1 << 30)
+            second = epochs_of(loader, 1)
+        replacement = self.model.weighted.replacement
+        sampler: Any = fastpipe.Weighted(new, replacement=replacement)
+        sampler = fastpipe.Repeated(self.model.repeats, sampler) if self.model.repeats > 1 else sampler
+        self._same([first], self._reference(1), "while weights are set")
+        with self.open(sampler=sampler) as loader:
+            loader.set_epoch(1)
+            self._same(second, epochs_of(loader, 1), "after set_weights")
+
     def _close(self) -> None:
         """In the middle: what the loop has stays, and the loader says that it is closed."""
         loader = self.open()
@@ -327,17 +363,18 @@ class Walk:
                 except fastpipe.ConfigError:
                     continue
                 raise Wrong(f"set_epoch takes {epoch!r}")
-        if not self.draw.mixed:
-            known = self.draw.parts[0]
-            folds = 2 + self._number("a", 4)
-            parts = (
-                [self.model.part(self.data, known.packed, None, (folds, fold), train=False) for fold in range(folds)]
-                if len(known) > 10
-                else []
-            )
-            if parts:
-                expect(sorted(n for part in parts for n in part) == list(range(len(known))), "kfold parts", parts)
-                rest = self.model.part(self.data, known.packed, None, (folds, 0), train=True)
-                expect(rest == set(range(len(known))) - parts[0], "kfold's training part")
-                few, more = (self.model.part(self.data, known.packed, limit, None) for limit in (0.4, 0.7))
-                expect(few <= more, "limit=0.4 is no part of limit=0.7")
+        paths = [self._evaluate(f"at({part.sound!r})") for part in self.draw.parts]
+        for path, known in zip(paths, self.draw.parts, strict=True):
+            data = fastpipe.open(path)
+            if len(data) <= 20:
+                continue
+            few, more = (set(data.take(fraction)["key"][:]) for fraction in (0.5, 0.8))
+            expect(few <= more, "take(0.5) is no part of take(0.8)")
+            rest, part = data.fold(0, of=8)
+            expect(len(part) < len(rest), "fold(0, of=8) gives the eighth first")
+            halves = [data.fold(fold, of=2) for fold in range(2)]
+            for rest, part in halves:
+                expect({*rest["key"][:]} | {*part["key"][:]} == {*data["key"][:]}, "a fold and its rest")
+                expect(len(rest) + len(part) == len(known), "a fold and its rest have", len(rest), len(part))
+            expect({*halves[0][1]["key"][:]} == {*halves[1][0]["key"][:]}, "the two folds")
+            self.counts["folds"] += 2

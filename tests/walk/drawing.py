@@ -1,15 +1,37 @@
-"""(seed, number) -> a draw: data, options of fastpipe.loader as Python's text, and what is done with the loader."""
+"""(seed, number) -> a draw: a dataset and options of fastpipe.loader as Python's text, and what is done with it."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from walk.walked_data import Known
-from walk.walked_values import FIXED_CROPS, MANY_CROPS, MODULES, MOVED, RANDOM_CROPS, UNSURE, WRONG
+from walk.walked_values import (
+    FIXED_CROPS,
+    MANY_CROPS,
+    MODULES,
+    MOVED,
+    RANDOM_CROPS,
+    UNSURE,
+    WRONG,
+    WRONG_OPEN,
+    WRONG_STEPS,
+)
 
 Texts = Sequence[str]
+
+
+class Step(NamedTuple):
+    """A method of a dataset that gives another one: its arguments as text, and which of its results."""
+
+    method: str
+    args: str
+    end: str = ""
+
+    def __str__(self) -> str:
+        return f".{self.method}({self.args}){self.end}"
 
 
 @dataclass
@@ -18,58 +40,135 @@ class Draw:
 
     Attributes:
         kind: "loader", or "Dataset".
-        parts: the datasets, one or those of a mixture.
-        data: text of it.
-        options: of fastpipe.loader, as text.
-        wrong: the options that no loader may take.
-        unsure: those of which the docs do not say whether a loader takes them.
+        parts: the datasets, one or those that are joined.
+        opening: of each, options of fastpipe.open, as text.
+        steps: of each, what is made of it.
+        join: "mix" or "concat", the weights, and `labels`, as text; None: there is one dataset.
+        after: what is made of all.
+        options: of fastpipe.loader, as text, in which `data` is the dataset.
+        wrong: the options and methods that nothing may take.
+        unsure: those of which the docs do not say whether they are taken.
         deed: what is done with the loader.
         how: numbers for the deed.
-        by_url: a server has the data.
+        urls: the parts that a server has.
+        by_path: the loader gets a path, not a dataset.
     """
 
     number: int
     parts: list[Known]
-    data: str
+    opening: list[dict[str, str]]
+    steps: list[list[Step]]
+    join: tuple[str, list[str], str] | None = None
+    after: list[Step] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     unsure: set[str] = field(default_factory=set)
     deed: str = "epochs"
     how: dict[str, int] = field(default_factory=dict)
-    by_url: bool = False
+    urls: set[int] = field(default_factory=set)
+    by_path: bool = False
     kind: str = "loader"
 
     @property
     def mixed(self) -> bool:
-        return len(self.parts) > 1
+        """Whether batches have shares."""
+        return self.join is not None and self.join[0] == "mix"
+
+    @property
+    def by_url(self) -> bool:
+        """Whether a server has some of it."""
+        return bool(self.urls)
+
+    @property
+    def data(self) -> str:
+        """Text of the dataset."""
+        places = [f"{'url' if each in self.urls else 'at'}({part.at!r})" for each, part in enumerate(self.parts)]
+        if self.by_path:
+            return places[0]
+        texts = []
+        for place, opening, steps in zip(places, self.opening, self.steps, strict=True):
+            given = "".join(f", {name}={text}" for name, text in opening.items())
+            texts.append(f"fastpipe.open({place}{given})" + "".join(map(str, steps)))
+        if self.join is None:
+            made = texts[0]
+        else:
+            how, weights, labels = self.join
+            more = f", labels={labels}" if labels else ""
+            pairs = [f"{text}: {weight}" for text, weight in zip(texts, weights, strict=True)]
+            made = (
+                f"fastpipe.mix({{{', '.join(pairs)}}}{more})" if how == "mix" else f"concat({', '.join(texts)}{more})"
+            )
+            made = made if how == "mix" else f"fastpipe.{made}"
+        return made + "".join(map(str, self.after))
 
     def call(self) -> str:
+        """The program."""
         options = "".join(f", {name}={text}" for name, text in self.options.items())
-        return f"fastpipe.{self.kind}({self.data}{options})"
+        if self.kind == "Dataset":
+            return f"{self.data}  # {options}"
+        return f"data = {self.data}\nfastpipe.loader(data{options})"
 
 
 def draw(seed: int, number: int, known: dict[str, Known], *, urls: bool = True) -> Draw:
     """The same for the same numbers."""
     rng = random.Random(f"{seed}/{number}")
-    names = list(known)
-    count = 1 if rng.random() < 0.85 else rng.choice((2, 2, 3))
-    parts = rng.sample([known[name] for name in names], count)
-    texts = [f"at({part.at!r})" for part in parts]
-    if urls and rng.random() < 0.06:
-        packed = [place for place, part in enumerate(parts) if part.packed]
-        if packed and (count == 1 or all(part.packed for part in parts)):
-            texts[packed[0]] = f"url({parts[packed[0]].at!r})"
-    made = Draw(number, parts, texts[0])
-    made.by_url = any(text.startswith("url") for text in texts)
-    if made.mixed:
+    count = 1 if rng.random() < 0.8 else rng.choice((2, 2, 3))
+    parts = rng.sample(list(known.values()), count)
+    made = Draw(number, parts, [{} for _ in parts], [[] for _ in parts])
+    if count > 1:
         weights = [rng.choice(("1", "0.3", "0.7", "2.5", "0.05")) for _ in parts]
-        made.data = "{" + ", ".join(f"{text}: {weight}" for text, weight in zip(texts, weights, strict=True)) + "}"
+        labels = rng.choice(("", "'union'", "'offset'", "'own'"))
+        made.join = (rng.choice(("mix", "mix", "concat")), weights, labels)
+    if urls and rng.random() < 0.08:
+        made.urls.update([place for place, part in enumerate(parts) if part.packed][:1])
+    for place in made.urls:
+        made.opening[place] = {"cache_dir": "cache", "read_timeout": "5"}
+        if rng.random() < 0.4:
+            made.opening[place]["cache_limit"] = rng.choice(("0", "'200GB'", "'2MB'"))
     _Options(rng, made).draw()
-    made.deed = rng.choices(
-        ["epochs", "again", "resume", "ranks", "set_size", "close", "two", "part"], [3, 2, 4, 4, 1, 1, 1, 1]
-    )[0]
+    deeds = ["epochs", "again", "resume", "ranks", "set_size", "set_weights", "close", "two", "part"]
+    made.deed = rng.choices(deeds, [3, 2, 4, 4, 1, 1, 1, 1, 1])[0]
     made.how = {name: rng.randrange(1 << 30) for name in ("a", "b", "c", "d")}
+    made.by_path = (
+        made.join is None
+        and not (made.opening[0] or made.steps[0] or made.after)
+        and not any("data" in text for text in made.options.values())
+        and rng.random() < 0.5
+    )
     return made
+
+
+def steps_of(rng: random.Random, count: int | None, names: Sequence[str], *, again: bool = False) -> list[Step]:
+    """What is made of a dataset.
+
+    Args:
+        count: its samples; None: nobody knows.
+        names: of classes that it may have.
+        again: of what is joined, which has classes of other names.
+    """
+    found: list[Step] = []
+    if count is not None and rng.random() < 0.12:
+        kinds = [f"np.arange({count}) % 2, classes=['even', 'odd']", f"{['ab'[each % 2] for each in range(count)]}"]
+        found.append(Step("with_labels", rng.choice(kinds)))
+        names = ["even", "odd"] if "classes" in found[-1].args else ["a", "b"][: min(count, 2)]
+    if count is not None and rng.random() < 0.15:
+        found.append(Step("with_column", f"'extra', np.arange({count}) * 0.5"))
+    if rng.random() < 0.25:
+        texts = ["lambda c: c['id'] % 3 != 1", "lambda c: c['width'] >= 20", "lambda c: c['label'] >= 0"]
+        if count is not None:
+            some = rng.sample(range(count), rng.randint(1, count))
+            mask = [each in some for each in range(count)]
+            texts += [str(some), f"np.array({sorted(some)})", f"torch.tensor({some})", f"torch.tensor({mask})"]
+            texts += [f"np.array({mask})", f"range({count // 3}, {count})"]
+        found.append(Step("select", rng.choice(texts)))
+    if names and not again and rng.random() < 0.2:
+        some_names = rng.sample(list(names), rng.randint(1, len(names)))
+        found.append(Step("only", repr(some_names) + rng.choice(("", "", ", keep_labels=True"))))
+    if rng.random() < 0.12:
+        found.append(Step("take", rng.choice(("0.5", "0.9", "1.0"))))
+    if rng.random() < 0.12:
+        found.append(Step("fold", rng.choice(("0, of=2", "2, of=3", "0, of=5", "4, of=5")), rng.choice(("[0]", "[1]"))))
+    return found
 
 
 MORE = ("dtype=torch.bfloat16", "mean=None, std=None", "erasing=0.5", "mixup=0.2", "cutmix=1.0", "label_smoothing=0.1")
@@ -80,7 +179,7 @@ class _Options:
         self.rng = rng
         self.made = made
         self.whole = made.parts[0]
-        self.fields: dict[str, str] = {} if made.mixed else self.whole.fields
+        self.fields = fields_of(made)
 
     def one(self, *texts: str) -> str:
         return self.rng.choice(texts)
@@ -117,6 +216,14 @@ class _Options:
                 options[name] = self.rng.choice(table[name])
                 self.made.wrong.discard(name)
                 kept.add(name)
+        if self.often(0.04):
+            name = self.rng.choice(list(WRONG_OPEN))
+            self.made.opening[0][name] = self.rng.choice(WRONG_OPEN[name])
+            self.made.wrong.add(name)
+        if self.often(0.05):
+            name = self.rng.choice(list(WRONG_STEPS))
+            self.made.after.append(Step(name, self.rng.choice(WRONG_STEPS[name]), "[0]" if name == "fold" else ""))
+            self.made.wrong.add(name)
         if "rank" in options:
             options["world_size"] = "1"
         elif "world_size" in options:
@@ -157,85 +264,60 @@ class _Options:
         )
 
     def _chosen(self, train: bool) -> None:
-        options, known = self.made.options, self.whole
-        everything, names = len(known), known.names
-        if not self.made.mixed and self.often(0.25):
-            some = self.rng.sample(range(everything), self.rng.randint(1, everything))
-            mask = [number in some for number in range(everything)]
-            options["samples"] = self.one(
-                str(some),
-                f"np.array({sorted(some)})",
-                f"torch.tensor({some})",
-                f"np.array({mask})",
-                f"torch.tensor({mask})",
-                f"range({everything // 3}, {everything})",
-            )
-            if self.often(0.1):
-                options["samples"] = self.one(
-                    "[]",
-                    "[0, 0]",
-                    f"[{everything}]",
-                    "[-1]",
-                    "[0.5]",
-                    "'all'",
-                    f"np.ones({everything + 1}, bool)",
-                    f"np.zeros({everything}, bool)",
-                    "[[0]]",
-                    "5",
-                )
-                self.made.wrong.add("samples")
-        if names and self.often(0.25):
-            options["classes"] = str(self.rng.sample(names, self.rng.randint(1, len(names))))
-            if self.often(0.4):
-                options["labels"] = self.one("'keep'", "'renumber'")
-            if self.often(0.1):
-                options["classes"] = self.one("['nothing']", repr([names[0]] * 2), "[]", repr(names[0] * 2), "[0]", "5")
-                self.made.wrong.add("classes")
-        if self.made.mixed and self.often(0.5):
-            options["labels"] = self.one("'union'", "'offset'", "'own'")
-        if self.often(0.15):
-            options["limit"] = self.one("0.5", "0.9", "1.0")
-        if self.often(0.15):
-            options["kfold"] = self.one("(2, 0)", "(3, 2)", "(5, 0)", "(5, 4)")
-        if not self.made.mixed and self.often(0.25):
-            self._weights(everything, names)
-        if self.often(0.15):
-            options["repeats"] = self.one("2", "3", "5")
-        if self.often(0.2):
-            options["epoch_size"] = str(self.rng.randint(1, 2 * everything))
-            if self.made.mixed and self.often(0.5):
+        made, options = self.made, self.made.options
+        for place, part in enumerate(made.parts):
+            made.steps[place] += steps_of(self.rng, len(part), part.names)
+        if made.join is not None:
+            made.after += steps_of(self.rng, None, [], again=True)
+        if self.often(0.45):
+            options["sampler"] = self._sampler()
+        if self.often(0.2) and "epoch_size" not in options:
+            options["epoch_size"] = str(self.rng.randint(1, 2 * len(self.whole)))
+            if made.mixed and self.often(0.5):
                 options["epoch_size"] = self.one("'smallest'", "'largest'")
 
-    def _weights(self, everything: int, names: list[str]) -> None:
-        options = self.made.options
-        numbers = [self.rng.choice((0.0, 0.5, 1.0, 1.0, 3.0, 20.0)) for _ in range(everything)]
-        options["weights"] = self.one(str(numbers), f"np.array({numbers})", f"torch.tensor({numbers})")
-        if not any(numbers):
-            self.made.wrong.add("weights")
-        if names and self.often(0.5):
-            options["weights"] = self.one(
-                repr({names[0]: 3.0}),
-                repr(dict.fromkeys(names, 1.5)),
-                f"fastpipe.balanced(fastpipe.open({self.made.data}))",
+    def _sampler(self) -> str:
+        names, kind = self.whole.names, self.rng.random()
+        if kind < 0.3:
+            weights = [
+                "[0.5, 3.0] * (len(data) // 2) + [1.0] * (len(data) % 2)",
+                "np.arange(len(data)) % 4",
+                "torch.arange(len(data)) + 0.25",
+                "np.full(len(data), 20.0)",
+                "{data.classes[0]: 3.0}",
+                "fastpipe.balanced(data)",
+            ]
+            if self.made.join is None and not self.often(0.5):
+                weights.append("{data['key'][0]: 5.0}")
+            weighted = self.one(*(weights if names else weights[:4]))
+            if self.often(0.3):
+                self.made.options["epoch_size"] = str(self.rng.randint(1, max(1, len(self.whole) // 2)))
+                weighted += ", replacement=" + self.one("False", "False", "True")
+            made = f"fastpipe.Weighted({weighted})"
+        elif kind < 0.5:
+            samples = self.rng.choice((1, 1, 2, 3))
+            many = self.rng.choice((None, None, 1, 2, 3))
+            self.made.options["batch_size"] = str(samples * (many or self.rng.choice((1, 2))))
+            made = f"fastpipe.PerClass({samples}{'' if many is None else f', classes={many}'})"
+        elif kind < 0.8:
+            made = self.one(
+                "lambda epoch: np.random.default_rng(epoch).permutation(len(data))",
+                "lambda epoch: [*range(len(data))][::-1]",
+                "[0] * 7 + [*range(len(data))]",
+                "torch.utils.data.RandomSampler(range(len(data)))",
+                "torch.utils.data.SubsetRandomSampler(range(0, len(data), 2))",
+                "torch.utils.data.DistributedSampler(range(len(data)), num_replicas=1, rank=0)",
             )
-            self.made.wrong.discard("weights")
-        if self.often(0.1):
-            options["weights"] = self.one(
-                f"[0.0] * {everything}",
-                f"[1.0] * {everything + 1}",
-                f"[-1.0] * {everything}",
-                "'even'",
-                "5",
-                f"[float('nan')] * {everything}",
-                f"[float('inf')] * {everything}",
-                "{'nothing': 2.0}",
-                f"['x'] * {everything}",
-                "[]",
-            )
-            self.made.wrong.add("weights")
+            if self.often(0.9):
+                self.made.options.pop("epoch_size", None)
+        else:
+            made = "fastpipe.Sequential()" if self.often(0.4) else "None"
         if self.often(0.3):
-            options["replacement"] = self.one("False", "False", "True")
-            options["epoch_size"] = str(self.rng.randint(1, max(1, everything // 2)))
+            times = self.rng.choice((2, 3))
+            if "PerClass" in made:
+                self.made.options["batch_size"] = str(times * int(self.made.options["batch_size"]))
+            made = f"fastpipe.Repeated({times}, {made})" if made != "None" else f"fastpipe.Repeated({times})"
+        return made
 
     def _augment(self, train: bool) -> None:
         if self.made.options.get("size") == "1":
@@ -259,9 +341,7 @@ class _Options:
         )
 
     def _fields(self, train: bool) -> None:
-        options, usual = self.made.options, ["label", "id", "key", "valid", "epoch"]
-        if self.made.mixed and self.often(0.5):
-            usual.append("source")
+        options, usual = self.made.options, ["label", "id", "key", "source", "valid", "epoch"]
         if "Buckets" in options.get("size", ""):
             usual += ["image_size", "pixel_mask"]
         augment = options.get("augment", "")
@@ -296,14 +376,17 @@ class _Options:
             (0.2, "exact", "True", "False"),
             (0.15, "on_error", "'replace'", "'raise'"),
             (0.15, "verify", "True", "False"),
-            (0.1, "partition", "'sample'", "'node'"),
-            (0.05, "canonical_nodes", "1", "2"),
-            (0.1, "max_pixels", "10_000", "4_000_000_000"),
+            (0.12, "partition", "'sample'", "'node'", "1", "2"),
             (0.1, "stall_timeout", "30", "1.5"),
         ):
             if self.often(float(share)):  # type: ignore[arg-type]
                 options[str(name)] = self.one(*texts)  # type: ignore[arg-type]
-        if self.made.by_url:
-            options.update({"cache_dir": "cache", "read_timeout": "5"})
-            if self.often(0.4):
-                options["cache_limit"] = self.one("0", "'200GB'", "'2MB'")
+        if self.often(0.1):
+            for opening in self.made.opening:
+                opening["max_pixels"] = self.one("10_000", "4_000_000_000")
+
+
+def fields_of(made: Draw) -> dict[str, str]:
+    """Names and kinds of the fields that all of the datasets have."""
+    first, *others = (part.fields for part in made.parts)
+    return {name: kind for name, kind in first.items() if all(each.get(name) == kind for each in others)}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections import Counter
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import torch.utils.data
+from walk.composed import Composed
 from walk.drawing import Draw
 
 import fastpipe
 
 DEFAULTS: dict[str, Any] = {
-    "size": 224, "train": True, "seed": 0, "replacement": True, "repeats": 1, "on_error": "raise",
-    "max_pixels": 178956970, "world_size": 1, "partition": "sample",
+    "size": 224, "train": True, "seed": 0, "on_error": "raise", "world_size": 1, "partition": "sample",
 }  # fmt: skip
 RANDOM = (fastpipe.RandomResizedCrop, fastpipe.RandomCrop)
 PLACED = ("boxes", "keypoints", "mask", "image")
@@ -40,17 +38,31 @@ class Model:
 
     Args:
         options: the draw's, evaluated.
-        data: the draw's, evaluated.
+        data: its samples.
         world_size: of how many ranks batches are merged.
+
+    Attributes:
+        inner: the sampler, or that in fastpipe.Repeated.
+        repeats: how often in a row a sample comes.
+        listed: a sampler that names the samples of each epoch.
+        ordered: the sampler gives their order.
     """
 
-    def __init__(self, draw: Draw, options: dict[str, Any], data: Any, world_size: int = 1) -> None:
+    def __init__(self, draw: Draw, options: dict[str, Any], data: Composed, world_size: int = 1) -> None:
         self._length: int | None = None
         self.draw = draw
         self.options = options
         self.data = data
+        self.inner, self.repeats = options.get("sampler"), 1
+        while isinstance(self.inner, fastpipe.Repeated):
+            self.inner, self.repeats = self.inner.sampler, self.repeats * int(self.inner.times)
+        own = (fastpipe.Weighted, fastpipe.PerClass, fastpipe.Sequential)
+        self.weighted = self.inner if isinstance(self.inner, fastpipe.Weighted) else None
+        self.per_class = self.inner if isinstance(self.inner, fastpipe.PerClass) else None
+        self.listed = self.inner is not None and not isinstance(self.inner, own)
+        self.ordered = self.listed or isinstance(self.inner, (fastpipe.PerClass, fastpipe.Sequential))
         self.train = bool(self["train"])
-        self.shuffle = self.train if self["shuffle"] is None else self["shuffle"]
+        self.shuffle = (self.train if self["shuffle"] is None else self["shuffle"]) and not self.ordered
         self.drop_last = self.train if self["drop_last"] is None else self["drop_last"]
         self.crop = self["crop"] or (fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop())
         self.hflip = float(self.train if self["hflip"] is None else self["hflip"])
@@ -62,10 +74,8 @@ class Model:
         given = [each for each in self["fields"] or () if isinstance(each, fastpipe.Boxes)]
         self.boxes = given[0] if given else fastpipe.Boxes("boxes")
         self.rows = self.batch * world_size
-        self.repeats = int(self["repeats"])
         self.buckets = self["size"] == "bucket" or isinstance(self["size"], fastpipe.Buckets)
-        self.offsets = [0, *itertools.accumulate(len(part) for part in draw.parts)]
-        self.chosen = [self._chosen(place) for place in range(len(draw.parts))]
+        self.parts = self["partition"] if isinstance(self["partition"], int) else 1
         self.weights = self._weights()
 
     @property
@@ -78,83 +88,73 @@ class Model:
 
     # Which samples
 
-    def _chosen(self, place: int) -> list[int]:
-        """Of one dataset: the numbers, in the order without shuffle."""
-        known = self.draw.parts[place]
-        numbers = list(range(len(known)))
-        if (samples := self["samples"]) is not None:
-            given = np.asarray(samples)
-            numbers = np.flatnonzero(given).tolist() if given.dtype == bool else given.tolist()
-        if (classes := self["classes"]) is not None:
-            numbers = [
-                each for each in numbers if known.labels[each] >= 0 and known.names[known.labels[each]] in classes
-            ]
-        if numbers and (self["limit"] is not None or self["kfold"] is not None):
-            data = list(self.data)[place] if self.draw.mixed else self.data
-            part = self.part(data, known.packed, self["limit"], self["kfold"])
-            numbers = [each for each in numbers if each in part]
-        return numbers
-
-    def part(self, data: Any, packed: bool, limit: float | None, kfold: Any, train: bool | None = None) -> set[int]:
-        """The samples that these two leave, by a loader with no other option."""
-        data = str(data).replace("damaged/packed", "damaged/sound")
-        with contextlib.suppress(fastpipe.ConfigError), fastpipe.loader(
-            data, 16, size=4, num_workers=1, train=self.train if train is None else train, shuffle=False,
-            drop_last=False, limit=limit, kfold=kfold, **self.remote(data),
-        ) as loader:  # fmt: skip
-            return {number for batch in loader for number in batch.ids.tolist()}
-        return set()  # nothing is left
-
-    def remote(self, data: Any) -> dict[str, Any]:
-        """Where what is behind a URL is kept."""
-        if "://" not in str(data):
-            return {}
-        return {name: self.options[name] for name in ("cache_dir", "read_timeout") if name in self.options}
-
-    def _weights(self) -> dict[int, float] | None:
-        """By number, of the chosen samples; they add up to 1."""
-        weights = self["weights"]
-        if weights is None:
+    def _weights(self) -> list[float] | None:
+        """Of each sample; those of a share add up to 1."""
+        if self.weighted is None:
             return None
-        known = self.draw.parts[0]
-        if isinstance(weights, dict):
-            by = {
-                n: weights.get(known.names[known.labels[n]], 1.0) if known.labels[n] >= 0 else 0.0
-                for n in self.chosen[0]
-            }
+        given, rows = self.weighted.weights, self.data.rows
+        if isinstance(given, dict):
+            if self.by_class:
+                found = [float(given.get(row.name, 1.0)) if row.name is not None else 0.0 for row in rows]
+            else:
+                found = [float(next((w for key, w in given.items() if key.endswith(k)), 1.0)) for k in self.keys]
         else:
-            by = {number: float(weights[number]) for number in self.chosen[0]}
-        total = sum(by.values())
-        return {number: weight / total if total else 0.0 for number, weight in by.items()}
+            found = [float(each) for each in given]
+        totals = [sum(found[each] for each in self.data.ids(share)) for share in range(len(self.data.weights))]
+        return [
+            weight / totals[share] if totals[share] else 0.0
+            for weight, share in zip(found, self.data.shares, strict=True)
+        ]
+
+    @property
+    def by_class(self) -> bool:
+        """Whether weights are of classes."""
+        names = {row.name for row in self.data.rows} | set(self.data.classes or ())
+        given = None if self.weighted is None else self.weighted.weights
+        return isinstance(given, dict) and any(name in names for name in given)
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all samples."""
+        return [self.draw.parts[row.part].keys[row.number] for row in self.data.rows]
 
     @property
     def count(self) -> int:
-        return sum(len(each) for each in self.chosen)
+        return len(self.data)
 
-    @property
-    def shares(self) -> list[Fraction]:
-        given = [Fraction(weight) for weight in self.data.values()]
-        return [each / sum(given) for each in given]
+    def numbers(self, epoch: int) -> tuple[list[int], bool]:
+        """What a sampler names, and whether the docs say in which order."""
+        if isinstance(self.inner, torch.utils.data.Sampler):
+            return [
+                *range(0, self.count, 2 if isinstance(self.inner, torch.utils.data.SubsetRandomSampler) else 1)
+            ], False
+        given = self.inner(epoch) if callable(self.inner) else self.inner
+        return [int(each) for each in given], True
 
     @property
     def size_of_epoch(self) -> int:
         """Rows, of all ranks, before full batches are cut from it."""
         wanted = self["epoch_size"]
+        if self.listed:
+            return len(self.numbers(0)[0]) * self.repeats
+        if self.per_class is not None:
+            return max((self.count if wanted is None else int(wanted)) // self.rows * self.rows, self.rows)
         if not self.draw.mixed:
             return self.count if wanted is None else int(wanted)
         if isinstance(wanted, (int, np.integer)):
             return int(wanted)
         ends = [
-            float(len(numbers) * self.repeats / share) + 1e-9
-            for numbers, share in zip(self.chosen, self.shares, strict=True)
-            if share
+            float(len(self.data.ids(place)) * self.repeats / share) + 1e-9
+            for place, share in enumerate(self.data.weights)
         ]
         return int((max if wanted == "largest" else min)(ends))
 
     def check_length(self, length: int) -> None:
         """Of a loader. Where a dataset of a mixture ends, a batch may have a row more or less of it than its share."""
         ends = isinstance(self["epoch_size"], (str, type(None)))
-        slack = max(2 * int(1 / (share * self.rows)) + 2 for share in self.shares) if self.draw.mixed and ends else 0
+        slack = (
+            max(2 * int(1 / (share * self.rows)) + 2 for share in self.data.weights) if self.draw.mixed and ends else 0
+        )
         expect(abs(length - self.length) <= slack, "len is", length, "not", self.length)
         self._length = length
 
@@ -169,16 +169,12 @@ class Model:
     @property
     def plain(self) -> bool:
         """Whether an epoch has each sample once, so that its draws are named by the sample."""
-        more = ("weights", "epoch_size")
-        return not self.draw.mixed and self.repeats == 1 and all(self[name] is None for name in more)
+        alone = self.inner is None or isinstance(self.inner, fastpipe.Sequential)
+        return not self.draw.mixed and self.repeats == 1 and alone and self["epoch_size"] is None
 
     @property
     def replaced(self) -> bool:
-        return any(
-            number in part.damaged
-            for part, numbers in zip(self.draw.parts, self.chosen, strict=True)
-            for number in numbers
-        )
+        return any(row.number in self.draw.parts[row.part].damaged for row in self.data.rows)
 
     # Epochs
 
@@ -192,28 +188,31 @@ class Model:
             expect(rows == wanted, "an epoch has", rows, "rows that count, not", wanted)
             for batch in epoch[:-1]:
                 expect(len(batch) == self.rows, "a batch before the last has", len(batch), "rows of", self.rows)
-        legal = {offset + n for offset, numbers in zip(self.offsets, self.chosen, strict=False) for n in numbers}
         got = [[n for batch in epoch for n in batch] for epoch in epochs]
         if self.replaced:
             return
         expect(
-            all(n in legal for epoch in got for n in epoch),
-            "ids that were not chosen:",
-            *(n for e in got for n in e if n not in legal),
+            all(0 <= n < self.count for epoch in got for n in epoch),
+            "ids that are no places in the dataset:",
+            *(n for e in got for n in e if not 0 <= n < self.count),
         )
-        if self.weights is not None:
-            for epoch in got:
-                self._check_weighted(epoch)
+        if self.listed:
+            self._check_listed(got, first)
+        elif self.per_class is not None:
+            self._check_classes(epochs)
         elif self.draw.mixed:
             self._check_mixture(epochs, first)
+        elif self.weights is not None:
+            for epoch in got:
+                self._check_weighted(epoch)
         else:
             self._check_passes(got, first)
 
     def _check_passes(self, got: list[list[int]], first: int) -> None:
         """Orders one behind the other, each sample `repeats` times in a row."""
-        numbers, again, size = self.chosen[0], self.repeats, self.size_of_epoch
+        numbers, again, size = range(self.count), self.repeats, self.size_of_epoch
         one_pass = len(numbers) * again
-        if not self.shuffle and not self.buckets and (self["canonical_nodes"] or 1) == 1:
+        if not self.shuffle and not self.buckets and self.parts == 1:
             line = [n for n in numbers for _ in range(again)]
             for number, epoch in enumerate(got, start=first):
                 start = number * size if not self.plain else 0
@@ -248,31 +247,55 @@ class Model:
         assert self.weights is not None
         counts, size, again = Counter(epoch), self.size_of_epoch, self.repeats
         left_out = size - len(epoch)
-        if not self["replacement"]:
+        assert self.weighted is not None
+        if not self.weighted.replacement:
             most = again
             expect(max(counts.values()) <= most, "without replacement a sample comes", max(counts.values()), "times")
         missing = 0
-        for n, weight in self.weights.items():
+        for n, weight in enumerate(self.weights):
             due = weight * size / again
             expect(weight or not counts[n], "sample", n, "of weight 0 is drawn")
-            if self["replacement"]:
+            if self.weighted.replacement:
                 most = (int(due) + 2) * again + (again - 1)
                 expect(counts[n] <= most, "sample", n, "is due", due * again, "times and comes", counts[n])
                 missing += max(0, (int(due) - 1) * again - (again - 1) - counts[n])
         expect(missing <= left_out, missing, "draws are missing", left_out)
 
+    def _check_listed(self, got: list[list[int]], first: int) -> None:
+        for number, epoch in enumerate(got, start=first):
+            numbers, ordered = self.numbers(number)
+            wanted = [n for n in numbers for _ in range(self.repeats)]
+            if ordered and not self.buckets:
+                expect(epoch == wanted[: len(epoch)], "the sampler names", wanted, "and the epoch has", epoch)
+            more = Counter(epoch) - Counter(wanted)
+            expect(not more, "samples that the sampler does not name", more)
+
+    def _check_classes(self, epochs: list[list[list[int]]]) -> None:
+        """P classes in each global batch, and K samples of each, as far as a class has so many."""
+        assert self.per_class is not None
+        samples, sizes = int(self.per_class.samples), Counter(row.name for row in self.data.rows)
+        for batch in (batch for epoch in epochs for batch in epoch):
+            names = Counter(self.data.rows[n].name for n in batch)
+            each = samples * self.repeats
+            expect(None not in names and set(names.values()) == {each}, "a batch has", names, "not", each, "of each")
+            expect(len(names) == self.rows // each, "a batch of", len(names), "classes")
+            for name in names:
+                own = Counter(n for n in batch if self.data.rows[n].name == name)
+                expect(len(own) == min(samples, sizes[name]), "of", name, "a batch has", own)
+
     def _check_mixture(self, epochs: list[list[list[int]]], first: int) -> None:
-        for place, share in enumerate(self.shares):
-            low, high = self.offsets[place], self.offsets[place + 1]
+        for place, share in enumerate(self.data.weights):
+            ids = self.data.ids(place)
+            low, high = ids[0], ids[-1] + 1
             drawn = 0
             counts: Counter[int] = Counter()
             for done, batch in enumerate((batch for epoch in epochs for batch in epoch), start=1):
                 own = [n for n in batch if low <= n < high]
                 counts.update(own)
                 drawn += len(own)
-                exact, nodes = share * self.rows, int(self["canonical_nodes"] or 1)  # each node's part is rounded
+                exact = share * self.rows
                 expect(
-                    int(exact) - nodes < len(own) < -int(-exact // 1) + nodes,
+                    int(exact) - self.parts < len(own) < -int(-exact // 1) + self.parts,  # each part's is rounded
                     "a batch has",
                     len(own),
                     "rows of a dataset due",
@@ -280,7 +303,7 @@ class Model:
                 )
                 if not first:
                     expect(
-                        abs(drawn - exact * done) < 1 + (len(self.shares) > 2) + len(epochs),
+                        abs(drawn - exact * done) < 1 + (len(self.data.weights) > 2) + len(epochs),
                         "after",
                         done,
                         "batches",
@@ -288,21 +311,22 @@ class Model:
                         "rows, due",
                         float(exact * done),
                     )
-            one_pass = len(self.chosen[place]) * self.repeats
-            if not first and one_pass:
+            self._check_share(ids, counts, drawn, first)
+
+    def _check_share(self, ids: list[int], counts: Counter[int], drawn: int, first: int) -> None:
+        """How often the samples of a share come."""
+        one_pass = len(ids) * self.repeats
+        passes = drawn // one_pass + 2
+        for n in ids:
+            if self.weights is not None:
+                due = self.weights[n] * drawn
+                most, least = due + (passes + 1) * self.repeats, 0
+                expect(self.weights[n] or not counts[n], "sample", n, "of weight 0 is drawn")
+            elif not first:
                 most, least = -(-drawn // one_pass) * self.repeats, drawn // one_pass * self.repeats
-                for n in self.chosen[place]:
-                    expect(
-                        least <= counts[low + n] <= most,
-                        "sample",
-                        low + n,
-                        "comes",
-                        counts[low + n],
-                        "times, not",
-                        least,
-                        "to",
-                        most,
-                    )
+            else:
+                continue
+            expect(least <= counts[n] <= most, "sample", n, "comes", counts[n], "times, not", least, "to", most)
 
 
 def pair(size: Any) -> tuple[int, int]:

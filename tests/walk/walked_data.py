@@ -52,6 +52,11 @@ class Known:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def sound(self) -> str:
+        """Where it is without damage."""
+        return self.at.replace("damaged/packed", f"damaged/{SOUND}")
+
 
 def make(folder: Path) -> dict[str, Known]:
     """By name; made at the first call."""
@@ -71,7 +76,7 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
     name = maker.__name__.removeprefix("_")
     at, labels, names, *more = maker(folder / name)
     fields, values, damaged = more or ({}, {}, frozenset())
-    index = fastpipe.open(folder / name / at)
+    data = fastpipe.open(folder / name / at)
     keys: list[str] = []
     with fastpipe.loader(
         folder / name / at, 1, size=4, train=False, num_workers=1, fields=("image", "key"), on_error="replace"
@@ -85,11 +90,11 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
     return Known(
         name,
         f"{name}/{at}" if at else name,
-        index.packed,
+        data.index.packed,
         names,
         [labels[key] for key in keys],
         keys,
-        [(int(record["width"]), int(record["height"])) for record in index.records],
+        [*zip(data["width"][:].tolist(), data["height"][:].tolist(), strict=True)],
         fields,
         {each: [column[number] for number in order] for each, column in values.items()},
         frozenset(damaged),

@@ -91,11 +91,6 @@ views: 0 ; -1 ; 1 ; [fastpipe.View()] ; '2' ; [] ; [2] ; True ; 2.0 ; fastpipe.V
 hflip: 2 ; -0.1 ; 'yes' ; float('nan') ; [True]
 shuffle: 1 ; 'no' ; 0.0
 seed: -1 ; 2**64 ; 1.5 ; '0' ; None ; True
-labels: 'other' ; 1 ; True
-limit: 0 ; 0.0 ; 1.5 ; -0.1 ; '0.5' ; float('nan') ; [0.5]
-kfold: (1, 0) ; (5, 5) ; (5, -1) ; (5,) ; (0, 0) ; 5 ; '5,0' ; (2.0, 0) ; (2, 0, 0)
-replacement: 1 ; None ; 'no'
-repeats: 0 ; -1 ; 1.5 ; '2' ; None ; True
 epoch_size: 0 ; -1 ; 2.5 ; 'all' ; True ; [5]
 drop_last: 1 ; 'no'
 num_workers: 0 ; -1 ; 1.5 ; 5000 ; '2' ; True
@@ -118,29 +113,59 @@ boxes: 'list' ; None
 min_box_size: 1 ; 'x'
 min_box_area: 0
 flip_pairs: [] ; [(1, 2)]
-max_pixels: 0 ; -1 ; 'x' ; 1.5 ; None ; True
 rank: -1 ; '0' ; 1.0 ; 99
 world_size: 0 ; '1' ; 1.5
-partition: 'nodes' ; None ; 1
-canonical_nodes: 0 ; -1 ; '2' ; 1.5
+partition: 'nodes' ; None ; 0 ; -1 ; '2' ; 1.5 ; True
 stall_timeout: 0 ; -1 ; '60' ; None ; float('nan')
+sampler: 5 ; 'random' ; fastpipe.Weighted ; fastpipe.Repeated ; {} ; [] ; [0.5] ; [-1] ; [[0]] ; [10**6] ;
+    lambda epoch: [10**6] ; lambda epoch: 'x' ; lambda epoch: [] ; fastpipe.Repeated(0) ; fastpipe.Repeated(1.5) ;
+    fastpipe.Repeated('2') ; fastpipe.Repeated(True) ; fastpipe.Repeated(2, 'random') ; fastpipe.PerClass(0) ;
+    fastpipe.PerClass(1.5) ; fastpipe.PerClass(2, classes=0) ; fastpipe.PerClass(1, classes=10**5) ;
+    fastpipe.Weighted([1.0], replacement=1) ; fastpipe.Weighted('even') ; fastpipe.Weighted(5) ;
+    fastpipe.Weighted([]) ; fastpipe.Weighted({}) ; fastpipe.Weighted({'nothing': 2.0}) ;
+    fastpipe.Weighted(np.zeros(len(data))) ; fastpipe.Weighted(np.ones(len(data) + 1)) ;
+    fastpipe.Weighted(-np.ones(len(data))) ; fastpipe.Weighted(np.full(len(data), np.nan)) ;
+    fastpipe.Weighted(np.full(len(data), np.inf)) ; fastpipe.Weighted(['x'] * len(data)) ;
+    torch.utils.data.BatchSampler([0], 1, False)
+samples: [0]
+classes: ['a']
+labels: 'keep'
+limit: 0.5
+kfold: (5, 0)
+weights: [1.0]
+replacement: False
+repeats: 3
+canonical_nodes: 2
+max_pixels: 1000
+cache_limit: 0
+cache_dir: 'cache'
+storage_options: {}
+read_timeout: 5
+""")
+WRONG_OPEN = table("""
+max_pixels: 0 ; -1 ; 'x' ; 1.5 ; None ; True
 cache_limit: -1 ; 'much' ; None
 cache_dir: 5
 storage_options: 5 ; 'x' ; [1]
 read_timeout: 0 ; -1 ; 'x' ; None ; float('nan')
+""")
+WRONG_STEPS = table("""
+select: [] ; [0, 0] ; [10**6] ; [-1] ; [0.5] ; 'nothing' ; ['nothing'] ; np.ones(10**4, bool) ; [[0]] ; 5 ; None ;
+    lambda c: c['nothing'] ; lambda c: c['id'] < 0 ; lambda c: c['id'] ; lambda c: True
+only: ['nothing'] ; [] ; 'ant' ; [0] ; 5 ; None
+take: 0 ; 0.0 ; 1.5 ; -0.1 ; '0.5' ; float('nan') ; [0.5] ; None
+fold: 5, of=5 ; -1, of=5 ; 0, of=1 ; 0, of=0 ; '0', of=2 ; 0, of=2.0 ; None, of=2
+with_labels: [0] * 10**4 ; [[0]] ; 5 ; [0.5]
+with_column: 'x', [1] * 10**4 ; '', [1] ; 'x', 5 ; 5, [1]
 """)
 UNSURE = table("""
 batch_size: np.int64(4) ; torch.tensor(4) ; 4.0
 size: np.int64(9) ; [8, 9] ; np.array([8, 9]) ; torch.Size([8, 9])
 hflip: 1 ; 0 ; np.float32(0.5) ; np.bool_(True)
 seed: np.uint64(2**64 - 1) ; np.int64(3)
-limit: 1 ; 1e-9 ; True ; np.float32(0.5)
-kfold: [5, 0] ; (np.int64(3), np.int64(1)) ; (100, 1)
-repeats: np.int64(2) ; 100
 epoch_size: np.int64(9)
 num_workers: np.int32(2) ; 64
 stall_timeout: float('inf') ; 1e9 ; 5
-read_timeout: float('inf') ; 5
 views: (fastpipe.View(9), fastpipe.View(8)) ; np.int64(2) ; 40
 fields: ['image', 'label'] ; {'image': 1} ; {'image'}
 augment: [] ; () ; torch.nn.Sequential() ; torch.nn.ModuleList()
@@ -150,7 +175,4 @@ crop: fastpipe.CenterCrop(resize=3000) ; fastpipe.RandomResizedCrop(scale=(1e-9,
     fastpipe.RandomResizedCrop(ratio=(1e-3, 1e3)) ; fastpipe.RandomCrop() ; fastpipe.RandomCrop(resize=40) ;
     fastpipe.RandomCrop(padding=200, padding_mode='reflect') ; fastpipe.RandomCrop(padding=2) ;
     fastpipe.RandomResizedCrop(interpolation=Image.Resampling.BICUBIC)
-canonical_nodes: 3 ; 64
-max_pixels: 10 ; 1000 ; 2**40
-cache_limit: 0 ; '1kB' ; 1 << 20
 """)

@@ -173,7 +173,7 @@ def _chunk(
 
 
 def drawn(seed: int, number: int, known: Any) -> Any:
-    """Every sixth draw is of fastpipe.Dataset."""
+    """Every sixth draw is of single samples."""
     from walk.dataset_walk import draw_dataset
     from walk.drawing import draw
 

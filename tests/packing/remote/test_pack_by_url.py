@@ -178,7 +178,7 @@ def test_a_folder_that_a_program_has_made_is_empty(tmp_path: Path, bucket: Bucke
     source = write_folder(tmp_path / "photos")
     there = {"storage_options": bucket.options, **SMALL}
     packed = fastpipe.pack(source, bucket.url("out/"), **there).info
-    assert len(fastpipe.Dataset(bucket.url("out"), storage_options=bucket.options, cache_dir=tmp_path)) > 0
+    assert len(fastpipe.open(bucket.url("out"), cache_dir=tmp_path, storage_options=bucket.options)) > 0
     assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there).info == packed
     assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there, max_size=20).info != packed
 
@@ -191,7 +191,7 @@ def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: B
     fastpipe.pack(url, bucket.url(f"{odd}/packed/"), **there, **SMALL)
     fastpipe.pack(tmp_path / "photos", tmp_path / "local", **SMALL)
     same(bucket, f"{odd}/packed", tmp_path / "local")
-    assert len(fastpipe.Dataset(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
+    assert len(fastpipe.open(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
 
 
 def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: Bucket) -> None:

@@ -199,14 +199,14 @@ def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: 
         shutil.copy(tmp_path / f"packed-{name}" / "shard-000000.tar", tmp_path / "both" / f"{name}.tar")
     pack(tmp_path / "both", tmp_path / "merged")
     for data in (tmp_path / "merged", tmp_path / "both", tmp_path / "both" / "*.tar"):
-        index = fastpipe.open(data)
-        assert (index.classes, index.class_counts) == (["a", "b", "c", "d"], [1, 2, 2, 1])
+        opened = fastpipe.open(data)
+        assert (opened.classes, opened.class_counts) == (["a", "b", "c", "d"], [1, 2, 2, 1])
     letters = {
-        int(fastpipe.open(tmp_path / f"packed-{name}").records["identity"][sample]): label
+        int(fastpipe.open(tmp_path / f"packed-{name}").index.records["identity"][sample]): label
         for name in ("one", "two")
         for sample, label in enumerate(labels_of(tmp_path / f"packed-{name}"))
     }
-    merged = fastpipe.open(tmp_path / "merged").records["identity"]
+    merged = fastpipe.open(tmp_path / "merged").index.records["identity"]
     assert [letters[int(each)] for each in merged] == labels_of(tmp_path / "merged")
     assert verify(tmp_path / "merged").sound
     (tmp_path / "both" / "two.tar").unlink()
@@ -216,5 +216,5 @@ def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: 
 
 def labels_of(dataset: Path) -> list[str]:
     """The class's name of each sample."""
-    index = fastpipe.open(dataset)
-    return [index.class_name(int(label)) for label in index.records["label"]]
+    data = fastpipe.open(dataset)
+    return [data.classes[label] for label in data["label"]]

@@ -51,7 +51,7 @@ IMPOSSIBLE = {
         "`augment=` with soft labels (mixup, cutmix, `label_smoothing=`)",
         "samples without labels",
         "there is nothing to make soft",
-        "leave them out with samples= or classes=, or pack labels",
+        "leave them out with data.select(data['label'] >= 0), or give labels with data.with_labels(...)",
     ),
     "labels of views": Pair(
         "`views=` with several `augment=`",
@@ -83,11 +83,12 @@ IMPOSSIBLE = {
         "each batch has the size of its images",
         "leave them out, or pass one size",
     ),
-    "mixture of buckets": Pair(
-        '`size="bucket"`',
-        "a mixture of datasets",
-        "the images of a mixed batch have the shapes of all",
-        "pass one size, or use a loader for each dataset",
+    "unmoved": Pair(
+        "`augment=` with modules that may move pixels",
+        "boxes, points, masks and second images in `fields=` that these cannot move",
+        "they would stay in place",
+        "use kornia's AugmentationSequential with data_keys=, or an augmentation that changes colours only, such as "
+        "Augment.simclr(); or call the module in the training loop with the fields",
     ),
     "padding": Pair(
         '`size="bucket"`',
@@ -95,18 +96,55 @@ IMPOSSIBLE = {
         "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be wrong",
         "use kornia's geometric modules, Augment.randaugment() or one that changes colours only",
     ),
+    "classes of buckets": Pair(
+        '`size="bucket"`',
+        "`sampler=` PerClass",
+        "buckets say by shape which samples are in a batch, PerClass says it by class",
+        "pass one size",
+    ),
     "sizes of views": Pair(
         "`loader.set_size`",
         "`views=` that all have a size of their own",
         "no view has the size of the loader",
         "pass a fastpipe.View without a size",
     ),
+    "listed mixture": Pair(
+        "`fastpipe.mix(...)`",
+        "`sampler=` PerClass, a torch Sampler or a function of the epoch",
+        "both say which samples a batch has",
+        "use fastpipe.concat(...) in place of fastpipe.mix(...)",
+    ),
+    "mixture without replacement": Pair(
+        "`fastpipe.mix(...)`",
+        "`sampler=` Weighted(replacement=False)",
+        "a mixture reads each dataset without an end, so there is no epoch in which a sample could come once only",
+        "leave replacement out, or use fastpipe.concat(...)",
+    ),
+    "listed parts": Pair(
+        '`partition="node"` or a number',
+        "`sampler=` PerClass, a torch Sampler or a function of the epoch",
+        "the sampler says which samples a batch has, so a node cannot keep to its own part of the dataset",
+        'use partition="sample"',
+    ),
+    "shuffled list": Pair(
+        "`shuffle=True`",
+        "`sampler=` Sequential, PerClass, a torch Sampler or a function of the epoch",
+        "both give the order",
+        "leave shuffle out",
+    ),
+    "listed size": Pair(
+        "`epoch_size=`",
+        "`sampler=` a torch Sampler or a function of the epoch",
+        "the sampler says how many samples an epoch has",
+        "leave epoch_size out",
+    ),
 }
 
 
-def impossible(pair: str, got: str = "") -> ConfigError:
-    """The error of a pair of IMPOSSIBLE; `got` says which names or objects they are."""
-    one, other, reason, instead = IMPOSSIBLE[pair]
+def impossible(pair: str, got: str = "", way: str = "") -> ConfigError:
+    """The error of a pair of IMPOSSIBLE; `got` says which names or objects they are, `way` what to do about these."""
+    one, other, reason, usual = IMPOSSIBLE[pair]
+    instead = way or usual
     words = f"{one} does not go with {other}{got and f' ({got})'}: {reason}. {instead[0].upper()}{instead[1:]}"
     return ConfigError(words.replace("`", ""))
 

@@ -9,16 +9,14 @@ from distributions import assert_distribution, assert_same_distribution
 from numpy.typing import NDArray
 from torch.utils.data import WeightedRandomSampler
 
-from fastpipe.plan.weights import DistinctDraws, SpreadDraws, TriedDraws, Weighting
+from fastpipe.plan.picks import DistinctDraws, Pick, SpreadDraws, TriedDraws
 
 DRAWS = 100_000
 UNEVEN = np.concatenate([np.zeros(3), np.arange(1, 201, dtype=float) ** 2, np.zeros(2)])
 
 
-def counts_of(
-    weighting: Weighting, draws: int = DRAWS, samples: int = len(UNEVEN), epoch: int = 0
-) -> NDArray[np.int64]:
-    drawn = weighting.draws(draws, seed=3, epoch=epoch)(np.arange(draws))
+def counts_of(pick: Pick, draws: int = DRAWS, samples: int = len(UNEVEN), epoch: int = 0) -> NDArray[np.int64]:
+    drawn = pick.ids(draws, seed=3, epoch=epoch)(np.arange(draws))
     return np.bincount(drawn, minlength=samples)
 
 
@@ -39,23 +37,23 @@ def test_draws_follow_the_weights_as_torchs_do(make: type[SpreadDraws]) -> None:
 
 @pytest.mark.parametrize("make", [SpreadDraws, tried])
 def test_epochs_and_draws_are_independent(make: type[SpreadDraws]) -> None:
-    weighting = make(UNEVEN)
-    one, other = (weighting.draws(DRAWS, seed=3, epoch=epoch) for epoch in (0, 1))
+    pick = make(UNEVEN)
+    one, other = (pick.ids(DRAWS, seed=3, epoch=epoch) for epoch in (0, 1))
     numbers = np.arange(DRAWS)
     assert not np.array_equal(one(numbers), other(numbers))
     assert np.array_equal(one(numbers[5000:5100][::-1]), one(numbers)[5000:5100][::-1])
-    again = make(UNEVEN).draws(DRAWS, seed=3, epoch=0)
+    again = make(UNEVEN).ids(DRAWS, seed=3, epoch=0)
     assert np.array_equal(again(numbers), one(numbers))
 
 
 def test_draws_are_spread_and_in_order() -> None:
     """Note [spread draws]: they ascend, and come as often as is due, give or take 2; over epochs exactly."""
-    weighting = SpreadDraws(UNEVEN)
-    drawn = weighting.draws(DRAWS, seed=3, epoch=0)(np.arange(DRAWS))
+    pick = SpreadDraws(UNEVEN)
+    drawn = pick.ids(DRAWS, seed=3, epoch=0)(np.arange(DRAWS))
     assert (np.diff(drawn) >= 0).all()
     due = UNEVEN * DRAWS / UNEVEN.sum()
-    assert (np.abs(counts_of(weighting) - due) < 2).all()
-    sums = sum(counts_of(weighting, 1000, epoch=epoch) for epoch in range(400))
+    assert (np.abs(counts_of(pick) - due) < 2).all()
+    sums = sum(counts_of(pick, 1000, epoch=epoch) for epoch in range(400))
     often = UNEVEN * sums.sum() / UNEVEN.sum() >= 5
     assert_distribution(sums[often], UNEVEN[often])
 
@@ -74,10 +72,10 @@ def test_few_draws_of_many_samples_are_uniform() -> None:
 def test_draws_without_replacement_are_torchs() -> None:
     """How often each sample is in a set of 10 of 30, over 10,000 sets."""
     weights, sets = np.arange(30, dtype=float), DRAWS // 10
-    weighting = DistinctDraws(weights)
+    pick = DistinctDraws(weights)
     counts = np.zeros(30, dtype=np.int64)
     for epoch in range(sets):
-        drawn = weighting.draws(10, seed=1, epoch=epoch)(np.arange(10))
+        drawn = pick.ids(10, seed=1, epoch=epoch)(np.arange(10))
         assert len(set(drawn.tolist())) == 10
         counts += np.bincount(drawn, minlength=30)
     torch.manual_seed(1)
@@ -87,6 +85,6 @@ def test_draws_without_replacement_are_torchs() -> None:
 
 
 def test_all_that_can_be_drawn_without_replacement() -> None:
-    weighting = DistinctDraws(np.array([0.0, 1.0, 0.0, 2.0, 1e-9]))
-    assert len(weighting) == 3
-    assert weighting.draws(3, seed=0, epoch=0)(np.arange(3)).tolist() == [1, 3, 4]
+    pick = DistinctDraws(np.array([0.0, 1.0, 0.0, 2.0, 1e-9]))
+    assert len(pick) == 3
+    assert pick.ids(3, seed=0, epoch=0)(np.arange(3)).tolist() == [1, 3, 4]

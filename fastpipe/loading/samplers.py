@@ -1,0 +1,369 @@
+"""The argument `sampler` of fastpipe.loader() -> what picks the samples of epochs, or an error that says why not."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from numpy.typing import ArrayLike
+from torch.utils.data import BatchSampler
+
+from fastpipe.checks import flag, real_number, whole
+from fastpipe.errors import ConfigError
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.plan.draws import Float64s, Int64s, Stream, key
+from fastpipe.plan.impossible import impossible
+from fastpipe.plan.picks import MOST_KEPT, MOST_TRIES, ByClass, DistinctDraws, Listed, Pick, SpreadDraws, TriedDraws
+from fastpipe.plan.recipe import Recipe
+from fastpipe.samples.by_id import spans
+from fastpipe.samples.choosing import ids_of_keys, near
+from fastpipe.samples.dataset import Dataset
+
+_MOST_REPEATS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Samples are drawn by weights: `fastpipe.loader(data, sampler=fastpipe.Weighted(w))`.
+
+    Each sample comes as often as its weight says, on average exactly; in one epoch a sample that is due 2.4 times
+    comes 1 to 4 times, where independent draws scatter far more. In a mixture each dataset's samples are drawn by their
+    weights, and its share stays. `loader.set_weights` changes the weights between epochs.
+
+    Args:
+        weights: at least 0: {class name: weight} or {key: weight}, where others have 1, or one weight for each sample
+            of the dataset, by number. `fastpipe.balanced(data)` gives each class the same share.
+        replacement: False: no sample is drawn twice in an epoch. It needs `epoch_size`.
+    """
+
+    weights: Mapping[str, float] | ArrayLike
+    replacement: bool = True
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """Batches of P classes and K samples of each, for metric learning: Note [P x K] in plan/picks.py.
+
+    The classes of a global batch differ, and so do the samples of a class, unless it has fewer than K. Each class comes
+    equally often, and each of its samples, too. Samples without a label are in no batch.
+
+    Args:
+        samples: K.
+        classes: P; P * K is the global batch, of all ranks. None: as many as fill it.
+    """
+
+    samples: int
+    classes: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """Each sample comes several times in a row, each time with another crop and augmentation, on different ranks
+    (repeated augmentation). An epoch then has a part of the samples.
+
+    Args:
+        times: how often.
+        sampler: which samples; None: all.
+    """
+
+    times: int
+    sampler: Any = None
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """The samples in the order of the dataset: the same as shuffle=False."""
+
+
+def balanced(data: Dataset) -> dict[str, float]:
+    """Weights with which all classes of a dataset come equally often:
+    `sampler=fastpipe.Weighted(fastpipe.balanced(data))`.
+
+    Args:
+        data: of `fastpipe.open`, or `loader.dataset`.
+
+    Returns:
+        1 / number of samples, by class name; 0 for a class without samples.
+
+    Raises:
+        ConfigError: it is no dataset, or it has no classes.
+    """
+    if not isinstance(data, Dataset):
+        raise ConfigError(f"balanced: expected a dataset from fastpipe.open(FOLDER), got {data!r}")
+    if not data.classes:
+        raise ConfigError(f"balanced: {data.path} has no classes; pass fastpipe.Weighted a weight for each sample")
+    return {name: 1 / count if count else 0.0 for name, count in zip(data.classes, data.class_counts, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """A checked sampler.
+
+    Attributes:
+        picks: as of Recipe.
+        repeats: as of Recipe.
+        by_class: P (0: as many as fill a global batch), K and the labels of all samples; None: it is no PerClass.
+        listed: rows of a global batch -> a pick that says by itself how many samples an epoch has; None: it is none.
+        ordered: it gives the order, so nothing is shuffled.
+        labelled: it picks no sample without a label.
+        identity: what a state has to say of it.
+        weighted: as it was passed, if samples are drawn by weights.
+    """
+
+    picks: tuple[Pick, ...] = ()
+    repeats: int = 1
+    by_class: tuple[int, int, Int64s] | None = None
+    listed: Callable[[int], Listed] | None = None
+    ordered: bool = False
+    labelled: bool = False
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    weighted: Weighted | None = None
+
+    def with_weights(self, weights: Any, data: Dataset, *, shuffle: bool) -> Sampling:
+        """The same with other weights."""
+        if self.weighted is None:
+            raise ConfigError("set_weights: this loader draws by no weights; pass sampler=fastpipe.Weighted(...) to it")
+        other = _weighted(replace(self.weighted, weights=weights), data, shuffle)
+        return replace(other, repeats=self.repeats, identity={**self.identity, **other.identity})
+
+    def of(self, recipe: Recipe) -> Recipe:
+        """A recipe with this sampler.
+
+        Raises:
+            ConfigError: the recipe's global batch does not go with it.
+        """
+        recipe = replace(
+            recipe,
+            picks=self.picks,
+            repeats=self.repeats,
+            shuffle=recipe.shuffle and not self.ordered,
+            sampling=self.identity,
+        )
+        rows = recipe.batch_size * recipe.ranks.world_size
+        if self.listed is not None:
+            return replace(recipe, picks=(self.listed(rows // self.repeats),))
+        if self.by_class is None:
+            self._check_distinct(recipe)
+            return recipe
+        many, each, labels = self.by_class
+        there = len(np.unique(labels[labels >= 0]))
+        many = many or rows // (each * self.repeats)
+        if many * each * self.repeats != rows or not 0 < many <= there:
+            raise ConfigError(
+                f"sampler: PerClass(classes={many}, samples={each}) makes batches of {many * each * self.repeats} from "
+                f"{there} classes; expected batch_size={recipe.batch_size} times world_size={recipe.ranks.world_size}, "
+                f"{rows}, and at most {there} classes. Pass other numbers of classes and samples, or another batch_size"
+            )
+        size = int(recipe.epoch_size or len(labels)) // rows * rows
+        return replace(recipe, picks=(ByClass(labels, many, each),), epoch_size=max(size, rows))
+
+    def _check_distinct(self, recipe: Recipe) -> None:
+        """Raises ConfigError if epochs, whose sequences all draw as many, need more samples than can be drawn once."""
+        if not self.picks or not isinstance(drawn := self.picks[0], DistinctDraws):
+            return
+        most = len(drawn) // recipe.sequences * recipe.sequences * self.repeats
+        if recipe.epoch_size is None or int(recipe.epoch_size) > most:
+            parts = recipe.sequences
+            alike = f", with the {parts} parts of partition=, each of which draws as many samples" if parts > 1 else ""
+            raise ConfigError(
+                f"Weighted(replacement=False) draws each sample once at most: expected epoch_size= of 1 to {most:,}"
+                f"{alike}, got {recipe.epoch_size or 'no epoch_size='}; pass one of these, or replacement=True"
+            )
+
+
+def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sampling:
+    """Checks `sampler`.
+
+    Args:
+        shuffle, seed: of the loader.
+
+    Raises:
+        ConfigError: it is none, or does not go with the dataset.
+    """
+    if sampler is None:
+        return Sampling()
+    if isinstance(sampler, Sequential):
+        return Sampling(ordered=True)
+    if isinstance(sampler, Repeated):
+        times = whole("Repeated(times=)", sampler.times, least=1, most=_MOST_REPEATS)
+        inside = sampling_of(sampler.sampler, data, shuffle=shuffle, seed=seed)
+        repeats = times * inside.repeats
+        said = {"repeats": repeats} if repeats > 1 else {}
+        return replace(inside, repeats=repeats, identity={**inside.identity, **said})
+    if isinstance(sampler, Weighted):
+        return _weighted(sampler, data, shuffle)
+    if isinstance(sampler, PerClass):
+        return _per_class(sampler, data)
+    none = isinstance(sampler, (type, str, Mapping, BatchSampler))
+    if none or not (isinstance(sampler, Iterable) or callable(sampler)):
+        more = "; pass the sampler in it, and batch_size=" if isinstance(sampler, BatchSampler) else ""
+        raise ConfigError(
+            "sampler: expected fastpipe.Weighted(...), PerClass, Repeated or Sequential, a torch Sampler, or a "
+            f"function of the epoch that returns numbers of samples, got {sampler!r}{more}"
+        )
+    if data.content.mixed:
+        raise impossible("listed mixture")
+
+    def numbers(rows: int, epoch: int) -> Int64s:
+        listed = isinstance(sampler, Iterable)
+        found = _iterated(sampler, key(seed, epoch, Stream.LIST), epoch, rows) if listed else sampler(epoch)
+        return _checked(found, len(data), epoch)
+
+    made = lru_cache(1)(lambda rows: Listed(partial(numbers, rows)))
+    return Sampling(listed=made, ordered=True, identity={"sampler": type(sampler).__name__})
+
+
+def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
+    """What a torch Sampler gives in an epoch: its random draws follow from the loader's seed. One that deals its
+    numbers out to ranks, as DistributedSampler does, is asked for those of each rank; batch by batch they make one
+    list.
+    """
+    replicas = getattr(sampler, "num_replicas", None)
+    lists = []
+    for rank in range(replicas or 1):
+        each = copy.copy(sampler)
+        if replicas:
+            each.rank = rank
+        if hasattr(each, "set_epoch"):
+            each.set_epoch(epoch)
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.manual_seed(seed)
+            if isinstance(getattr(each, "generator", None), torch.Generator):
+                each.generator = torch.Generator().manual_seed(seed)  # the user's stays as it is
+            lists.append([*each])
+    share = max(1, rows // len(lists) if rows % len(lists) == 0 else 1)  # of each rank in a global batch
+    starts = range(0, max(map(len, lists)), share)
+    return [number for start in starts for each in lists for number in each[start : start + share]]
+
+
+def _checked(given: Any, count: int, epoch: int) -> Int64s:
+    expected = f"sampler: expected whole numbers from 0 to {count - 1} for epoch {epoch}"
+    try:
+        numbers = np.asarray(given if isinstance(given, (np.ndarray, torch.Tensor)) else [*given])
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise ConfigError(f"{expected}, got {type(given).__name__}: {problem}") from problem
+    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+        raise ConfigError(f"{expected}, got {numbers.dtype} of shape {numbers.shape}")
+    if not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+        raise ConfigError(f"{expected}, got {int(numbers.min())} to {int(numbers.max())}")
+    return numbers.astype(np.int64)
+
+
+def _per_class(sampler: PerClass, data: Dataset) -> Sampling:
+    if data.content.mixed:
+        raise impossible("listed mixture")
+    each = whole("PerClass(samples=)", sampler.samples, least=1, most=2**20)
+    many = 0 if sampler.classes is None else whole("PerClass(classes=)", sampler.classes, least=1, most=2**20)
+    identity = {"per_class": [many, each]}
+    return Sampling(by_class=(many, each, data.targets), ordered=True, labelled=True, identity=identity)
+
+
+def _weighted(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:
+    content, replacement = data.content, flag("Weighted(replacement=)", sampler.replacement)
+    if content.mixed and not replacement:
+        raise impossible("mixture without replacement")
+    weights = sampler.weights
+    of_classes = isinstance(weights, Mapping) and (not weights or any(name in data.class_to_idx for name in weights))
+    found = _class_weights(data, weights) if of_classes else _sample_weights(data, weights)
+    mark = f"{xxhash.xxh3_64_hexdigest(found.tobytes())}{'' if replacement else ' without replacement'}"
+
+    labels = data.by_id("label")
+
+    def weights_at(places: Int64s) -> Float64s:
+        """Of the samples at places of the reading order."""
+        ids = content.ids_at(places) if shuffle else places
+        return found[labels.take(ids)] if of_classes else found[ids]
+
+    picks: list[Pick] = []
+    for first, end in pairwise(content.starts.tolist()):
+        if of_classes and end - first > MOST_KEPT:
+            picks.append(_tried(data, first, end, found, weights_at))
+        else:
+            mine = np.concatenate([weights_at(ids + first) for ids in spans(end - first)])
+            with np.errstate(over="ignore"):
+                _check_sum(float(mine.sum()))
+            picks.append((SpreadDraws if replacement else DistinctDraws)(mine))
+    if not replacement and not isinstance(picks[0], DistinctDraws):
+        raise ConfigError(
+            f"Weighted(replacement=False) works with at most {MOST_KEPT:,} samples, got {len(data):,}; pass "
+            "replacement=True"
+        )
+    return Sampling(tuple(picks), labelled=of_classes, identity={"weights": mark}, weighted=sampler)
+
+
+def _check_sum(total: float) -> None:
+    if total == 0:
+        raise ConfigError("Weighted: expected a weight above 0, got only 0 for the samples of the dataset")
+    if total == math.inf:
+        raise ConfigError("Weighted: expected weights with a finite sum, got inf; divide them all by the largest one")
+
+
+def _sample_weights(data: Dataset, weights: object) -> Float64s:
+    count = len(data)
+    expected = (
+        f"Weighted: expected a number at least 0 for each of {count} samples, or {{class name: number}}, or "
+        "{key: number}"
+    )
+    numbers, given = None, weights
+    if isinstance(weights, Mapping):
+        no_class = f". Nor is {next(iter(weights))!r} a class{near(next(iter(weights)), data.classes)}"
+        numbers, given = ids_of_keys(data.content, [*weights], "Weighted", no_class), [*weights.values()]
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
+        raise ConfigError(f"{expected}; got {type(weights).__name__}: {problem}") from problem
+    if numbers is not None and found.shape == numbers.shape:
+        found, given = np.ones(count), found
+        found[numbers] = given
+    if found.shape != (count,):
+        raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
+    if len(wrong := np.flatnonzero(~(np.isfinite(found) & (found >= 0)))):
+        raise ConfigError(f"{expected}; got {found[wrong[0]]} for sample {wrong[0]}")
+    return found
+
+
+def _class_weights(data: Dataset, weights: Any) -> Float64s:
+    """(classes + 1,) the last one is that of samples without a label."""
+    found = np.ones(len(data.classes) + 1)
+    found[NO_LABEL] = 0
+    known = data.class_to_idx
+    for name, given in weights.items():
+        if name not in known:
+            raise ConfigError(
+                f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of classes and keys of "
+                "samples do not go together"
+            )
+        weight = real_number(given)
+        if weight is None or not 0 <= weight < math.inf:
+            raise ConfigError(f"Weighted: expected a number at least 0 for class {name!r}, got {given!r}")
+        found[known[name]] = weight
+    return found
+
+
+def _tried(
+    data: Dataset, first: int, end: int, of_classes: Float64s, weights_at: Callable[[Int64s], Float64s]
+) -> TriedDraws:
+    """Draws for more samples than memory should hold weights of."""
+    count, labels = end - first, data.by_id("label")
+    counts = np.append(data.class_counts, 0)
+    if data.content.mixed:
+        found = (labels.take(ids + first) % len(counts) for ids in spans(count))  # NO_LABEL is the last one
+        counts = np.sum([np.bincount(each, minlength=len(counts)) for each in found], axis=0)
+    mean = float((counts * of_classes).sum()) / count
+    _check_sum(mean)
+    most = float(of_classes[counts > 0].max(initial=0.0))
+    if most > MOST_TRIES * mean:
+        raise ConfigError(
+            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MOST_TRIES} times the mean of all "
+            f"samples; got {most / mean:,.0f} times. Use less extreme weights, or a mixture: "
+            "fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
+        )
+    return TriedDraws(count, lambda places: weights_at(places + first), most, most / mean)

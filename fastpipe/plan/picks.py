@@ -1,0 +1,198 @@
+"""Weights, classes or lists of numbers -> the samples that the places of a pass stand for.
+
+Note [spread draws]
+Draw i of n takes a random point in the i-th of n equal parts of the sum of all weights, and the sample whose weight
+covers that point. Each sample comes as often as its weight says, on average exactly; in one epoch a sample that is due
+2.4 times comes 1 to 4 times, where independent draws scatter far more. And the samples of draws ascend with i: so
+neighbouring draws are neighbours in the shards, the chunked shuffle works on draws as it does on samples, and any batch
+is found without the draws before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
+from fastpipe.plan.order import permute
+from fastpipe.plan.passes import Ids
+
+# More samples' weights are not kept in memory.
+MOST_KEPT = 1 << 24
+MOST_TRIES = 64  # a draw, on average, where they are not
+_TRY = 1 << 40
+
+
+class Pick:
+    """How the places of a pass become samples."""
+
+    together = True  # neighbouring places are neighbouring samples
+    ordered = False  # the places are taken as they stand, whatever shuffle= is
+
+    def rows(self, epoch: int) -> int | None:
+        """Places that an epoch goes through; None: as many as it is long."""
+        return None
+
+    def distinct(self, epoch: int) -> bool:
+        """Whether no sample comes twice in a pass."""
+        return False
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """(n,) places in [0, count) of pass `epoch` -> (n,) places in the reading order of the share."""
+        raise NotImplementedError
+
+
+class SpreadDraws(Pick):
+    """With replacement, by (n,) weights of at least 0, not all 0; see Note [spread draws]."""
+
+    def __init__(self, weights: Float64s) -> None:
+        self._ends = np.cumsum(weights)
+        self._last = int(np.flatnonzero(weights)[-1])
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """See Pick."""
+        stream = key(seed, epoch, Stream.DRAW)
+
+        def drawn(numbers: Int64s) -> Int64s:
+            points = (numbers + uniform(stream, numbers)) * (self._ends[-1] / count)
+            found: Int64s = np.minimum(np.searchsorted(self._ends, points, side="right"), self._last)
+            return found
+
+        return drawn
+
+
+class DistinctDraws(Pick):
+    """Without replacement, by (n,) weights: the set that drawing one by one gives, each time among those that are left.
+
+    It is that of the smallest of exponentially distributed numbers with the weights as rates (Efraimidis and Spirakis,
+    "Weighted random sampling with a reservoir", 2006).
+    """
+
+    def __init__(self, weights: Float64s) -> None:
+        self._drawable = np.flatnonzero(weights)
+        self._weights = weights[self._drawable]
+
+    def distinct(self, epoch: int) -> bool:
+        """See Pick."""
+        return True
+
+    def __len__(self) -> int:
+        """How many could be drawn."""
+        return len(self._drawable)
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """See Pick."""
+        times = -np.log1p(-uniform(key(seed, epoch, Stream.DRAW), self._drawable)) / self._weights
+        return np.sort(self._drawable[np.argpartition(times, count - 1)[:count]]).__getitem__
+
+
+class TriedDraws(Pick):
+    """With replacement, for more samples than memory should hold weights of: any sample is tried, and taken as likely
+    as its weight compared with the greatest one.
+
+    Args:
+        samples: that could be drawn.
+        weights_of: places of samples -> their weights, not all 0.
+        most: the greatest weight.
+        tries: that a draw takes on average.
+    """
+
+    together = False
+
+    def __init__(self, samples: int, weights_of: Callable[[Int64s], Float64s], most: float, tries: float) -> None:
+        self._samples, self._weights_of, self._most = samples, weights_of, most
+        self._tries = max(1, round(tries))
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """See Pick."""
+        which, luck = key(seed, epoch, Stream.DRAW), key(seed, epoch, Stream.LUCK)
+
+        def drawn(numbers: Int64s) -> Int64s:
+            found = np.empty(len(numbers), dtype=np.int64)
+            todo, tried = np.arange(len(numbers)), 0
+            while len(todo):
+                tries = numbers[todo, None] + _TRY * np.arange(tried, tried + self._tries)
+                positions = (bits(which, tries) % np.uint64(self._samples)).astype(np.int64)
+                good = uniform(luck, tries) * self._most < self._weights_of(positions.ravel()).reshape(tries.shape)
+                hit = good.any(axis=1)
+                found[todo[hit]] = positions[hit, good[hit].argmax(axis=1)]
+                todo, tried = todo[~hit], tried + self._tries
+            return found
+
+        return drawn
+
+
+class Listed(Pick):
+    """The samples that a function names: epoch -> (n,) ids, checked. Those of two epochs are kept."""
+
+    together, ordered = False, True
+
+    def __init__(self, numbers_of: Callable[[int], Int64s]) -> None:
+        def of(epoch: int) -> tuple[Int64s, bool]:
+            numbers = numbers_of(epoch)
+            return numbers, len(np.unique(numbers)) == len(numbers)
+
+        self._of = lru_cache(2)(of)
+
+    def digest(self, epoch: int) -> str:
+        """What names the numbers of an epoch."""
+        import xxhash  # most programs list nothing
+
+        return xxhash.xxh3_64_hexdigest(self._of(epoch)[0].astype("<i8").tobytes())
+
+    def rows(self, epoch: int) -> int | None:
+        """See Pick."""
+        return len(self._of(epoch)[0])
+
+    def distinct(self, epoch: int) -> bool:
+        """See Pick."""
+        return self._of(epoch)[1]
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """See Pick."""
+        return self._of(epoch)[0].__getitem__
+
+
+class ByClass(Pick):
+    """P classes in each global batch, and K samples of each, one class behind the other.
+
+    Note [P x K]
+    Batches follow one another without end, epoch after epoch. A round of them goes through all classes in one order as
+    often as it takes to end with a full batch; the next round has a new order. So the classes of a batch differ, and
+    each class comes equally often. A class goes through its samples in the same way, K at a time: so these differ,
+    unless the class has fewer, and each comes equally often.
+
+    Args:
+        labels: (n,) int64 of the samples; those below 0 are in no batch.
+        classes, samples: P and K.
+    """
+
+    together, ordered = False, True
+
+    def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
+        ids = np.flatnonzero(labels >= 0)
+        self._members = ids[np.argsort(labels[ids], kind="stable")]
+        _, self._firsts, self._counts = np.unique(labels[self._members], return_index=True, return_counts=True)
+        self._classes, self._samples = classes, samples
+
+    def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
+        """See Pick."""
+        many, each, total = self._classes, self._samples, len(self._counts)
+        order, members = key(seed, 0, Stream.CLASS), key(seed, 0, Stream.MEMBER)
+
+        def at(places: Int64s) -> Int64s:
+            row, place = np.divmod(places + epoch * count, each)
+            rounds, row = np.divmod(row, math.lcm(total, many))
+            chosen = permute(row % total, total, bits(order, rounds))
+            times = rounds * (math.lcm(total, many) // total) + row // total  # that the class came before
+            of = self._counts[chosen]
+            again, turn = np.divmod(times * each + place, np.lcm(of, each))
+            found: Int64s = self._members[
+                self._firsts[chosen] + permute(turn % of, of, bits(members, chosen + again * total))
+            ]
+            return found
+
+        return at

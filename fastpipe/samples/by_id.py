@@ -1,0 +1,200 @@
+"""Where the values of a dataset's samples come from -> the values at some of its places; nothing else is in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.columns import Ragged
+from fastpipe.format.open_file import OpenFile, Rows
+from fastpipe.plan.content import ById
+
+_AT_ONCE = 1 << 20  # rows
+
+
+class Values:
+    """A value for each sample, from an array in memory, or from an .npy file of this machine, of which the rows that
+    are asked for are read. What is pickled of a file is its path and its state.
+
+    Args:
+        given: (n, ...) numbers or texts, or the path of the file.
+
+    Attributes:
+        rows: (n, ...) all values; of a file, a map of it.
+
+    Raises:
+        ConfigError: the file is no .npy file of numbers or texts, in C order.
+        DatasetError: the file is another one than before.
+    """
+
+    def __init__(self, given: NDArray[Any] | Path) -> None:
+        self.given = given
+        self._state = self._state_now() if isinstance(given, Path) else None
+
+    @cached_property
+    def _file(self) -> OpenFile:
+        assert isinstance(self.given, Path)
+        return OpenFile(self.given)
+
+    def _state_now(self) -> tuple[int, int]:
+        """Its bytes, and when it was written."""
+        found = os.fstat(self._file.descriptor)
+        return found.st_size, found.st_mtime_ns
+
+    @cached_property
+    def rows(self) -> NDArray[Any]:
+        if not isinstance(self.given, Path):
+            return self.given
+        if self._state_now() != self._state:
+            raise DatasetError(
+                f"{self.given} has changed since it became a column of a dataset: expected the same file; pass it to "
+                "with_column or with_labels again"
+            )
+        try:
+            found: NDArray[Any] = np.load(self.given, mmap_mode="r", allow_pickle=False)
+            if not found.flags.c_contiguous:
+                raise ValueError("its rows are not in C order; save np.ascontiguousarray(values)")
+        except (OSError, ValueError) as problem:
+            raise ConfigError(f"{self.given}: expected an .npy file with a row for each sample: {problem}") from problem
+        return found
+
+    @cached_property
+    def _read(self) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+        rows = self.rows
+        if not isinstance(rows, np.memmap) or not rows[:1].nbytes:
+            return rows.__getitem__
+        return Rows(self._file, rows.offset, np.dtype((rows.dtype, rows.shape[1:]))).of
+
+    def take(self, ids: NDArray[np.int64]) -> Any:
+        """(n, ...), or a list of n texts."""
+        found = self._read(ids).astype(self.rows.dtype.newbyteorder("="))
+        return found.tolist() if found.dtype.kind == "U" else found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"given": self.given, "_state": self._state}
+
+
+class Picked:
+    """The values of some of the samples."""
+
+    def __init__(self, column: ById, ids: NDArray[np.int64]) -> None:
+        self._column, self._ids = column, ids
+
+    def take(self, ids: NDArray[np.int64]) -> Any:
+        """As the column gives them."""
+        return self._column.take(self._ids[ids])
+
+
+class Computed:
+    """Values that a function makes of those of another column: other numbers of classes."""
+
+    def __init__(self, column: ById, function: Callable[[Any], Any]) -> None:
+        self._column, self._function = column, function
+
+    def take(self, ids: NDArray[np.int64]) -> Any:
+        """What the function makes of the column's."""
+        return self._function(self._column.take(ids))
+
+
+class Column(np.lib.mixins.NDArrayOperatorsMixin):
+    """The values of one field of all samples of a dataset: `data["label"]`.
+
+    `column[17]`, `column[3:9]` and `column[numbers]` read these values only, from the disk. `np.asarray(column)`, and
+    any calculation or comparison with it, reads all of them. Numbers come as numpy arrays; texts as arrays of objects.
+
+    Args:
+        column: reads the values.
+        count: of the samples.
+        name: of the field.
+    """
+
+    def __init__(self, column: ById, count: int, name: str) -> None:
+        self._column, self._count, self._name = column, count, name
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, which: Any) -> Any:
+        first, *more = which if isinstance(which, tuple) and which else (which,)
+        ids = _ids(first, self._count)
+        found = as_array(self._column.take(np.atleast_1d(ids)))[:, *more]
+        return found if np.ndim(ids) else found[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        starts = range(0, self._count, _AT_ONCE)
+        parts = [self[start : start + _AT_ONCE] for start in starts] or [self[0:0]]
+        found = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return found if dtype is None else found.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        arrays = [np.asarray(each) if isinstance(each, Column) else each for each in inputs]
+        return getattr(ufunc, method)(*arrays, **kwargs)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        found: np.dtype[Any] = self[:0].dtype
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(samples, ...)"""
+        return self._count, *self[:0].shape[1:]
+
+    def __iter__(self) -> Iterator[Any]:
+        starts = range(0, self._count, _AT_ONCE)
+        return (value for start in starts for value in self[start : start + _AT_ONCE])
+
+    def __getattr__(self, name: str) -> Any:
+        """What numpy's arrays have: mean(), max(), tolist(), ..."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    def __repr__(self) -> str:
+        few = ", ".join(" ".join(str(value).split()) for value in self[:5])
+        return f"<column {self._name!r} of {self._count:,} samples: {few}{', ...' * (self._count > 5)}>"
+
+
+def _ids(which: Any, count: int) -> NDArray[np.int64]:
+    """What a user asks for of a column, as numpy takes it -> ids."""
+    if isinstance(which, slice):
+        return np.arange(*which.indices(count), dtype=np.int64)
+    given = np.asarray(which)
+    if given.dtype == np.bool_ and given.shape == (count,):
+        return np.flatnonzero(given)
+    ids = given.astype(np.int64) if given.dtype.kind in "iu" else np.empty(0, dtype=np.int64)
+    if given.ndim > 1 or ids.size != given.size or bool(((ids < -count) | (ids >= count)).any()):
+        raise IndexError(f"expected numbers of samples below {count}, or a mask of {count}, got {which!r:.60}")
+    return np.where(ids < 0, ids + count, ids)
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """Values as numpy has them: those that are no numbers as an array of objects, such as the boxes of samples."""
+    if isinstance(values, np.ndarray):
+        return values
+    if isinstance(values, Ragged):
+        values = np.split(values.values, values.offsets[1:-1]) if len(values.offsets) > 1 else []
+    return np.fromiter(values, dtype=object, count=len(values))
+
+
+def spans(count: int) -> Iterator[NDArray[np.int64]]:
+    """All ids, some at a time."""
+    for start in range(0, count, _AT_ONCE):
+        yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)
+
+
+def digest(column: ById, count: int) -> str:
+    """XXH3-64 of a column of so many numbers, in hex."""
+    hashed = xxhash.xxh3_64()
+    for ids in spans(count):
+        hashed.update(column.take(ids).tobytes())
+    return hashed.hexdigest()

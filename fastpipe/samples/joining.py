@@ -1,0 +1,125 @@
+"""Datasets -> one dataset of all their samples, or a mixture in which each has its share of every batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.checks import choice
+from fastpipe.errors import ConfigError
+from fastpipe.format.columns import JoinedColumn
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.mixed_index import located, starts_of, union
+from fastpipe.plan.content import ById
+from fastpipe.samples.by_id import Computed
+from fastpipe.samples.data import Data, unchanged
+
+_LABELS = ("union", "offset", "own")
+_MOST_TOTAL = 1e300
+
+D = TypeVar("D", bound=Data)
+
+
+def joined(parts: Sequence[D], mode: str) -> D:
+    """The samples of some datasets, one behind the other; see `concat` in opening.py."""
+    choice("labels", mode, _LABELS)
+    if any(part._form != parts[0]._form for part in parts):
+        raise ConfigError(
+            "the datasets have other transforms, crops or fields of single samples; leave these out, and call "
+            "with_transform, cropped and with_fields on the dataset of all"
+        )
+    names, new = _classes_of(parts, mode)
+    relabelled = []
+    for part, labels in zip(parts, new, strict=True):
+        olds = part._relabelled[1] if part._relabelled else [unchanged(store.index) for store in part._stores]
+        relabelled += [labels[old] for old in olds]
+    starts = starts_of([len(part) for part in parts])
+    by_id = None
+    if any(part._labels is not None for part in parts):
+        columns: list[ById] = [
+            Computed(part.by_id("label"), labels.__getitem__) for part, labels in zip(parts, new, strict=True)
+        ]
+        by_id = _behind("label", columns, starts)
+    added: dict[str, ById] = {}
+    for name in dict.fromkeys(name for part in parts for name in part._added):
+        for part in parts:
+            if name not in part.columns:
+                raise ConfigError(f"{part.path} has no column {name!r}; pass with_column({name!r}, ...) to it, too")
+        added[name] = _behind(name, [part.by_id(name) for part in parts], starts)
+    identities = [part._identity for part in parts]
+    identity: dict[str, Any] = {"labels": mode} if len(parts) > 1 else {}
+    if any(identities):
+        identity["parts"] = identities
+    return parts[0]._with(
+        stores=tuple(store for part in parts for store in part._stores),
+        relabelled=(names, relabelled),
+        samples=_samples_of(parts),
+        starts=None,
+        weights=(1.0,),
+        labels=by_id,
+        added=added,
+        identity=identity,
+    )
+
+
+def mixed(parts: Sequence[D], weights: Sequence[float], mode: str) -> D:
+    """Shares of every batch; see `mix` in opening.py."""
+    shares: list[float] = []
+    for weight, part in zip(weights, parts, strict=True):
+        inside = part.content.weights
+        shares += [weight * each / math.fsum(inside) for each in inside]
+    if not sum(shares) < _MOST_TOTAL:
+        raise ConfigError(
+            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(shares):g}; divide them all by the "
+            "largest one"
+        )
+    firsts = starts_of([len(part) for part in parts])
+    starts = [part.content.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
+    made = joined(parts, mode)
+    return made._with(
+        weights=tuple(shares),
+        starts=np.append(np.concatenate(starts), firsts[-1]),
+        identity={**made._identity, "mixture": [round(each / math.fsum(shares), 12) for each in shares]},
+    )
+
+
+def _behind(name: str, columns: Sequence[ById], starts: NDArray[np.int64]) -> ById:
+    """The values of some datasets, one behind the other; `starts` has the first id of each."""
+    nothing = [column.take(np.empty(0, dtype=np.int64)) for column in columns]
+    kinds = {(type(each), getattr(each, "shape", ())) for each in nothing}
+    if len(kinds) > 1:
+        found = [f"{each.dtype} of {each.shape[1:]}" if isinstance(each, np.ndarray) else "texts" for each in nothing]
+        raise ConfigError(
+            f"the column {name!r} needs values of one kind and shape in all datasets, got {', '.join(found)}; pass "
+            "such values to with_column"
+        )
+    if isinstance(nothing[0], np.ndarray):
+        dtype = np.result_type(*nothing)
+        columns = [Computed(column, partial(np.asarray, dtype=dtype)) for column in columns]
+    return JoinedColumn(partial(located, starts), columns, [None] * len(columns))  # type: ignore[arg-type]
+
+
+def _samples_of(parts: Sequence[Data]) -> NDArray[np.int64] | None:
+    if all(part._samples is None for part in parts):
+        return None
+    firsts = starts_of([len(part.index) for part in parts])
+    given = [np.arange(len(part), dtype=np.int64) if part._samples is None else part._samples for part in parts]
+    return np.concatenate([each + first for each, first in zip(given, firsts, strict=False)])
+
+
+def _classes_of(parts: Sequence[Data], mode: str) -> tuple[list[str], list[NDArray[np.int64]]]:
+    """The names of all classes; for each dataset the new labels of its own, and behind them that of NO_LABEL."""
+    given = [part.classes for part in parts]
+    if mode == "offset":
+        given = [[f"{number}/{name}" for name in each] for number, each in enumerate(given)]
+    elif mode == "own":
+        longest = max(map(len, given))
+        return [str(label) for label in range(longest)], [
+            np.append(np.arange(len(each), dtype=np.int64), NO_LABEL) for each in given
+        ]
+    return union(given)

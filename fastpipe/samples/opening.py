@@ -1,0 +1,110 @@
+"""What a user passes as datasets -> a Dataset: one, all of several, or a mixture of them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fastpipe.checks import real_number, whole
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.errors import ConfigError
+from fastpipe.remote.options import remote_options
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.joining import joined, mixed
+from fastpipe.samples.saved import saved
+from fastpipe.samples.stored import Store
+
+
+def open(
+    data: str | os.PathLike[str],
+    *,
+    version: int | None = None,
+    max_pixels: int = MAX_PIXELS,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = "200GB",
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = 20.0,
+) -> Dataset:
+    """Opens a dataset: to look at it, to choose from it, for `fastpipe.loader` or for torch's DataLoader.
+
+    Args:
+        data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
+            hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with one folder of images
+            for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
+            ("shards/*.tar"). That is slower: docs/quickstart.md.
+        version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
+        max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
+            allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
+        cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps what has been
+            fetched. All processes of the machine share it. None: shards in $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or
+            ~/.cache/fastpipe. Where no data is behind a URL, these four are refused.
+        cache_limit: the most that the folder may take on the disk, in bytes or as text: "200GB". If the dataset is
+            larger, a part of it stays in the cache, and the rest is fetched in each epoch. 0: no shard is kept.
+        storage_options: options of obstore's store: {"region": "eu-west-1"}, {"skip_signature": True} for a public
+            bucket, {"endpoint": "https://..."}. None: as the cloud's own tools find them.
+        read_timeout: seconds without a byte after which a request is made again. After 9 times as long without success
+            a DatasetError is raised.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or of another format
+            version.
+    """
+    remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
+    whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+    store = Store(data, remote, max_pixels, version)
+    found = Dataset([store])
+    if not len(found):
+        raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
+    with saved(store.index) as (columns, classes):
+        for name, file in columns.items():
+            found = found.with_labels(file, classes=classes) if name == "label" else found.with_column(name, file)
+    return found
+
+
+def concat(*datasets: Dataset | str | os.PathLike[str], labels: str = "union") -> Dataset:
+    """All samples of some datasets, each once an epoch. Of a mixture it takes each sample once, too.
+
+    Args:
+        datasets: of `fastpipe.open`, or what it takes.
+        labels: "union": classes of one name are one class; "offset": the classes of each dataset come after those of
+            the datasets before it, with its number in front: "0/cat"; "own": labels stay those of their dataset, and
+            the field "source" says of which dataset a sample is.
+
+    Raises:
+        ConfigError: there are no datasets, or a column of with_column is not in all of them.
+        DatasetError: as `fastpipe.open`.
+    """
+    if not datasets:
+        raise ConfigError("concat: expected datasets, got none")
+    return joined([as_dataset(each) for each in datasets], labels)
+
+
+def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
+    """A mixture: each batch has rows of each dataset by the weights, each dataset is read at its own pace, and all
+    batches are full.
+
+    Args:
+        datasets: of `fastpipe.open`, or what it takes, and the weight of each, above 0: {"data/a": 0.7, other: 0.3}.
+            The weights of a mixture in it are divided by its own weight.
+        labels: as in `fastpipe.concat`.
+
+    Raises:
+        ConfigError: a weight is no number above 0, or as `fastpipe.concat`.
+        DatasetError: as `fastpipe.open`.
+    """
+    if not isinstance(datasets, Mapping) or not datasets:
+        raise ConfigError(f"mix: expected {{dataset: weight}}, got {datasets!r}")
+    parts = [as_dataset(each) for each in datasets]
+    for name, given in datasets.items():
+        weight = real_number(given)
+        if weight is None or not 0 < weight < math.inf:
+            raise ConfigError(f"mix: expected a weight above 0 for {name}, got {given!r}")
+    return mixed(parts, [float(each) for each in datasets.values()], labels)
+
+
+def as_dataset(data: object) -> Dataset:
+    """What `fastpipe.loader` and others take: a Dataset, or what `open` takes."""
+    return data if isinstance(data, Dataset) else open(data)  # type: ignore[arg-type]

@@ -1,0 +1,96 @@
+"""The columns that a user has added to a dataset <-> files beside it: DST/columns (docs/format.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.index import Index, read_info
+from fastpipe.format.intact import file_hash
+from fastpipe.samples.by_id import as_array, spans
+from fastpipe.store.folder import Folder
+
+if TYPE_CHECKING:
+    from fastpipe.samples.data import Data
+
+_FOLDER = "columns"
+
+
+def _list_of(fingerprint: str) -> str:
+    """The name of the list of a version's columns: another version of the dataset has other samples."""
+    return f"{_FOLDER}/{fingerprint}.json"
+
+
+@contextmanager
+def saved(index: Index) -> Iterator[tuple[dict[str, Path], list[str] | None]]:
+    """The files of the columns beside a dataset by name, for with_column and with_labels, and the names of the classes
+    if labels are among them.
+
+    Raises:
+        DatasetError: they are damaged, or do not fit.
+    """
+    file = index.folder / _list_of(index.fingerprint)
+    if not index.packed or not file.exists():
+        yield {}, None
+        return
+    try:
+        entries: dict[str, Any] = json.loads(file.read_bytes())
+        # None is in another folder, whatever the list says.
+        names = {name: Path(entry["file"]).name for name, entry in entries["columns"].items()}
+        yield {name: index.folder / _FOLDER / each for name, each in names.items()}, entries["classes"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as problem:
+        raise DatasetError(
+            f"{file} does not describe columns that are there ({problem}); save them again with save_columns, or "
+            "remove that file"
+        ) from problem
+
+
+def check_saved(index: Index) -> None:
+    """Raises DatasetError if a column beside a dataset is not the one that was saved."""
+    file = index.folder / _list_of(index.fingerprint)
+    if index.packed and file.exists():
+        for name, entry in json.loads(file.read_bytes())["columns"].items():
+            path = index.folder / _FOLDER / entry["file"]
+            if (found := file_hash(path)) != entry["xxh3_64"]:
+                raise DatasetError(
+                    f"{path}: the column {name!r} has changed: expected XXH3-64 {entry['xxh3_64']}, got {found}. Save "
+                    "it again with save_columns"
+                )
+
+
+def save(data: Data, destination: Path) -> None:
+    """See Dataset.save_columns."""
+    content, columns = data.content, dict(data.added)
+    if content.labels is not None:
+        columns["label"] = content.labels
+    if not columns:
+        raise ConfigError("save_columns: this dataset has no columns of with_column, and no labels of with_labels")
+    if content.samples is not None or len(data.stores) > 1 or not data.index.packed:
+        raise ConfigError(
+            f"save_columns: expected columns of all samples of one packed dataset, got {data!r}; add them to "
+            "fastpipe.open(DATA) itself, and choose samples afterwards"
+        )
+    there = read_info(destination, version=data.version)["fingerprint"]
+    if there != data.index.fingerprint:
+        raise ConfigError(
+            f"save_columns: {destination} holds another dataset: expected fingerprint {data.index.fingerprint}, got "
+            f"{there}"
+        )
+    store, entries = Folder(destination, None), {}
+    for name, column in columns.items():
+        rows = np.concatenate([as_array(column.take(ids)) for ids in spans(len(data))])
+        rows = rows.astype(str) if rows.dtype == object else rows
+        with store.whole(f"{_FOLDER}/{name}.npy") as file:
+            np.lib.format.write_array(file, rows, allow_pickle=False)
+        digest = file_hash(destination / _FOLDER / f"{name}.npy")
+        (destination / _FOLDER / f"{name}.npy").rename(destination / _FOLDER / f"{name}-{digest}.npy")
+        entries[name] = {"file": f"{name}-{digest}.npy", "xxh3_64": digest}
+    classes = data.classes if content.labels is not None else None
+    with store.whole(_list_of(there)) as file:
+        file.write(json.dumps({"columns": entries, "classes": classes}, indent=1).encode())

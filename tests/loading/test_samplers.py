@@ -1,0 +1,597 @@
+"""sampler=, epoch_size= and what was chosen of a dataset: what an epoch holds, on any number of ranks."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from distributions import assert_distribution
+from numpy.typing import NDArray
+
+import fastpipe
+from fastpipe.errors import ConfigError
+from fastpipe.format.index import Index
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
+
+Row = tuple[int, bytes]  # id, pixels
+
+
+def loader_of(dataset: fastpipe.Dataset | Path | str, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(dataset, batch_size, **{"size": 12, "num_workers": 1, "drop_last": False, **options})
+
+
+def rows_of(batch: Any) -> list[Row]:
+    """Those that count, in all views."""
+    views = batch.images if isinstance(batch.images, list) else [batch.images]
+    pixels = [b"".join(image.contiguous().numpy().tobytes() for image in row) for row in zip(*views, strict=True)]
+    return [
+        row
+        for row, good in zip(zip(batch.ids.tolist(), pixels, strict=True), batch.valid.tolist(), strict=True)
+        if good
+    ]
+
+
+def ids_of(loader: fastpipe.Loader, epochs: int = 1) -> list[int]:
+    with loader:
+        return [row[0] for _ in range(epochs) for batch in loader for row in rows_of(batch)]
+
+
+def in_a_world(
+    dataset: fastpipe.Dataset, world_size: int, state: Any, steps: int, **options: Any
+) -> tuple[list[list[Row]], dict[str, Any]]:
+    """The next global batches of 8, each sorted, and the state behind them."""
+    found: list[list[Row]] = [[] for _ in range(steps)]
+    after: dict[str, Any] = {}
+    for rank in range(world_size):
+        with loader_of(dataset, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
+            if state is not None:
+                loader.load_state_dict(json.loads(json.dumps(state)))
+            taken = 0
+            while taken < steps:
+                for batch in loader:
+                    found[taken] += rows_of(batch)
+                    taken += 1
+                    after = loader.state_dict()
+                    if taken == steps:
+                        break
+    return [sorted(batch) for batch in found], after
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset in which crops differ; it has as many samples and the classes of `flat`."""
+    source = tmp_path_factory.mktemp("noisy") / "source"
+    for number in range(FLAT_IMAGES):
+        folder = source / FLAT_CLASSES[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        smooth_noise(40 + number, 80 - number, seed=number).save(folder / f"{number}.jpg")
+    pack(source, source.parent / "packed", PackOptions(workers=1))
+    return source.parent / "packed"
+
+
+Choose = Callable[[fastpipe.Dataset], fastpipe.Dataset]
+
+
+def everything(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data
+
+
+def of_all_kinds(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    """What each method leaves of the samples that those before it have left."""
+    return data.select(np.arange(FLAT_IMAGES) != 5).only(["cow", "bee"]).take(0.9).fold(2, of=5)[0]
+
+
+def numbers_of(epoch: int) -> NDArray[np.int64]:
+    """A sampler: 16 to 18 numbers, the same one several times."""
+    return np.random.default_rng(epoch).integers(0, FLAT_IMAGES, 16 + epoch % 3)
+
+
+SPREAD = np.arange(FLAT_IMAGES)
+VIEWS = [fastpipe.View(count=2), fastpipe.View(8, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]
+CASES: dict[str, tuple[Choose, dict[str, Any]]] = {
+    "select": (lambda data: data.select(range(1, FLAT_IMAGES, 2)), {}),
+    "select, unordered": (lambda data: data.select([30, 2, 11, 5, 7, 29, 3, 1, 36, 20, 12]), {}),
+    "only": (lambda data: data.only(["cow", "ant"]), {}),
+    "take": (lambda data: data.take(0.7), {}),
+    "fold": (lambda data: data.fold(1, of=3)[0], {}),
+    "class weights": (everything, {"sampler": fastpipe.Weighted({"ant": 3, "bee": 0.5})}),
+    "sample weights": (everything, {"sampler": fastpipe.Weighted(SPREAD)}),
+    "no replacement": (everything, {"sampler": fastpipe.Weighted(SPREAD, replacement=False), "epoch_size": 19}),
+    "repeats": (everything, {"sampler": fastpipe.Repeated(3)}),
+    "long epochs": (everything, {"epoch_size": 83}),
+    "short epochs": (everything, {"epoch_size": 17}),
+    "views": (everything, {"views": VIEWS}),
+    "concat": (lambda data: fastpipe.concat(data.only(["cow"]), data.fold(0, of=2)[1]), {}),
+    "concat, weighted": (
+        lambda data: fastpipe.concat(data.only(["cow"]), data),
+        {"sampler": fastpipe.Weighted({"cow": 3, "bee": 0.5})},
+    ),
+    "mix": (lambda data: fastpipe.mix({data.only(["cow"]): 0.3, data.take(0.8): 0.7}), {}),
+    "mix, weighted": (
+        lambda data: fastpipe.mix({data.only(["cow", "bee"]): 0.3, data.take(0.8): 0.7}),
+        {"sampler": fastpipe.Repeated(2, fastpipe.Weighted({"cow": 3, "bee": 0.5})), "epoch_size": 33},
+    ),
+    "in order": (everything, {"sampler": fastpipe.Sequential()}),
+    "in order, repeated": (everything, {"sampler": fastpipe.Repeated(2, fastpipe.Sequential())}),
+    "all": (
+        of_all_kinds,
+        {"views": VIEWS, "sampler": fastpipe.Repeated(2, fastpipe.Weighted({"bee": 2.5})), "epoch_size": 30},
+    ),
+}
+LISTED: dict[str, tuple[Choose, dict[str, Any]]] = {
+    "per class": (everything, {"sampler": fastpipe.PerClass(4)}),
+    "per class, repeated": (
+        lambda data: data.only(["cow", "ant"]),
+        {"sampler": fastpipe.Repeated(2, fastpipe.PerClass(2, classes=2)), "views": VIEWS},
+    ),
+    "function": (everything, {"sampler": numbers_of}),
+    "function, repeated": (everything, {"sampler": fastpipe.Repeated(2, numbers_of)}),
+    "torch sampler": (everything, {"sampler": torch.utils.data.RandomSampler(range(FLAT_IMAGES))}),
+    "list of a torch sampler": (
+        lambda data: data.select(SPREAD > 7),
+        {"sampler": torch.utils.data.WeightedRandomSampler([1.0] * 3 + [2.0] * 26, 21)},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("partition", "drop_last", "name"),
+    [
+        *(("sample", False, name) for name in (*CASES, *LISTED)),
+        *((4, True, name) for name in CASES),
+        *(("sample", True, name) for name in LISTED),
+    ],
+)
+def test_every_batch_can_be_resumed_on_any_number_of_ranks(
+    noisy: Path, monkeypatch: pytest.MonkeyPatch, partition: str | int, drop_last: bool, name: str
+) -> None:
+    """World 8 -> 4 -> 2 -> 1, over two epochs, resumed at each global batch, gives what one rank gives."""
+    choose, options = {**CASES, **LISTED}[name]
+    data = choose(fastpipe.open(noisy))
+    options = {**options, "partition": partition, **({} if data.content.mixed else {"drop_last": drop_last})}
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    with loader_of(data, 8, rank=0, world_size=1, **options) as loader:
+        expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
+    assert len(expected) >= 2
+    state = None
+    for step, wanted in enumerate(expected):
+        world_size = (8, 4, 2, 1)[step % 4]
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
+        got, state = in_a_world(data, world_size, state, 1, **options)
+        assert got == [wanted], f"global batch {step} on {world_size} ranks"
+
+
+def test_class_weights_decide_the_shares(thousand: Path) -> None:
+    index = Index(thousand)
+    with loader_of(thousand, 100, size=8, sampler=fastpipe.Weighted({"rare": 0, "again": 4})) as loader:
+        labels = torch.cat([batch.labels for _ in range(3) for batch in loader]).numpy()
+    assert index.classes == ["again", "common", "rare"]
+    assert_distribution(np.bincount(labels, minlength=3), np.array([400.0, 810.0, 0.0]))
+
+
+def test_balanced_classes_come_equally_often(thousand: Path) -> None:
+    data = fastpipe.open(thousand)
+    weights = fastpipe.balanced(data)
+    assert weights == {"again": 1 / 100, "common": 1 / 810, "rare": 1 / 90}
+    some = data.select(range(500))
+    counts = np.bincount(some["label"])
+    assert fastpipe.balanced(some) == dict(zip(data.classes, 1 / counts, strict=True))
+    for chosen in (data, some, data.only(["rare", "common"])):
+        sampler = fastpipe.Weighted(fastpipe.balanced(chosen))
+        with loader_of(chosen, 100, size=8, sampler=sampler) as loader:
+            labels = torch.cat([batch.labels for _ in range(2) for batch in loader]).numpy()
+        assert_distribution(np.bincount(labels), np.ones(len(chosen.classes)))
+
+
+def test_each_time_a_sample_is_drawn_it_is_cropped_anew(noisy: Path) -> None:
+    weights = np.zeros(FLAT_IMAGES)
+    weights[3] = 1
+    with loader_of(noisy, sampler=fastpipe.Weighted(weights)) as loader:
+        rows = [row for batch in loader for row in rows_of(batch)]
+    assert [number for number, _ in rows] == [3] * FLAT_IMAGES
+    assert len({pixels for _, pixels in rows}) > FLAT_IMAGES * 0.9
+
+
+def test_without_replacement_nothing_comes_twice(flat: Path) -> None:
+    sampler = fastpipe.Weighted(SPREAD, replacement=False)
+    epochs = [ids_of(loader_of(flat, seed=seed, sampler=sampler, epoch_size=20)) for seed in range(20)]
+    assert all(len(set(ids)) == 20 for ids in epochs)
+    assert not any(0 in ids for ids in epochs)
+    assert len({frozenset(ids) for ids in epochs}) == 20
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_repeats_have_crops_of_their_own_and_go_to_different_ranks(noisy: Path, world_size: int) -> None:
+    repeats, ranks = 3, []
+    sampler = fastpipe.Repeated(repeats)
+    for rank in range(world_size):
+        with loader_of(noisy, 12 // world_size, rank=rank, world_size=world_size, sampler=sampler) as loader:
+            ranks.append([rows_of(batch) for batch in loader])
+    for number in range(FLAT_IMAGES // 12):
+        batch = [row for rank in ranks for row in rank[number]]
+        ids = [number for number, _ in batch]
+        assert all(ids.count(number) == repeats for number in ids), "12 rows are 4 samples"
+        assert len({pixels for _, pixels in batch}) > 10
+        if world_size >= repeats:
+            assert all(len({row[0] for row in rank[number]}) == len(rank[number]) for rank in ranks)
+
+
+def test_repeats_go_through_the_dataset_in_as_many_epochs(flat: Path) -> None:
+    seen = [ids_of(loader_of(flat, sampler=fastpipe.Repeated(3)), epochs) for epochs in (1, 3)]
+    assert len(seen[0]) == FLAT_IMAGES
+    assert len(set(seen[0])) == 13
+    assert sorted(seen[1]) == sorted([*range(FLAT_IMAGES)] * 3)
+
+
+@pytest.mark.parametrize("size", [1, 10, 37, 100])
+def test_epochs_of_a_size_go_on_where_the_last_one_ended(flat: Path, size: int) -> None:
+    with loader_of(flat, 5, epoch_size=size) as loader:
+        assert len(loader) == -(-size // 5)
+        epochs = [[row[0] for batch in loader for row in rows_of(batch)] for _ in range(4)]
+    assert [len(ids) for ids in epochs] == [size] * 4
+    together = [number for ids in epochs for number in ids]
+    for start in range(0, len(together) - FLAT_IMAGES + 1, FLAT_IMAGES):
+        assert sorted(together[start : start + FLAT_IMAGES]) == list(range(FLAT_IMAGES))
+
+
+def batches_of(dataset: Any, world_size: int, epochs: int, batch_size: int, **options: Any) -> list[list[list[int]]]:
+    """By epoch and batch: the ids of each global batch, rank by rank."""
+    found: list[list[list[int]]] = [[] for _ in range(epochs)]
+    for rank in range(world_size):
+        with loader_of(dataset, batch_size // world_size, rank=rank, world_size=world_size, **options) as loader:
+            for batches in found:
+                for number, batch in enumerate(loader):
+                    if rank == 0:
+                        batches.append([])
+                    batches[number] += batch.ids[batch.valid].tolist()
+    return found
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_per_class_has_some_classes_and_some_samples_of_each(thousand: Path, world_size: int) -> None:
+    data = fastpipe.open(thousand)
+    labels, sampler = data.targets % 2 + 2 * (np.arange(1000) % 5), fastpipe.PerClass(2, classes=5)
+    data = data.with_labels(labels, classes=[*"abcdefghij"])
+    epochs = batches_of(data, world_size, 3, 10, sampler=sampler, size=8)
+    assert [len(batches) for batches in epochs] == [100] * 3
+    ids = np.array([[sorted(batch, key=lambda each: labels[each]) for batch in batches] for batches in epochs])
+    found = labels[ids].reshape(-1, 5, 2)
+    assert (found[:, :, 0] == found[:, :, 1]).all(), "two samples of each class"
+    assert (np.diff(found[:, :, 0], axis=1) > 0).all(), "the classes of a batch differ"
+    assert (np.diff(np.sort(ids)) > 0).all(), "and so do its samples"
+    assert np.bincount(found.ravel()).tolist() == [300] * 10, "classes come equally often"
+    for label in range(10):
+        times = np.bincount(ids[labels[ids] == label], minlength=1000)[labels == label]
+        assert np.ptp(times) <= 2, "and so do the samples of a class"
+    again = batches_of(data, 1, 1, 10, sampler=sampler, size=8)
+    assert [[sorted(batch) for batch in again[0]]] == [[sorted(batch) for batch in epochs[0]]]
+    assert batches_of(data, 1, 1, 10, sampler=sampler, size=8, seed=1) != again
+    if world_size == 1:  # four of ten classes: those that fill no batch of a round are others each time
+        ids = np.array(batches_of(data, 1, 4, 8, sampler=fastpipe.PerClass(2), size=8))
+        assert_distribution(np.bincount(labels[ids].ravel()), np.ones(10))
+
+
+def test_per_class_takes_a_class_of_few_samples_several_times(flat: Path) -> None:
+    data = fastpipe.open(flat).with_labels([*range(3), -1, *[2] * 33], classes=["a", "b", "c"])
+    (batches,) = batches_of(data, 1, 1, 9, sampler=fastpipe.PerClass(3))
+    for ids in batches:
+        assert ids.count(0) == ids.count(1) == 3
+        assert len(set(ids)) == 5
+        assert 3 not in ids, "it has no label"
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_function_says_what_each_epoch_has(flat: Path, world_size: int, repeats: int) -> None:
+    """In its order, as often as it says, and as many: epochs may differ in length."""
+    sampler = fastpipe.Repeated(repeats, numbers_of) if repeats > 1 else numbers_of
+    epochs = batches_of(flat, world_size, 3, 4, sampler=sampler)
+    for epoch, batches in enumerate(epochs):
+        expected = np.repeat(numbers_of(epoch), repeats).tolist()
+        together = [number for batch in batches for number in batch]
+        assert sorted(together) == sorted(expected)
+        for start, batch in zip(range(0, len(expected), 4), batches, strict=True):
+            assert sorted(batch) == sorted(expected[start : start + 4]), "global batch by global batch"
+        if world_size == 1:
+            assert together == expected
+    with loader_of(flat, 4, sampler=sampler) as loader:
+        for epoch in range(3):
+            loader.set_epoch(epoch)
+            assert len(loader) == -(-len(numbers_of(epoch)) * repeats // 4)
+
+
+def test_an_epoch_without_a_batch_is_an_error_and_no_empty_loop(flat: Path) -> None:
+    with loader_of(flat, 4, sampler=lambda epoch: range(3 if epoch == 2 else 8), drop_last=True) as loader:
+        for _ in range(2):
+            assert len(list(loader)) == 2
+        with pytest.raises(ConfigError, match=r"no full batch: epoch 2 of .* has 3 samples.*, or drop_last=False"):
+            list(loader)
+        loader.set_epoch(3)
+        assert len(list(loader)) == 2
+
+
+def test_a_function_that_is_wrong_in_a_later_epoch_is_told_then(flat: Path) -> None:
+    with loader_of(flat, 4, sampler=lambda epoch: [0, 37 if epoch == 2 else 36]) as loader:
+        for _ in range(2):
+            assert [batch.ids.tolist() for batch in loader] == [[0, 36]]
+        with pytest.raises(ConfigError, match="from 0 to 36 for epoch 2, got 0 to 37"):
+            list(loader)
+        loader.set_epoch(3)
+        assert [batch.ids.tolist() for batch in loader] == [[0, 36]]
+
+
+def test_each_time_a_function_names_a_sample_it_is_cropped_anew(noisy: Path) -> None:
+    with loader_of(noisy, sampler=lambda epoch: [3] * 20) as loader:
+        rows = [[row for batch in loader for row in rows_of(batch)] for _ in range(2)]
+    assert {number for row in rows for number, _ in row} == {3}
+    assert len({pixels for row in rows for _, pixels in row}) > 36
+
+
+def test_samplers_of_torch(flat: Path) -> None:
+    """Their draws follow from the loader's seed and the epoch, and leave the program's generators alone."""
+    utils = torch.utils.data
+    generator = torch.Generator().manual_seed(3)
+    mine = generator.get_state()
+    samplers: dict[str, Any] = {
+        "random": utils.RandomSampler(range(FLAT_IMAGES)),
+        "with a generator": utils.RandomSampler(range(FLAT_IMAGES), generator=generator),
+        "subset": utils.SubsetRandomSampler([3, 4, 5, 30]),
+        "weighted": utils.WeightedRandomSampler([1.0, 0.0] * 18 + [1.0], 20),
+        "of ranks": utils.DistributedSampler(range(FLAT_IMAGES), num_replicas=4, rank=2),
+    }
+    for name, sampler in samplers.items():
+        torch.manual_seed(5)
+        before = torch.random.get_rng_state()
+        one, same, other = (batches_of(flat, 1, 2, 8, sampler=sampler, seed=seed) for seed in (0, 0, 1))
+        assert one == same, name
+        assert torch.equal(torch.random.get_rng_state(), before), name
+        assert torch.equal(generator.get_state(), mine), name
+        if name != "of ranks":  # it has a seed of its own
+            assert one != other, name
+        first, second = (sorted(number for batch in batches for number in batch) for batches in one)
+        assert one[0] != one[1], "each epoch has an order of its own"
+        if name in ("random", "with a generator"):
+            assert first == second == list(range(FLAT_IMAGES))
+        elif name == "subset":
+            assert first == second == [3, 4, 5, 30]
+        elif name == "weighted":
+            assert len(first) == 20
+            assert not any(number % 2 for number in first)
+        else:
+            assert len(first) == 40
+            assert set(first) == set(range(FLAT_IMAGES))
+    assert batches_of(flat, 1, 1, 8, sampler=utils.SequentialSampler(range(20))) == [
+        [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
+    ]
+
+
+def test_a_distributed_sampler_gives_each_rank_its_numbers(flat: Path) -> None:
+    """As a loop over torch's DataLoader has them, batch by batch."""
+    ranks = [torch.utils.data.DistributedSampler(range(FLAT_IMAGES), num_replicas=2, rank=rank) for rank in range(2)]
+    for rank, sampler in enumerate(ranks):
+        with loader_of(flat, 4, rank=rank, world_size=2, sampler=sampler) as loader:
+            for epoch in range(2):
+                sampler.set_epoch(epoch)
+                got = [batch.ids[batch.valid].tolist() for batch in loader]
+                numbers = [*sampler]
+                assert got == [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
+
+
+def test_in_order_is_without_shuffling(flat: Path) -> None:
+    one = batches_of(flat, 1, 2, 4, sampler=fastpipe.Sequential())
+    assert one == batches_of(flat, 1, 2, 4, shuffle=False)
+    assert [number for batch in one[0] for number in batch] == list(range(FLAT_IMAGES))
+
+
+def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, tmp_path: Path) -> None:
+    index = Index(flat)
+    bad = tmp_path / "bad"
+    shutil.copytree(flat, bad)
+    record = index.records[5]
+    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
+        file.seek(int(record["offset"]))
+        file.write(bytes(int(record["size"])))
+    data, few = fastpipe.open(bad), [4, 5, 6]
+    cases: dict[str, tuple[fastpipe.Dataset, Any, set[int]]] = {
+        "select": (data.select(few), None, {0, 2}),
+        "weights": (data, fastpipe.Weighted(np.isin(SPREAD, few)), {4, 6}),
+        "function": (data, lambda epoch: few, {4, 6}),
+        "per class": (data.select(few).with_labels([0, 1, 2]), fastpipe.PerClass(1), {0, 2}),
+    }
+    for name, (chosen, sampler, expected) in cases.items():
+        with loader_of(chosen, 3, train=False, on_error="replace", sampler=sampler) as loader:
+            ids = torch.cat([batch.ids for _ in range(4) for batch in loader]).tolist()
+            assert set(ids) == expected, name
+            assert loader.stats().replaced > 0
+
+
+@pytest.mark.parametrize("name", [*CASES, *LISTED])
+def test_an_unpacked_source_gives_the_batches_of_the_packed_one(flat: Path, tmp_path: Path, name: str) -> None:
+    """In the order of samples."""
+    choose, options = {**CASES, **LISTED}[name]
+    pack(flat.parent / "source", tmp_path / "packed", PackOptions(workers=1, shuffle=False))
+    one, other = (choose(fastpipe.open(data)) for data in (flat.parent / "source", tmp_path / "packed"))
+    assert one["key"].tolist() == other["key"].tolist()
+    for shuffle in (False,) if name in LISTED or "in order" in name else (False, True):
+        options = {**options, "shuffle": shuffle}
+        with loader_of(one, 8, **options) as mine, loader_of(other, 8, **options) as theirs:
+            got = [row for batch in mine for row in rows_of(batch)]
+            expected = [row for batch in theirs for row in rows_of(batch)]
+        assert len(got) == len(expected)
+        if not shuffle:
+            assert got == expected
+
+
+def test_a_state_of_other_samples_is_refused(flat: Path) -> None:
+    data = fastpipe.open(flat)
+    some = data.select(range(20))
+    with loader_of(some) as loader:
+        state = loader.state_dict()
+        assert len(json.dumps(state)) < 500
+    cases: list[tuple[fastpipe.Dataset, dict[str, Any]]] = [
+        (data, {}),
+        (data.select(range(1, 21)), {}),
+        (some, {"sampler": fastpipe.Repeated(2)}),
+        (some, {"epoch_size": 10}),
+        (some, {"sampler": fastpipe.Weighted({"ant": 2})}),
+        (some, {"sampler": fastpipe.PerClass(2)}),
+        (some, {"sampler": lambda epoch: range(20)}),
+        (some, {"sampler": fastpipe.Sequential()}),
+        (some.only(["ant", "bee", "cow"]), {}),
+        (some.with_labels(some["label"]), {}),
+        (fastpipe.concat(some, data.only(["ant"])), {}),
+    ]
+    for chosen, options in cases:
+        with loader_of(chosen, **options) as loader, pytest.raises(ConfigError) as caught:
+            loader.load_state_dict(state)
+        assert re.search("belongs to (another order of the samples|dataset)", str(caught.value)), options
+    with loader_of(data.select(list(range(20)))) as loader:
+        loader.load_state_dict(state)
+
+
+def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        order = json.loads(loader.state_dict()["order"])
+    assert list(order) == ["seed", "shuffle", "drop_last", "global_batch_size", "sequences"]
+
+
+def test_choosing_everything_is_the_dataset(flat: Path) -> None:
+    """Its orders, its states: a state of the whole is one of each."""
+    data = fastpipe.open(flat)
+    with loader_of(data) as loader:
+        state, expected = loader.state_dict(), [row for batch in loader for row in rows_of(batch)]
+    for whole in (data.select(range(FLAT_IMAGES)), data.select(SPREAD >= 0), data.take(1.0)):
+        with loader_of(whole) as loader:
+            loader.load_state_dict(state)
+            assert [row for batch in loader for row in rows_of(batch)] == expected
+
+
+Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.PerClass
+
+
+@pytest.mark.parametrize(
+    ("sampler", "words"),
+    [
+        (Weighted([1, 2]), r"Weighted: expected a number at least 0 for each of 37 samples.*got shape \(2,\)"),
+        (Weighted([-1] * 37), "got -1.0 for sample 0"),
+        (Weighted([float("nan")] * 37), "got nan for sample 0"),
+        (Weighted(torch.ones(37, requires_grad=True)), r"got Tensor: .*tensor\.detach\(\)"),
+        (Weighted([0] * 37), "got only 0"),
+        (Weighted([1e308] * 37), "weights with a finite sum, got inf; divide them all by the largest one"),
+        (Weighted({"cow": 1e308, "bee": 1e308}), "weights with a finite sum"),
+        (Weighted("balanced"), "got str"),  # type: ignore[arg-type]
+        (Weighted({"elephant": 1}), "the key 'elephant'; .* Nor is 'elephant' a class; it has 'ant', 'bee', 'cow'$"),
+        (Weighted({"cow": 1, "elephant": 1}), "no class 'elephant'; it has 'ant', .*; names of classes and keys of"),
+        (Weighted({"cow": -1}), "number at least 0 for class 'cow', got -1"),
+        (Weighted({"ant": 0, "bee": 0, "cow": 0}), "got only 0 for the samples of the dataset"),
+        (Weighted({}, replacement=False), "expected epoch_size= of 1 to 37, got no epoch_size=; pass"),
+        (Weighted({}, replacement=3), "replacement.*: expected True or False"),  # type: ignore[arg-type]
+        (Repeated(0), r"Repeated\(times=\): expected 1 to"),
+        (Repeated(True), r"Repeated\(times=\): expected a whole number, got True"),  # == 1
+        (Repeated(1.0), r"Repeated\(times=\): expected a whole number, got 1.0"),  # type: ignore[arg-type]
+        (Repeated(2, "balanced"), r"sampler: expected fastpipe\.Weighted.*got 'balanced'"),
+        (PerClass(0), r"PerClass\(samples=\): expected 1 to"),
+        (PerClass(2, classes=0), r"PerClass\(classes=\): expected 1 to"),
+        (
+            PerClass(3),
+            r"batches of 3 from 3 classes; expected batch_size=4 times world_size=1, 4.*or another batch_size",
+        ),
+        (PerClass(1), "batches of 4 from 3 classes; .* at most 3 classes"),
+        (fastpipe.Weighted, r"expected fastpipe\.Weighted\(\.\.\.\).*got <class"),
+        ({"ant": 2}, r"expected fastpipe\.Weighted\(\.\.\.\).*got {'ant': 2}$"),
+        (3, r"expected fastpipe\.Weighted\(\.\.\.\).*got 3$"),
+        (lambda epoch: [37], "expected whole numbers from 0 to 36 for epoch 0, got 37 to 37"),
+        (lambda epoch: [-1, 3], "got -1 to 3"),
+        (lambda epoch: [0.5], r"got float64 of shape \(1,\)"),
+        (lambda epoch: [], r"shape \(0,\)"),
+        (lambda epoch: 3, "got int: "),
+        (
+            torch.utils.data.BatchSampler(range(37), 4, drop_last=False),
+            "got <.*BatchSampler.*; pass the sampler in it, and batch_size=",
+        ),
+    ],
+)
+def test_wrong_samplers(flat: Path, sampler: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(flat, sampler=sampler)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sampler": Weighted({}, replacement=False), "epoch_size": 38}, "expected epoch_size= of 1 to 37, got 38"),
+        ({"sampler": Weighted({"ant": 2.0}, replacement=False), "drop_last": True}, "got no epoch_size=; pass one of"),
+        ({"epoch_size": 0}, "epoch_size: expected 1 to"),
+        ({"epoch_size": 3, "drop_last": True}, "epoch 0 of .* has 3 samples. Pass a smaller batch_size, or"),
+        ({"sampler": lambda epoch: range(3), "drop_last": True}, "epoch 0 of .* has 3 samples"),
+        (
+            {"sampler": fastpipe.Sequential(), "shuffle": True},
+            "shuffle=True does not go with sampler= .*: both give the order",
+        ),
+        ({"sampler": lambda epoch: range(8), "epoch_size": 8}, "epoch_size= does not go with sampler= .* a function"),
+        (
+            {"sampler": PerClass(2), "size": "bucket"},
+            'size="bucket" does not go with sampler= PerClass: buckets say by',
+        ),
+        ({"sampler": PerClass(2), "partition": 2}, 'partition="node" or a number does not go with sampler= PerClass'),
+    ],
+)
+def test_wrong_options_of_epochs(flat: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(flat, **options)
+
+
+def test_without_replacement_each_part_draws_equally_many(flat: Path) -> None:
+    sampler = fastpipe.Weighted({}, replacement=False)
+    options: dict[str, Any] = {"sampler": sampler, "partition": 2}
+    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 36, with the 2 parts of partition=, each .* got 37"):
+        loader_of(flat, epoch_size=37, **options)
+    ids = ids_of(loader_of(flat, epoch_size=36, **options))
+    assert len(ids) == len(set(ids)) == 36
+    options["sampler"] = fastpipe.Repeated(3, sampler)
+    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 108, with the 2 parts of partition=, each .* got 109"):
+        loader_of(flat, epoch_size=109, **options)
+    assert len(set(ids_of(loader_of(flat, epoch_size=108, **options)))) == 36
+
+
+def test_balanced_takes_a_dataset(flat: Path) -> None:
+    with pytest.raises(ConfigError, match=r"balanced: expected a dataset from fastpipe\.open\(FOLDER\), got"):
+        fastpipe.balanced(flat)  # type: ignore[arg-type]
+
+
+def test_soft_labels_need_labels_of_the_chosen_samples_only(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    smooth_noise(20, 16, seed=0).save(data, "JPEG")
+    with fastpipe.Writer(tmp_path / "data", classes=["ant", "bee"]) as writer:
+        for number in range(30):
+            writer.add(data.getvalue(), label=(0, 1, None)[number % 3])
+    augment = fastpipe.Augment.imagenet(mixup=0.2)
+    data = fastpipe.open(tmp_path / "data")
+    labelled = data.select(data["label"] >= 0)
+    cases: list[tuple[fastpipe.Dataset, Any]] = [
+        (data.only(["bee"]), None),
+        (labelled, None),
+        (data, fastpipe.Weighted({"ant": 2.0})),
+        (data, fastpipe.Weighted(fastpipe.balanced(data))),
+        (data, fastpipe.PerClass(2)),
+        (data, fastpipe.Repeated(2, fastpipe.PerClass(1))),
+        (data.with_labels(np.arange(30) % 2), None),
+    ]
+    for chosen, sampler in cases:
+        with loader_of(chosen, augment=augment, sampler=sampler) as loader:
+            for _, labels in loader:
+                assert torch.allclose(labels.sum(1), torch.ones(len(labels)))
+    with pytest.raises(ConfigError, match=r"samples without labels \(10 of 30 of .*Leave them out with data\.select"):
+        loader_of(data, augment=augment)
+    with pytest.raises(ConfigError, match=r"samples without labels \(1 of 21 of "):
+        loader_of(data.select([*np.flatnonzero(data["label"] >= 0), 2]), augment=augment)
