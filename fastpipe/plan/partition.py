@@ -144,6 +144,7 @@ class Partition:
         self._edges: dict[int, list[int]] = {}
         self._key = key(seed, epoch, Stream.DATASET)
         self._first = 0  # of the batches of all epochs
+        self._begins = self._rows_of.before(0)  # of that batch, of each share
         # Without shares, sequences are as long as each other, give or take one.
         starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
         self._lengths = [end - start for start, end in pairwise(starts)]
@@ -151,7 +152,8 @@ class Partition:
         if self._mixed:
             self._full = self.batches = max(1, self._full)
             self._first = epoch * self.batches
-            self.begins = self._rows_of.before(self._first) * sequences
+            self._begins = self._rows_of.before(self._first)
+            self.begins = self._begins * sequences
             self._lengths = self._edges_of(self.batches) * sequences
 
     @property
@@ -220,8 +222,8 @@ class Partition:
         if batch not in self._edges:
             while len(self._edges) >= _MOST_EDGES:
                 del self._edges[next(iter(self._edges))]
-            begins, ends = self._rows_of.before(self._first), self._rows_of.before(self._first + batch)
-            self._edges[batch] = [end - begin for begin, end in zip(begins, ends, strict=True)]
+            ends = self._rows_of.before(self._first + batch)
+            self._edges[batch] = [end - begin for begin, end in zip(self._begins, ends, strict=True)]
         return self._edges[batch]
 
     def _batch_of(self, sequence: int, position: int) -> int:
