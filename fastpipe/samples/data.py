@@ -64,6 +64,11 @@ class Data:
         return self._stores
 
     @property
+    def _store_labels(self) -> list[NDArray[np.int64]]:
+        """Of each store the labels of these samples, and behind them NO_LABEL."""
+        return self._relabelled[1] if self._relabelled else [unchanged(store.index) for store in self._stores]
+
+    @property
     def added(self) -> Mapping[str, ById]:
         """The columns of `with_column`."""
         return self._added
@@ -112,7 +117,7 @@ class Data:
     @property
     def class_to_idx(self) -> dict[str, int]:
         """Label by class name."""
-        return {name: label for label, name in enumerate(self.index.classes)}
+        return self.index.class_to_idx
 
     @cached_property
     def class_counts(self) -> list[int]:

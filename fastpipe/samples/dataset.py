@@ -328,9 +328,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     def _renamed(self, new: NDArray[np.int64], names: list[str]) -> Dataset:
         """The same samples with other labels: (classes + 1,) of each label, and behind them that of NO_LABEL."""
-        labels = self._relabelled[1] if self._relabelled else [unchanged(store.index) for store in self._stores]
         return self._with(
-            relabelled=(names, [new[each] for each in labels]),
+            relabelled=(names, [new[each] for each in self._store_labels]),
             labels=None if self._labels is None else Computed(self._labels, new.__getitem__),
             identity={
                 **self._identity,

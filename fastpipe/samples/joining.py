@@ -17,7 +17,7 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import located, starts_of, union
 from fastpipe.plan.content import ById
 from fastpipe.samples.by_id import Computed
-from fastpipe.samples.data import Data, unchanged
+from fastpipe.samples.data import Data
 
 _LABELS = ("union", "offset", "own")
 _MOST_TOTAL = 1e300
@@ -36,8 +36,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
     names, new = _classes_of(parts, mode)
     relabelled = []
     for part, labels in zip(parts, new, strict=True):
-        olds = part._relabelled[1] if part._relabelled else [unchanged(store.index) for store in part._stores]
-        relabelled += [labels[old] for old in olds]
+        relabelled += [labels[old] for old in part._store_labels]
     starts = starts_of([len(part) for part in parts])
     by_id = None
     if any(part._labels is not None for part in parts):
