@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, smooth_noise
 from distributions import assert_distribution
 from numpy.typing import NDArray
 
@@ -393,14 +392,9 @@ def test_in_order_is_without_shuffling(flat: Path) -> None:
     assert [number for batch in one[0] for number in batch] == list(range(FLAT_IMAGES))
 
 
-def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, tmp_path: Path) -> None:
-    index = Index(flat)
-    bad = tmp_path / "bad"
-    shutil.copytree(flat, bad)
-    record = index.records[5]
-    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
-        file.seek(int(record["offset"]))
-        file.write(bytes(int(record["size"])))
+def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Callable[[Path], Path]) -> None:
+    bad = copied(flat)
+    damage(bad, 5)
     data, few = fastpipe.open(bad), [4, 5, 6]
     cases: dict[str, tuple[fastpipe.Dataset, Any, set[int]]] = {
         "select": (data.select(few), None, {0, 2}),
