@@ -6,7 +6,6 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,22 +14,30 @@ import torch
 from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import choice, flag, positive, whole
 from fastpipe.device.streams import stream_of
+from fastpipe.engine.engine import Engine
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.loading.loader import Loader
+from fastpipe.loading.advice import Settings
+from fastpipe.loading.epoch import Maker
+from fastpipe.loading.fields import Prepare
+from fastpipe.loading.loader import Loader, Look
 from fastpipe.loading.options import View, check_labelled, check_together, field_reader, recipe_of_views, refuse
-from fastpipe.loading.ranks import Recipes, World, in_nodes, ranks_per_node
-from fastpipe.loading.samplers import Sampling, sampling_of
+from fastpipe.loading.ranks import Recipes, World, ranks_per_node
+from fastpipe.loading.samplers import sampling_of
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
 from fastpipe.plan.crop_options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.plan.crops import Crop
+from fastpipe.plan.epoch import check_pictures
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE, Ranks
 from fastpipe.plan.placed import Boxes, Points
-from fastpipe.plan.recipe import Recipe, check_batches
+from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.opening import as_dataset
 from fastpipe.samples.saved import check_saved
@@ -75,78 +82,61 @@ def loader(
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, with what was chosen of it; or the
-            folder, URL or unpacked source that `fastpipe.open` takes.
+        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`; or the folder, URL or unpacked source
+            that `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
-            number that returns one, for progressive resizing; it must give the same size for the same epoch. See also
-            `Loader.set_size`. Or "bucket": whole images in their own aspect ratio, of about 224 * 224 pixels, in
-            batches of images of like shape; the batch's `image_sizes` and `pixel_mask` say which pixels are padding.
-            fastpipe.Buckets has options for it: Buckets(area=512 * 512), Buckets(min_size=800, max_size=1333).
-        size_choices: sizes of which each batch has one, for training at several scales. The seed selects it, the same
-            on all ranks.
+            number that returns one, the same for the same epoch. Or "bucket", or fastpipe.Buckets(...): whole images in
+            their own aspect ratio, in batches of images of like shape; `image_sizes` and `pixel_mask` of the batch say
+            which pixels are padding.
+        size_choices: sizes of which each batch has one, selected by the seed, the same on all ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
             False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
             twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
-        views: several views of each image, as SimCLR, BYOL, DINO and SwAV need them: a number, or fastpipe.View
-            objects, each with its own size, crop, hflip and augment. A batch is then (list of images by view, labels),
-            and the dict of `fields` has the list as "image", and such lists of boxes, points, masks and second images.
-            None: one view, and no list.
+        views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View objects. A batch is
+            then (list of images by view, labels). None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
-        sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass, Repeated or Sequential; or
-            a torch Sampler, whose random draws then follow from `seed` and the epoch; or a function of the epoch's
-            number that returns numbers of samples. All ranks get the same numbers, and share them. None: each sample
-            once.
+        sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass, Repeated or Sequential; a
+            torch Sampler, whose random draws then follow from `seed` and the epoch; or a function of the epoch's number
+            that returns numbers of samples, the same on all ranks. None: each sample once.
         epoch_size: samples in an epoch of all ranks together, with repeats; the next epoch continues where it ends.
-            None: the number of samples. In a mixture: a number; "smallest" (None): until the first dataset has come to
-            its end; "largest": until the last one has.
+            None: the number of samples. In a mixture also "smallest" (None) or "largest": until the first, or the last,
+            dataset has come to its end.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
-            ranks on this machine that are known now (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
+            ranks on this machine that are known now.
         prefetch_factor: number of batches to make in advance, at least 1.
-        device: device of the batches: "cpu" (None), "cuda", "cuda:1". For a GPU, the loader makes batches in pinned
-            memory, copies them as uint8 and augments them on a separate stream, one batch ahead of the training loop.
-            "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
-        augment: the augmentation of each batch on the device: modules, for example kornia's, one or a list of them,
-            or a fastpipe.Augment. Modules mean fastpipe.Augment(modules), so the result is normalised with ImageNet's
-            mean and standard deviation. In kornia's AugmentationSequential(..., data_keys=["input", "mask",
-            "bbox_xyxy", "keypoints"]), they move masks, boxes and points with the images. None: batches stay uint8.
+        device: device of the batches: "cpu" (None), "cuda", "cuda:1". "cuda" is the current GPU; if that is cuda:0 and
+            a launcher set LOCAL_RANK, the GPU of that number.
+        augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for example kornia's, one
+            or a list of them, which mean fastpipe.Augment(modules), so the result is normalised with ImageNet's mean
+            and standard deviation. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
-            All other crops are always exact, and so is evaluation.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
-            with its own label. The seed selects the other sample, and stats() counts it. If there is not enough memory
-            for a sample, the loader always raises an EngineError. An image that has too many pixels, or is too small
-            for a RandomCrop, is always an error, too, when the loader is made; `data.select` leaves it out.
-        verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
-            changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
-            dataset.json, index.npy and the columns of `fields` are compared, too, for a label may have changed. One of
-            these is always a DatasetError: at once, or, if they have over 256 MB, before the epoch's last batch.
-            What is not packed has no hashes: of its files size and time are compared, as always.
-        fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number in `data`), "key" (the path of its source), "source" (of which of several datasets it is), "valid"
-            (rows that count), "epoch", and names of the dataset's fields. With size="bucket" also "image_size" and
-            "pixel_mask"; with mixup or cutmix "mix_index", the row that is mixed into each row, and "mix_lam", the
-            share of its own image. Boxes and points are cropped, resized and mirrored with the image, as in
-            torchvision's v2; in place of a name, fastpipe.Boxes("boxes", form="pad") and fastpipe.Points("joints",
-            flip_pairs=[(1, 2)]) say how. Or a dict, for keys with other names: {"pixel_values": "image", "labels":
-            "label"}. None: a batch is (images, labels).
-        prepare: a function of the entries of a batch of `fields` that are on the host: labels, ids, keys, texts and
-            numbers (numpy arrays and lists), boxes and points (lists of arrays, before the augmentation moves them and
-            small boxes are dropped). It returns a dict of entries to add or to replace, such as tokens. Tensors and
-            arrays go to the device with the batch, all else stays as it is. It is called once a batch, ahead of the
+            with its own label, which the seed selects. Too little memory, and an image that has too many pixels or is
+            too small for a RandomCrop, are always errors; `data.select` leaves such images out.
+        verify: True: while reading, compare the hash of each sample's bytes with the packed hash; a sample with another
+            one cannot be decoded. dataset.json, index.npy and the columns of `fields` are compared, too: DatasetError.
+            Without this, a changed bit may give wrong pixels or labels. What is not packed has no hashes.
+        fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid", "epoch": a batch is
+            a dict with these keys. With size="bucket" also "image_size" and "pixel_mask", with mixup or cutmix
+            "mix_index" and "mix_lam". Boxes, points and masks move with the image; fastpipe.Boxes and fastpipe.Points
+            are names with options. Or a dict, for keys with other names: {"pixel_values": "image"}. None: a batch is
+            (images, labels).
+        prepare: a function of the entries of a batch of `fields` that are on the host: all but images and masks. It
+            returns a dict of entries to add or to replace, such as tokens. It is called once a batch, ahead of the
             training loop, in one thread of its own. Its result must depend on nothing else, so that a resumed run gets
             the same batches.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;
             None: the values that torch.distributed has when an epoch begins if it is initialised, else 0 of 1.
-        partition: "sample": all ranks share all samples of each global batch; over the epochs every node reads the
-            whole dataset. "node": the ranks of a node share the samples of the node's own part of the dataset, and
-            read nothing else. Or the number of parts: the same number gives the same global batches on any number of
-            nodes that divides it.
+        partition: "sample": all ranks share all samples of each global batch. "node": the ranks of a node share the
+            samples of the node's own part of the dataset, and read nothing else. Or the number of parts: the same
+            number gives the same global batches on any number of nodes that divides it.
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
 
@@ -160,10 +150,7 @@ def loader(
     refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
     flag("train", train)
     buckets = buckets_of(size, size_choices, crop)
-    if buckets is not None:
-        height_width, sizes = buckets.largest, None
-    else:
-        height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
+    height_width, sizes = (buckets.largest, None) if buckets else batch_sizes(size, size_choices, crop, train=train)
     world = World(rank, world_size)
     everyone = world.known() or ALONE
     if partition not in ("sample", "node"):
@@ -202,38 +189,49 @@ def loader(
         raise impossible("classes of buckets")
     if sampling.listed is not None and epoch_size is not None:
         raise impossible("listed size")
-    recipes = Recipes(world, recipe, sampling, partial(_shared, partition))
+    recipes = Recipes(world, recipe, sampling, partition)
+    recipe = recipes.now()
+    check_pictures(recipe)
     for store in dataset.stores:
         if isinstance(store.index.path, Url):
             _tell_nodes(store.index, everyone, partition)
         if not store.index.packed:
-            tell_unpacked(store.index)
+            _tell_unpacked(store.index)
         if verify:
             check_saved(store.index)
     if augmentations[0] is not None and not sampling.labelled:
         check_labelled(dataset, augmentations[0])
-    if prepare is not None and (fields is None or not callable(prepare)):
+    if prepare is not None and fields is None:
         raise ConfigError(
-            f"prepare: expected a function, got {prepare!r}"
-            if fields is not None
-            else 'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
+            'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
         )
+    if prepare is not None and not callable(prepare):
+        raise ConfigError(f"prepare: expected a function, got {prepare!r}")
     reader = field_reader(dataset, recipe, augmentations, fields)
-    return Loader(
-        dataset,
-        recipes,
-        num_workers=workers,
-        cpus=cpus,
-        prefetch_factor=ahead,
-        stream=stream,
-        augments=augmentations,
-        exact=exact,
-        on_error=on_error,
-        stall_timeout_s=patience_s,
-        verify=verify,
+
+    index, stats, slots = dataset.index, Stats(), []
+    # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
+    # being filled.
+    keep = ahead + 2 + stream.lookahead
+    for view in recipe.views:
+        shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3
+        slots.append((SlotRing(shape, keep, stream.slot), exact or not view.crop.may_be_reduced))
+    engine = Engine(index, workers, verify=verify, fields=reader.names if reader else ())
+    maker = Maker(
+        index,
+        engine,
+        slots,
+        stats,
+        Watchdog(patience_s, index, engine.activities),
+        ahead=ahead,
+        replace_bad=on_error == "replace",
         fields=reader,
-        prepare=prepare,
+        prepare=None if prepare is None or reader is None else Prepare(prepare, reader.read, stats),
     )
+    compiled = any(each is not None and each.compiled for each in augmentations)
+    exacts = all(each for _, each in slots)
+    settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
+    return Loader(dataset, Look(recipes, maker, stream, augmentations), settings)
 
 
 def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:
@@ -255,57 +253,21 @@ def _checked_size(epoch_size: int | str | None, data: Dataset) -> int | str | No
     return None if epoch_size is None else whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
 
 
-def _shared(partition: str | int, everyone: Ranks, recipe: Recipe, sampling: Sampling) -> Recipe:
-    """The recipe where these ranks share epochs, see Note [partition]; ConfigError if a batch or node gets nothing."""
-    ranks, sequences = everyone, 1
-    if partition != "sample":
-        ranks, sequences = in_nodes(everyone, None if partition == "node" else partition)
-        if sampling.listed is not None or sampling.by_class is not None:
-            raise impossible("listed parts")
-    content, world = recipe.content, everyone.world_size
-    whose = str(content.index.path)
-    recipe = sampling.of(replace(recipe, ranks=ranks, sequences=sequences))
-    rows = recipe.batch_size * world
-    if content.mixed and recipe.rows(0) > MOST_ROWS:
-        raise ConfigError(
-            'epoch_size="largest": the dataset with the smallest weight comes to its end after more than '
-            f"{MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
-        )
-    check_batches(recipe)
-    if rows % sequences:
-        raise ConfigError(
-            f"batch_size={recipe.batch_size}: batch_size times world_size={world} must be a multiple of the "
-            f"{sequences} parts of partition=, because each part gives the same number of samples to a batch"
-        )
-    counts = content.counts() if content.mixed else [recipe.rows(0), len(content)]
-    if min(counts) < sequences:
-        raise ConfigError(
-            f"{whose} has {min(counts)} samples{' of one share' if content.mixed else ''}, fewer than the "
-            f'{sequences} parts of partition=; pass partition="sample"'
-        )
-    return recipe
-
-
 _told: set[str] = set()
 
 
-def tell_unpacked(index: Index) -> None:
-    """Says once a source, in the log "fastpipe", that it is not packed."""
-    if index.fingerprint not in _told:
-        _told.add(index.fingerprint)
-        _LOG.warning("%s", gain(index))
-
-
-def gain(index: Index) -> str:
-    """What packing would change."""
-    converted = int(index.counts["converted"])
+def _tell_unpacked(index: Index) -> None:
+    """Says once a source, in the log "fastpipe", that it is not packed, and what packing would change."""
+    if index.fingerprint in _told:
+        return
+    _told.add(index.fingerprint)
     text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
-    if converted:
+    if converted := int(index.counts["converted"]):
         text += (
             f" {converted:,} of them are no baseline JPEGs, so they are converted again in each epoch, which takes "
             "several times as long as decoding."
         )
-    return (
+    _LOG.warning(
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part of an image that it "
         "needs, reads the disk in large pieces, and checks the bytes; docs/performance.md has measurements"
     )

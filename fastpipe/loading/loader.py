@@ -3,37 +3,138 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Sampler, SequentialSampler
 
 from fastpipe.augment import Augment
 from fastpipe.checks import whole
 from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Batch, Transfer
-from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
-from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
-from fastpipe.loading.fields import FieldReader, Prepare
-from fastpipe.loading.looking import Look
-from fastpipe.loading.probed import Probed
 from fastpipe.loading.ranks import Recipes
-from fastpipe.loading.state import global_batch_size_in, position_in, state_of
+from fastpipe.loading.state import order_in, position_in, state_of
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, output_size
-from fastpipe.plan.epoch import check_pictures
+from fastpipe.plan.epoch import EpochPlan, check_pictures
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 from fastpipe.samples.dataset import Dataset
 
 
-class Loader(Probed):
+@dataclass(frozen=True)
+class Seen:
+    """A batch on the CPU, as the training loop gets it."""
+
+    plan: BatchPlan
+    views: tuple[torch.Tensor, ...]  # images
+    labels: torch.Tensor
+    fields: list[dict[str, Any]]  # of each view, values by name; none if the loop gets (images, labels)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a loader makes batches with: those of epochs, and those of chosen samples, for somebody who looks."""
+
+    recipes: Recipes
+    maker: Maker
+    stream: Stream
+    augments: tuple[Augment | None, ...]  # of each view
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of an epoch that begins now."""
+        return self.recipes.now()
+
+    def transfer(self) -> Transfer:
+        """To the device."""
+        maker = self.maker
+        views = list(zip(self.augments, (view.seed for view in self.recipe.views), strict=True))
+        classes = len(maker.index.classes)
+        return Transfer(self.stream, views, classes=classes, stats=maker.stats, watchdog=maker.watchdog)
+
+    def at(self, ids: NDArray[np.int64], epoch: int) -> Seen:
+        """Decodes samples, (n,) ids, at full size and takes them through the loader's device and augmentation."""
+        # Memory and figures of its own, and no thread but those of the engine.
+        views = [(SlotRing((0,), 0, self.stream.slot), True) for _ in self.augments]
+        maker = replace(self.maker, views=views, stats=Stats(), replace_bad=False, prepare=None)
+        of = EpochPlan(self.recipe, epoch)
+        made = maker.end(maker.begin(of.of(ids), of, 0))
+        transfer, fields = replace(self, maker=maker).transfer(), made.fields
+        staged = transfer.begin(made)
+        batch = transfer.hand_over(staged)
+        values: list[dict[str, Any]] = [{} for _ in staged.images]
+        for key, name in fields.names.items() if fields is not None else ():
+            several = len(values) > 1 and fields is not None and fields.by_view(name)
+            for view, mine in enumerate(values):
+                mine[name] = _on_cpu(batch[key][view] if several else batch[key])
+        return Seen(made.plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_cpu(each) for each in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+class Samples(Sampler[Any]):
+    """The numbers of the samples that this rank gets in the next epoch. Lightning and timm call its `set_epoch`."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self.set_epoch = loader.set_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        plan = self._plan()
+        return (sample for number in range(len(plan)) for sample in plan.batch(number).ids.tolist())
+
+    def __len__(self) -> int:
+        last = (plan := self._plan()).batch(len(plan) - 1)
+        return self._loader.batch_size * (len(plan) - 1) + len(last.samples)
+
+    def _plan(self) -> EpochPlan:
+        return EpochPlan(self._loader.look.recipe, self._loader._course.next.epoch)
+
+
+class InOrder(Samples, SequentialSampler):
+    """The same if they are the same in each epoch. Lightning's overfit_batches takes no other."""
+
+
+class Batches(Samples):
+    """An empty list for each batch of the next epoch: `collate_fn` of the loader turns it into the batch. So the
+    DataLoader that `accelerate.skip_first_batches` makes of both decodes nothing of what it skips.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        taken: Any = iter(self._loader)
+        self._loader._taken = taken
+        try:
+            for number in range(len(self._loader)):
+                taken.skip_to(number)
+                yield []
+            taken.skip_to(len(self._loader))
+            next(taken, None)  # the epoch is over
+        finally:
+            if self._loader._taken is taken:
+                self._loader._taken = None  # its batches are let go of, also where the loop has been left
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class Loader:
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
@@ -49,61 +150,16 @@ class Loader(Probed):
     also end them.
     """
 
-    def __init__(
-        self,
-        data: Dataset,
-        recipes: Recipes,
-        *,
-        num_workers: int,
-        cpus: int,
-        prefetch_factor: int,
-        stream: Stream,
-        augments: tuple[Augment | None, ...],
-        exact: bool,
-        on_error: str,
-        stall_timeout_s: float,
-        verify: bool,
-        fields: FieldReader | None = None,
-        prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
-    ) -> None:
-        self._data, self._recipes = data, recipes
-        self._index = index = data.index
-        recipe = recipes.now()  # what is asked of it here does not depend on the ranks
-        check_pictures(recipe)
-        stats = Stats()
-        # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
-        # being filled.
-        keep = prefetch_factor + 2 + stream.lookahead
-        views = []
-        for view in recipe.views:
-            shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3
-            views.append((SlotRing(shape, keep, stream.slot), exact or not view.crop.may_be_reduced))
-        self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
-        # None of the following knows the loader, so that dropping it ends the threads.
-        self._maker = maker = Maker(
-            index,
-            engine,
-            views,
-            stats,
-            Watchdog(stall_timeout_s, index, engine.activities),
-            ahead=prefetch_factor,
-            replace_bad=on_error == "replace",
-            fields=fields,
-            prepare=None if prepare is None or fields is None else Prepare(prepare, fields.read, stats),
-        )
-        self.look = Look(recipe, maker, stream, augments)
-        transfer = self.look.transfer()
-        self._snapshot = partial(_figures, maker, transfer, stream)
-        self._device = stream.device
-        compiled = any(augment is not None and augment.compiled for augment in augments)
-        exacts = all(each for _, each in views)
-        settings = Settings(num_workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
-        self._watch = LoadWatch(self._snapshot, settings)
-        self._course = Course(maker, transfer, recipes)
+    num_workers, prefetch_factor = 0, None  # as of a DataLoader without processes; threads are in `stats()`
+    _taken: Any = None  # the iterator of `batch_sampler`
 
-    @property
-    def _recipe(self) -> Recipe:
-        return self._recipes.now()
+    def __init__(self, data: Dataset, look: Look, settings: Settings) -> None:
+        self._data, self.look = data, look
+        transfer = look.transfer()
+        # None of the following knows the loader, so that dropping it ends the threads.
+        self._snapshot = partial(_figures, look, transfer)
+        self._watch = LoadWatch(self._snapshot, settings)
+        self._course = Course(look.maker, transfer, look.recipes)
 
     @property
     def dataset(self) -> Dataset:
@@ -115,7 +171,7 @@ class Loader(Probed):
     @property
     def batch_size(self) -> int:
         """Samples a batch, of each rank."""
-        return self._recipe.batch_size
+        return self.look.recipe.batch_size
 
     @property
     def view_seeds(self) -> list[int]:
@@ -123,7 +179,7 @@ class Loader(Probed):
         the size, crop, hflip and augment of view k and with seed=view_seeds[k], has of the same samples. The first one
         is the loader's own seed.
         """
-        return [view.seed for view in self._recipe.views]
+        return [view.seed for view in self.look.recipe.views]
 
     @property
     def classes(self) -> list[str]:
@@ -131,7 +187,7 @@ class Loader(Probed):
         return self._data.classes
 
     def __repr__(self) -> str:
-        recipe = self._recipe
+        recipe = self.look.recipe
         if isinstance(recipe.crop, Buckets):
             what = "buckets"
         else:
@@ -139,13 +195,13 @@ class Loader(Probed):
             kinds = [f"{count} x ({size})" if recipe.more else size for size, count in sizes.items()]
             what = f"{' and '.join(kinds)} pixels"
         batches = f"{len(self)} batches of {self.batch_size}, {what}"
-        ranks = self._recipe.ranks
+        ranks = self.look.recipe.ranks
         rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""
-        return f"<fastpipe loader {str(self._index.path)!r}: {batches}, on {self._device}{rank}>"
+        return f"<fastpipe loader {str(self._data.index.path)!r}: {batches}, on {self.look.stream.device}{rank}>"
 
     def __len__(self) -> int:
         """Number of batches in a whole epoch, also while the rest of a loaded epoch runs; `remaining` counts those."""
-        return batches_per_epoch(self._recipe, self._course.next.epoch)
+        return batches_per_epoch(self.look.recipe, self._course.next.epoch)
 
     @property
     def remaining(self) -> int:
@@ -163,7 +219,7 @@ class Loader(Probed):
         or fastpipe.preview(loader), which uses up none. After an error the iterator is finished:
         later calls raise EngineError, never StopIteration, so no epoch ends early without an error.
         """
-        self._engine.check_usable()
+        self.look.maker.engine.check_usable()
         return Delivery(self._course, self._watch.add)
 
     def set_epoch(self, epoch: int) -> None:
@@ -184,24 +240,23 @@ class Loader(Probed):
             ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes come from a function,
                 size_choices= or buckets.
         """
-        if isinstance(self._recipe.crop, Buckets):
+        if isinstance(self.look.recipe.crop, Buckets):
             raise impossible("sizes of buckets", f"set_size({size!r})")
-        if self._recipe.sizes is not None:
-            source = "a function, size=" if self._recipe.sizes.schedule else "size_choices="
+        if self.look.recipe.sizes is not None:
+            source = "a function, size=" if self.look.recipe.sizes.schedule else "size_choices="
             raise ConfigError(
                 f"set_size({size!r}): this loader's sizes come from {source}; leave set_size out, or pass one size to "
                 "fastpipe.loader(..., size=)"
             )
-        following = [view for view in self._recipe.views if view.size is None]
+        following = [view for view in self.look.recipe.views if view.size is None]
         if not following:
             raise impossible("sizes of views", f"set_size({size!r})")
         height_width = output_size(size)
         for view in following:
             checked_crop(view.crop, height_width, train=False)
-        check_pictures(replace(self._recipe, size=height_width))
+        check_pictures(replace(self.look.recipe, size=height_width))
         with self._course.lock:
-            self._recipes.size = height_width
-            self.look = replace(self.look, recipe=self._recipe)
+            self.look.recipes.size = height_width
 
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on; see fastpipe.Weighted.
@@ -214,8 +269,7 @@ class Loader(Probed):
             ConfigError: the loader draws by no weights, or they are wrong.
         """
         with self._course.lock:
-            self._recipes.set_weights(weights, self._data)
-            self.look = replace(self.look, recipe=self._recipe)
+            self.look.recipes.set_weights(weights, self._data)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
@@ -224,9 +278,8 @@ class Loader(Probed):
         process gives the remaining batches, with any num_workers and prefetch_factor, and with any world_size if the
         global batch size stays the same.
         """
-        size = None if self._recipes.size is None else self._course.size
-        versions = [store.index.version for store in self._data.stores]
-        return state_of(self._course.position, self._course.recipe, size, versions)
+        size = None if self.look.recipes.size is None else self._course.size
+        return state_of(self._course.position, self._course.recipe, size, self._data)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -234,10 +287,9 @@ class Loader(Probed):
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        rows = global_batch_size_in(state, self._index.content)
-        opened = [(store.index.path, store.index.version) for store in self._data.stores]
-        check = partial(position_in, state, opened=opened)
-        position = check(self._recipes.of_batch(rows))
+        order = order_in(state, self._data)
+        rows, check = order.get("global_batch_size"), partial(position_in, state, order)
+        position = check(self.look.recipes.of_batch(rows))
         if (size := state["size"]) is not None:
             try:
                 self.set_size(size)
@@ -247,7 +299,21 @@ class Loader(Probed):
                     f"cannot have them ({problem}). Open the loader with the same size=, size_choices=, crop= and "
                     "views= as the one that saved the state, or start without the state"
                 ) from problem
-        self._course.go_on_at(position, self._recipes.of_batch(rows), check)
+        self._course.go_on_at(position, self.look.recipes.of_batch(rows), check)
+
+    @property
+    def sampler(self) -> Samples:
+        """The numbers of the samples of the next epoch, without decoding them. Its `set_epoch` is the loader's."""
+        return Samples(self) if self.look.recipe.shuffle or self.look.recipe.picks else InOrder(self)
+
+    @property
+    def batch_sampler(self) -> Batches:
+        """With `collate_fn`, the next epoch for torch's DataLoader."""
+        return Batches(self)
+
+    def collate_fn(self, _: object) -> Any:
+        """The batch that `batch_sampler` has come to."""
+        return next(self._taken)
 
     def stats(self) -> Stats:
         """A snapshot of the loader's counts and times since its creation, and of its queues now. Any thread may call
@@ -263,9 +329,9 @@ class Loader(Probed):
         converted (`images_converted` of `stats()`). If a read does not end, close() returns after
         10 s and leaves that thread alone.
         """
-        self._engine.close()
-        if self._maker.prepare is not None:
-            self._maker.prepare.close()
+        self.look.maker.engine.close()
+        if self.look.maker.prepare is not None:
+            self.look.maker.prepare.close()
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
@@ -284,7 +350,7 @@ class Loader(Probed):
         raise TypeError(
             "this is already a loader: iterate over it, it gives whole batches and no single samples. For samples by "
             "number, and as the dataset of torch's DataLoader, Subset or random_split, use "
-            f"fastpipe.open({str(self._index.path)!r})"
+            f"fastpipe.open({str(self._data.index.path)!r})"
         )
 
     def __enter__(self) -> Loader:
@@ -294,9 +360,9 @@ class Loader(Probed):
         self.close()
 
 
-def _figures(maker: Maker, transfer: Transfer, stream: Stream) -> Stats:
+def _figures(look: Look, transfer: Transfer) -> Stats:
     """What has been done so far, and what is where at the moment."""
-    engine = maker.engine
+    maker, engine = look.maker, look.maker.engine
     epochs = [] if engine.is_foreign() else [epoch for each in list(maker.epochs) if (epoch := each()) is not None]
     made = [work.done for epoch in epochs for work in list(epoch.works)]
     return replace(
@@ -308,5 +374,5 @@ def _figures(maker: Maker, transfer: Transfer, stream: Stream) -> Stats:
         batches_copying=transfer.under_way,
         slots_lent=sum(ring.lent for ring, _ in maker.views),
         slots_idle=sum(ring.idle for ring, _ in maker.views),
-        pinned_bytes=stream.pinned_bytes,
+        pinned_bytes=look.stream.pinned_bytes,
     )

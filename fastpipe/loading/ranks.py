@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -15,8 +15,10 @@ from torch.utils.data import get_worker_info
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.samplers import Sampling
+from fastpipe.plan.content import MOST_ROWS
+from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE, Ranks
-from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.recipe import Recipe, check_batches
 from fastpipe.samples.dataset import Dataset
 
 # How launchers tell a process its number and that of all. A batch script of Slurm, one process, has SLURM_NTASKS, too.
@@ -89,35 +91,60 @@ class World:
 class Recipes:
     """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now.
 
-    It is the same object as long as nothing has changed. `make` makes it of one for whatever ranks.
+    It is the same object as long as nothing has changed. `partition` is checked.
     """
 
-    def __init__(
-        self, world: World, recipe: Recipe, sampling: Sampling, make: Callable[[Ranks, Recipe, Sampling], Recipe]
-    ) -> None:
-        self.world, self.sampling, self._recipe, self._make = world, sampling, recipe, make
+    def __init__(self, world: World, recipe: Recipe, sampling: Sampling, partition: str | int) -> None:
+        self.world, self.sampling = world, sampling
         self.size: tuple[int, int] | None = None  # that set_size has set
-        self._made: tuple[object, Recipe] | None = None
+        self._shuffle = recipe.shuffle
+        self._made = lru_cache(1)(partial(_shared, recipe, partition))
 
     def set_weights(self, weights: Any, data: Dataset) -> None:
         """See Loader.set_weights. Weights that are refused change nothing."""
-        sampling = self.sampling.with_weights(weights, data, shuffle=self._recipe.shuffle)
-        self._make(self.world.known() or ALONE, self._recipe, sampling)
+        sampling = self.sampling.with_weights(weights, data, shuffle=self._shuffle)
+        self._made(self.world.known() or ALONE, self.size, sampling)
         self.sampling = sampling
 
     def now(self, ranks: Ranks | None = None) -> Recipe:
         """The recipe for the ranks of the moment, or for those given."""
-        ranks = ranks or self.world.known() or ALONE
-        state = ranks, self.size, self.sampling
-        if self._made is None or self._made[0] != state:
-            made = self._make(ranks, self._recipe, self.sampling)
-            self._made = state, made if self.size is None else replace(made, size=self.size)
-        return self._made[1]
+        return self._made(ranks or self.world.known() or ALONE, self.size, self.sampling)
 
     def of_batch(self, rows: object) -> Recipe:
         """As `now`; as long as nothing tells the ranks, for so many as give a global batch of these rows."""
         ranks, rest = divmod(rows, self.now().batch_size) if type(rows) is int else (0, 0)
         return self.now(None if self.world.known() or rest or ranks < 1 else Ranks(0, ranks))
+
+
+def _shared(
+    recipe: Recipe, partition: str | int, everyone: Ranks, size: tuple[int, int] | None, sampling: Sampling
+) -> Recipe:
+    """The recipe where these ranks share epochs, see Note [partition]; ConfigError if a batch or node gets nothing."""
+    ranks, sequences = everyone, 1
+    if partition != "sample":
+        ranks, sequences = in_nodes(everyone, partition)
+        if sampling.listed is not None or sampling.by_class is not None:
+            raise impossible("listed parts")
+    content, world = recipe.content, everyone.world_size
+    recipe = sampling.of(replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size))
+    if content.mixed and recipe.rows(0) > MOST_ROWS:
+        raise ConfigError(
+            'epoch_size="largest": the dataset with the smallest weight comes to its end after more than '
+            f"{MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
+        )
+    check_batches(recipe)
+    if recipe.batch_size * world % sequences:
+        raise ConfigError(
+            f"batch_size={recipe.batch_size}: batch_size times world_size={world} must be a multiple of the "
+            f"{sequences} parts of partition=, because each part gives the same number of samples to a batch"
+        )
+    counts = content.counts() if content.mixed else [recipe.rows(0), len(content)]
+    if min(counts) < sequences:
+        raise ConfigError(
+            f"{content.index.path} has {min(counts)} samples{' of one share' if content.mixed else ''}, fewer than the "
+            f'{sequences} parts of partition=; pass partition="sample"'
+        )
+    return recipe
 
 
 def ranks_per_node(ranks: Ranks) -> int:
@@ -130,8 +157,8 @@ def launched_here() -> int | None:
     return _number("LOCAL_WORLD_SIZE")
 
 
-def in_nodes(ranks: Ranks, canonical_nodes: str | int | None) -> tuple[Ranks, int]:
-    """The ranks grouped by node, and the number of canonical nodes; no number: as many as there are nodes."""
+def in_nodes(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
+    """The ranks grouped by node, and the number of parts; "node": as many as there are nodes."""
     local = ranks_per_node(ranks)
     if ranks.world_size % local:
         raise ConfigError(
@@ -139,13 +166,13 @@ def in_nodes(ranks: Ranks, canonical_nodes: str | int | None) -> tuple[Ranks, in
             f'{local} of them on this node (LOCAL_WORLD_SIZE); pass partition="sample"'
         )
     nodes = ranks.world_size // local
-    canonical = canonical_nodes if isinstance(canonical_nodes, int) else nodes
-    if canonical % nodes:
+    parts = partition if isinstance(partition, int) else nodes
+    if parts % nodes:
         raise ConfigError(
             f"partition: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
-            f"got {canonical}"
+            f"got {parts}"
         )
-    return replace(ranks, nodes=nodes), canonical
+    return replace(ranks, nodes=nodes), parts
 
 
 def _launched() -> tuple[str, Ranks]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, batches_per_epoch
+from fastpipe.samples.dataset import Dataset
 
 STATE_VERSION = 3
 
@@ -36,17 +37,16 @@ class Position:
     batches: int = 0  # of it that have been handed out
 
 
-def state_of(position: Position, recipe: Recipe, size: Size | None, versions: Sequence[int]) -> dict[str, Any]:
+def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
     """What a checkpoint needs of a loader: always the same keys, and no value that is a dictionary. For
     torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has.
 
-    `size`, (height, width), is that of images where it was set while training ran; `versions`: of each dataset, as
-    `fastpipe log` counts them.
+    `size`, (height, width), is that of images where it was set while training ran.
     """
     return {
         "version": STATE_VERSION,
-        "dataset": recipe.content.index.content,
-        "dataset_versions": list(versions),
+        "dataset": data.index.content,
+        "dataset_versions": [store.index.version for store in data.stores],
         "order": json.dumps(_order(recipe, position.epoch)),
         "epoch": position.epoch,
         "batches": position.batches,
@@ -54,11 +54,8 @@ def state_of(position: Position, recipe: Recipe, size: Size | None, versions: Se
     }
 
 
-def position_in(state: Any, recipe: Recipe, opened: Sequence[tuple[object, int]]) -> Position:
-    """Where a state says that a loader stood; ConfigError if it is none, or that of another dataset or order. `opened`
-    has path and version of each dataset of the loader that is to go on.
-    """
-    fingerprint = recipe.content.index.content
+def order_in(state: Any, data: Dataset) -> dict[str, Any]:
+    """The order of the samples that a state is of; ConfigError if it is none, or that of another dataset."""
     foreign = ConfigError(f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}")
     if not isinstance(state, Mapping) or "version" not in state:
         raise foreign
@@ -68,22 +65,26 @@ def position_in(state: Any, recipe: Recipe, opened: Sequence[tuple[object, int]]
             "the version of fastpipe that saved it"
         )
     try:
-        dataset, saved = state["dataset"], dict(json.loads(state["order"]))
-        versions = list(state["dataset_versions"])
-        epoch, batches, _ = state["epoch"], state["batches"], state["size"]
+        dataset, order, versions = state["dataset"], dict(json.loads(state["order"])), list(state["dataset_versions"])
+        _ = state["epoch"], state["batches"], state["size"]
     except (KeyError, TypeError, ValueError):
         raise foreign from None
-    if dataset != fingerprint:
+    if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads dataset "
-            f"{fingerprint!r}; {_which(versions, opened)}, or start without the state"
+            f"{data.index.content!r}; {_which(versions, data)}, or start without the state"
         )
-    epoch = whole("load_state_dict: epoch", epoch, least=0, most=2**63 - 1)
+    return order
+
+
+def position_in(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
+    """Where a state of that order says that a loader stood; ConfigError if the recipe has another order."""
+    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
     mine = json.loads(json.dumps(_order(recipe, epoch)))
-    differing = [name for name in (*mine, *(saved.keys() - mine.keys())) if saved.get(name) != mine.get(name)]
+    differing = [name for name in (*mine, *(order.keys() - mine.keys())) if order.get(name) != mine.get(name)]
     if differing:
         pairs = ", ".join(
-            f"{name} was {saved.get(name)!r} and is now {mine.get(name)!r}{_OPTIONS.get(name, '')}"
+            f"{name} was {order.get(name)!r} and is now {mine.get(name)!r}{_OPTIONS.get(name, '')}"
             for name in differing
         )
         raise ConfigError(
@@ -91,7 +92,7 @@ def position_in(state: Any, recipe: Recipe, opened: Sequence[tuple[object, int]]
             "same options, or start without the state"
         )
     most = batches_per_epoch(recipe, epoch)
-    return Position(epoch, whole("load_state_dict: batches", batches, least=0, most=most))
+    return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=most))
 
 
 def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
@@ -111,23 +112,15 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
     }
 
 
-def _which(versions: list[int], opened: Sequence[tuple[object, int]]) -> str:
+def _which(versions: list[int], data: Dataset) -> str:
     """How to open the dataset of a state."""
-    other = [
-        (place, version, then)
-        for (place, version), then in zip(opened, versions, strict=False)
-        if version != then and version and then
-    ]
-    if len(versions) != len(opened) or not other:
+    indexes = [store.index for store in data.stores]
+    pairs = zip(indexes, versions, strict=False)
+    other = [(index, then) for index, then in pairs if index.version != then and index.version and then]
+    if len(versions) != len(indexes) or not other:
         return "open the dataset of the state"
-    words = " and ".join(f"{place} has version {version} here, and had {then} there" for place, version, then in other)
-    opens = ", ".join(f"fastpipe.open({str(place)!r}, version={then})" for place, _, then in other)
+    words = " and ".join(
+        f"{index.path} has version {index.version} here, and had {then} there" for index, then in other
+    )
+    opens = ", ".join(f"fastpipe.open({str(index.path)!r}, version={then})" for index, then in other)
     return f"{words}. Pass {opens} to the loader in place of the path"
-
-
-def global_batch_size_in(state: Any, fingerprint: str) -> object:
-    """That of a state of this dataset; None: it is none."""
-    try:
-        return json.loads(state["order"])["global_batch_size"] if state["dataset"] == fingerprint else None
-    except (KeyError, TypeError, ValueError):
-        return None

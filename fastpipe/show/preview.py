@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,10 @@ from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.loading.loader import Loader
+from fastpipe.loading.loader import Loader, Look, Seen
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
-
-if TYPE_CHECKING:
-    from fastpipe.loading.looking import Look, Seen
 
 VARIANTS = 8
 SIZE = 160
