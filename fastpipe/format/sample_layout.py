@@ -48,16 +48,16 @@ class Stored(NamedTuple):
     member: bytes | None = None
 
 
-def before_jpeg(key: str, label: int, jpeg_bytes: int, ending: str = PICTURE_ENDINGS[JPEG_STORAGE]) -> bytes:
+def before_picture(key: str, label: int, size_bytes: int, ending: str = PICTURE_ENDINGS[JPEG_STORAGE]) -> bytes:
     """KEY.cls and the header of KEY.jpg, or of KEY.fpc: BEFORE_BYTES bytes."""
     digits = str(label).encode()
     cls = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
-    return cls + tar.header(f"{key}.{ending}", jpeg_bytes)
+    return cls + tar.header(f"{key}.{ending}", size_bytes)
 
 
-def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
+def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:
     """The padding of the image, and KEY.json with the note."""
-    return tar.padding(jpeg_bytes) + tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
+    return tar.padding(size_bytes) + tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
 
 
 class Ours(NamedTuple):

@@ -20,7 +20,7 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL, shard_number
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, before_jpeg, sample_key
+from fastpipe.format.sample_layout import BEFORE_BYTES, before_picture, sample_key
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
@@ -36,7 +36,7 @@ class UnpackedSample(NamedTuple):
     shard: int
     key: str
     label: int
-    jpeg: bytes
+    picture: bytes
     others: bytes
     stored_bytes: int
 
@@ -58,7 +58,7 @@ def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSam
                     "new folder with --format webdataset, which makes none"
                 ) from problem
         with open(folders[sample.label] / f"{sample.key}.jpg", "xb", opener=no_link) as file:
-            file.write(sample.jpeg)
+            file.write(sample.picture)
 
 
 def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
@@ -66,8 +66,8 @@ def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSamp
     for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
             for sample in ours:
-                file.write(before_jpeg(sample.key, sample.label, len(sample.jpeg)))
-                file.write(sample.jpeg + tar.padding(len(sample.jpeg)) + sample.others)
+                file.write(before_picture(sample.key, sample.label, len(sample.picture)))
+                file.write(sample.picture + tar.padding(len(sample.picture)) + sample.others)
             file.write(tar.end(file.tell()))
 
 
@@ -140,7 +140,7 @@ def unpack(
         read = (done for run in _runs(index) for done in ahead.put(run))
         for _, found in itertools.chain(read, ahead.rest()):
             yield from found
-            images, size = images + len(found), size + sum(len(sample.jpeg) for sample in found)
+            images, size = images + len(found), size + sum(len(sample.picture) for sample in found)
             stored += sum(sample.stored_bytes for sample in found)
             on_progress(UnpackProgress(images, len(index), stored, index.stored_bytes))
 

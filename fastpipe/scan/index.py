@@ -246,4 +246,4 @@ class UnpackedIndex(Index):
             raise ImageError(
                 f"{packed.width} x {packed.height} pixels; its header said {record['width']} x {record['height']}"
             )
-        return packed.jpeg
+        return packed.data

@@ -10,7 +10,7 @@ import xxhash
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, named_in
+from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header
@@ -111,7 +111,7 @@ def _check(
         return Mismatch(
             sample, jpeg_at, "the JPEG is not at the offset in the index", f"byte {offset}", f"byte {jpeg_at}"
         )
-    expected = before_jpeg(key, label, size, facts.picture)
+    expected = before_picture(key, label, size, facts.picture)
     if data[:BEFORE_BYTES] != expected:
         return _before(facts, sample, start, bytes(data[:BEFORE_BYTES]), expected)
     jpeg = bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
@@ -162,7 +162,7 @@ def _after(
         told = named_in(note)
     except (ValueError, RecursionError):
         note, told = b"", None
-    expected = after_jpeg(key, jpeg_bytes, note)
+    expected = after_picture(key, jpeg_bytes, note)
     name = f"{key}.json" + (" or a field" if shard.members else "")
     for endings in shard.members if told else ():
         ending = _announced(got[len(expected) : len(expected) + tar.BLOCK], key, endings)

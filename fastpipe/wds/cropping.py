@@ -148,8 +148,8 @@ class Cropping:
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):
             tasks[field] = [getattr(one, field) for one in opened.values()]
-        jpegs = [one.jpeg for one in opened.values() if one.jpeg is not None]
-        ours = np.array([one.jpeg is not None for one in opened.values()])
+        jpegs = [one.data for one in opened.values() if one.data is not None]
+        ours = np.array([one.data is not None for one in opened.values()])
         tasks["size"][ours] = [len(jpeg) for jpeg in jpegs]
 
         def resize(place: int) -> None:

@@ -23,13 +23,13 @@ class Opened:
 
     Attributes:
         width, height: in pixels.
-        jpeg: a JPEG or KEY.fpc that the engine decodes; None: `rgb` is there.
+        data: a JPEG or KEY.fpc that the engine decodes; None: `rgb` is there.
         rgb: (height, width, 3) uint8.
     """
 
     width: int
     height: int
-    jpeg: bytes | None = None
+    data: bytes | None = None
     rgb: NDArray[np.uint8] | None = None
 
 
@@ -51,7 +51,7 @@ def open_jpeg(data: bytes, *, max_pixels: int) -> Opened | None:
     if not data.startswith(_DECODED):
         return None
     try:
-        return Opened(*_engine.jpeg_size(data, max_pixels), jpeg=data)
+        return Opened(*_engine.jpeg_size(data, max_pixels), data=data)
     except ValueError:
         return None
 
@@ -66,7 +66,7 @@ def open_other(data: bytes, *, max_pixels: int) -> Opened:
         from fastpipe.packing.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
 
         packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
-        return Opened(packed.width, packed.height, jpeg=packed.jpeg)
+        return Opened(packed.width, packed.height, data=packed.data)
     from fastpipe.packing.picture.pillow import open_image
 
     rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()

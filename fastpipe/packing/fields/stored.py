@@ -80,7 +80,7 @@ def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
     if kind == "image":  # a second picture: packed as the first, and turned by the first one's orientation
         second = convert(value, replace(how, storage=JPEG_STORAGE), packed.orientation)
         refuse_other_size(second.source_size, packed.source_size)
-        return Stored(member=second.jpeg)
+        return Stored(member=second.data)
     place = Placement(packed.source_size, packed.orientation if how.apply_exif else 1, (packed.width, packed.height))
     if kind != "mask":
         return Stored(_boxes(value, place) if kind == "boxes" else short(place.points(value)))

@@ -98,7 +98,7 @@ def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> d
     """By path, the hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
     found: dict[str, int | None] = dict.fromkeys(source.path for source in few)
     for source, outcome in few_outcomes(listing, few, options, options.workers or granted_cpus()) if few else ():
-        found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.jpeg)
+        found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.data)
     return found
 
 

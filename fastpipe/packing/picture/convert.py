@@ -61,7 +61,7 @@ class Packed:
     """One picture, ready for a shard.
 
     Attributes:
-        jpeg: what a shard holds: a baseline JPEG of one scan, or its coefficients as a KEY.fpc.
+        data: what a shard holds: a baseline JPEG of one scan, or its coefficients as a KEY.fpc.
         change: why the picture had to be encoded again; None: its coefficients are the source's.
         stray_bytes: the source has bytes that belong to no segment; they were left out.
         multi_frame: the source has more frames (animation, pages); the first was packed.
@@ -72,7 +72,7 @@ class Packed:
         class_name: the name of its class; None: it has none, or is called after its label.
     """
 
-    jpeg: bytes
+    data: bytes
     width: int
     height: int
     change: str | None
@@ -148,7 +148,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
     packed = replace(known, change=known.change or kind, stray_bytes=bool(info["stray_bytes"]))
     if jpeg is not None and known.change is None:
-        return replace(packed, jpeg=jpeg, jpeg_bytes=info["jpeg_bytes"])
+        return replace(packed, data=jpeg, jpeg_bytes=info["jpeg_bytes"])
     if jpeg is None:
         rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
     else:  # the source's pixels, without stray bytes and 12-bit samples
@@ -203,7 +203,7 @@ def _encoded(
     encoded = encode_jpeg(rgb, quality=quality, sampling="gray" if gray else sampling)
     jpeg, info = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
-    return replace(known, jpeg=jpeg, width=rgb.shape[1], height=rgb.shape[0], jpeg_bytes=info["jpeg_bytes"])
+    return replace(known, data=jpeg, width=rgb.shape[1], height=rgb.shape[0], jpeg_bytes=info["jpeg_bytes"])
 
 
 def _refuse_long_sides(size: tuple[int, int]) -> None:

@@ -106,9 +106,9 @@ def _laid_out(sample: Sample) -> bytes:
     outcome: Any = sample.outcome
     pieces: Sequence[bytes] = ()
     if isinstance(outcome, Packed):
-        pieces = [outcome.jpeg, *(value.member or b"" for value in outcome.values)]
+        pieces = [outcome.data, *(value.member or b"" for value in outcome.values)]
         values = [(value.note, None if value.member is None else len(value.member)) for value in outcome.values]
-        outcome = {**vars(outcome), "jpeg": len(outcome.jpeg), "values": values}
+        outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
     line = json.dumps((*sample.place, sample.source_bytes, outcome)).encode()
     return b"".join((line, b"\n", *pieces))
 
@@ -116,7 +116,7 @@ def _laid_out(sample: Sample) -> bytes:
 def _packed(facts: dict[str, Any], pieces: bytes) -> Packed:
     file = io.BytesIO(pieces)
     read = {
-        "jpeg": file.read(facts["jpeg"]),
+        "data": file.read(facts["data"]),
         "source_size": tuple(facts["source_size"]),
         "values": tuple(Stored(note, None if size is None else file.read(size)) for note, size in facts["values"]),
     }

@@ -46,7 +46,7 @@ class Tally:
 
     def count(self, packed: Packed) -> None:
         """Adds one picture."""
-        self.packed_bytes += len(packed.jpeg)
+        self.packed_bytes += len(packed.data)
         if packed.change is not None:
             self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
         self.oriented += packed.oriented

@@ -110,7 +110,7 @@ class ShardMaker:
                     for part, data in piece(kind, value, offset).items():
                         if (of, part) in self._parts:
                             self._parts[of, part].write(data)
-                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.jpeg)), SOURCES_DTYPE)
+                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.data)), SOURCES_DTYPE)
                 self._parts[SOURCES].write(known.tobytes())
             self._tally.count(outcome)
         self._tally.source_bytes += size_bytes

@@ -21,8 +21,8 @@ from fastpipe.format.sample_layout import (
     BEFORE_BYTES,
     FPC_MAGIC,
     OURS,
-    after_jpeg,
-    before_jpeg,
+    after_picture,
+    before_picture,
     key_hash,
     sample_key,
 )
@@ -97,10 +97,10 @@ def laid_out(
     for name, value in zip(kinds, packed.values, strict=True):
         if value.note is not None:
             note[name] = value.note
-    jpeg_bytes = len(packed.jpeg)
-    stored = PICTURE_ENDINGS[COEFFICIENTS_STORAGE if packed.jpeg.startswith(FPC_MAGIC) else JPEG_STORAGE]
-    pieces = [before_jpeg(key, label, jpeg_bytes, stored), packed.jpeg]
-    pieces.append(after_jpeg(key, jpeg_bytes, json.dumps(note).encode()))
+    size_bytes = len(packed.data)
+    stored = PICTURE_ENDINGS[COEFFICIENTS_STORAGE if packed.data.startswith(FPC_MAGIC) else JPEG_STORAGE]
+    pieces = [before_picture(key, label, size_bytes, stored), packed.data]
+    pieces.append(after_picture(key, size_bytes, json.dumps(note).encode()))
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
         data, offset = value.member, 0
@@ -146,8 +146,8 @@ class TarWriter:
             return None
         for piece in pieces:
             self.file.write(piece)
-        digest = xxhash.xxh3_64_intdigest(packed.jpeg)
-        size = len(packed.jpeg), packed.width, packed.height
+        digest = xxhash.xxh3_64_intdigest(packed.data)
+        size = len(packed.data), packed.width, packed.height
         named = packed.identity, key_hash(readable(path))
         self._records.append((0, at + BEFORE_BYTES, *size, label, digest, *named))
         return [at + offset if offset else 0 for offset in offsets]

@@ -51,7 +51,7 @@ def converted_or_refused(data: bytes, how: EncodeOptions = PLAIN) -> Packed | No
         packed = convert(data, how)
     except ImageError:
         return None
-    assert _engine.decode(packed.jpeg).shape == (packed.height, packed.width, 3)  # refuses at any complaint of libjpeg
+    assert _engine.decode(packed.data).shape == (packed.height, packed.width, 3)  # refuses at any complaint of libjpeg
     return packed
 
 
@@ -120,7 +120,7 @@ def test_a_side_too_long_for_a_jpeg() -> None:
 
 def test_the_limit_of_scans() -> None:
     scans = [marker for marker, _ in segments(PROGRESSIVE)].count(0xDA)
-    assert_same_pixels(convert(PROGRESSIVE, EncodeOptions(max_scans=scans)).jpeg, PROGRESSIVE)
+    assert_same_pixels(convert(PROGRESSIVE, EncodeOptions(max_scans=scans)).data, PROGRESSIVE)
     assert "more progressive scans than allowed" in reason(PROGRESSIVE, EncodeOptions(max_scans=scans - 1))
 
 
@@ -133,7 +133,7 @@ def test_a_long_progressive_script(tmp_path_factory: pytest.TempPathFactory) -> 
     bands = "".join(f"0: {k}-{k}, 0, 0;\n" for k in range(1, 64))
     script.write_text("0,1,2: 0-0, 0, 0;\n1: 1-63, 0, 0;\n2: 1-63, 0, 0;\n" + bands)
     source = jpegtran(BASELINE, "-scans", str(script))
-    assert_same_pixels(convert(source, PLAIN).jpeg, BASELINE)
+    assert_same_pixels(convert(source, PLAIN).data, BASELINE)
     assert "over 65" in reason(source, EncodeOptions(max_scans=65))
 
 

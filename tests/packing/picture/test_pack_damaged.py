@@ -85,8 +85,8 @@ def test_what_pillow_loads_is_packed_as_it_shows_it(name: str) -> None:
     assert not packs(data, REJECT)
     packed = convert(data, DECODE)
     assert packed.change == "damaged JPEG"
-    assert_near(pillow(packed.jpeg), pillow(data), 2)
-    assert _engine.decode(packed.jpeg).shape == (packed.height, packed.width, 3) == (SIZE[1], SIZE[0], 3)
+    assert_near(pillow(packed.data), pillow(data), 2)
+    assert _engine.decode(packed.data).shape == (packed.height, packed.width, 3) == (SIZE[1], SIZE[0], 3)
 
 
 @pytest.mark.parametrize("name", NOT_LOADED)
@@ -134,8 +134,8 @@ def test_sound_jpegs_are_packed_as_ever() -> None:
 def test_gray_stays_gray_and_the_profile_stays() -> None:
     gray = jpeg_bytes(SIZE, "gray")
     packed = convert(with_segments(gray[:-60].rstrip(b"\xff") + EOI, ICC), DECODE)
-    assert (packed.change, _engine.transcode(packed.jpeg)[1]["components"]) == ("damaged JPEG", 1)
-    assert ICC in segments(packed.jpeg)
+    assert (packed.change, _engine.transcode(packed.data)[1]["components"]) == ("damaged JPEG", 1)
+    assert ICC in segments(packed.data)
 
 
 def test_damaged_jpegs_are_turned_and_shrunk() -> None:
@@ -144,7 +144,7 @@ def test_damaged_jpegs_are_turned_and_shrunk() -> None:
     packed = convert(damaged, EncodeOptions(damaged="decode", apply_exif=True, max_size=50))
     assert (packed.width, packed.height, packed.change, packed.oriented) == (25, 50, "damaged JPEG", True)
     expected = Image.fromarray(pixels(200, 100)).resize((50, 25), Image.Resampling.BOX).rotate(-90, expand=True)
-    assert_near(luma(pillow(packed.jpeg)), luma(np.asarray(expected)), 8)
+    assert_near(luma(pillow(packed.data)), luma(np.asarray(expected)), 8)
 
 
 def test_limits_hold_for_damaged_jpegs() -> None:
@@ -171,4 +171,4 @@ def test_they_are_counted(tmp_path: Path) -> None:
 def test_all_else_is_packed_without_a_change() -> None:
     packed = convert(WHOLE, DECODE)
     assert packed.change is None
-    assert_same_pixels(packed.jpeg, WHOLE)
+    assert_same_pixels(packed.data, WHOLE)

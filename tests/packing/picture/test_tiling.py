@@ -171,14 +171,14 @@ def test_real_photos_keep_their_size_and_pixels(photos: list[Path]) -> None:
     for photo in photos:
         data = photo.read_bytes()
         small, large = (convert(data, EncodeOptions(tile=tile, keep_metadata=True)) for tile in (0, 32))
-        assert np.array_equal(_engine.decode(small.jpeg), _engine.decode(large.jpeg))
-        assert np.array_equal(pillow(large.jpeg), pillow(data)) or large.change is not None
+        assert np.array_equal(_engine.decode(small.data), _engine.decode(large.data))
+        assert np.array_equal(pillow(large.data), pillow(data)) or large.change is not None
         if large.change is not None:
             continue
         sources += len(data)
-        plain += len(small.jpeg)
-        with_tiles += len(large.jpeg)
-        tiled_photos += restart_interval(large.jpeg) > 0
+        plain += len(small.data)
+        with_tiles += len(large.data)
+        tiled_photos += restart_interval(large.data) > 0
     assert tiled_photos == len(photos)
     assert 0.98 < with_tiles / sources < 1.02
     assert 1 < with_tiles / plain < 1.02
