@@ -16,13 +16,11 @@ from fastpipe.device.host_batch import HostFields
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.content import ById
-from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import Asked, keys_of, multi_hot, name_of, rows_of
+from fastpipe.samples.field_names import Asked
+from fastpipe.samples.fields import Fields, by_sample, split
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine, Job
@@ -32,68 +30,22 @@ Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 _MOST_NAMED = 8  # samples in a message
 
 
-class FieldReader:
+class FieldReader(Fields):
     """Reads what the rows of a batch carry besides their pictures: the fields `chosen`, as of chosen_fields."""
 
     def __init__(self, data: Dataset, recipe: Recipe, chosen: Mapping[str, Asked]) -> None:
-        self._recipe = recipe
-        self._options = {name_of(asked): asked for asked in chosen.values()}
-        self._boxes = {name: each for name, each in self._options.items() if isinstance(each, Boxes)}
-        self.names = tuple(self._options)
-        self._plain: dict[str, tuple[ById, int | None]] = {}  # with how many classes, where a value is a set of them
-        self._moved: dict[str, ById] = {}  # boxes and points
-        # The records of masks and second pictures, and shape and type of a pixel. All batches are of one type.
-        self._stored: dict[str, tuple[ById, tuple[int, ...], type[np.int32 | np.uint8]]] = {}
-        for name in self.names:
-            if name not in data.fields and name not in ("key", "source"):
-                continue  # a label, say, is there already
-            column, field = data.by_id(name), data.fields.get(name)
-            kind = "" if field is None else field.kind
-            if kind == "mask":
-                wide = any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
-                self._stored[name] = column, (), np.int32 if wide else np.uint8
-            elif kind == "image":
-                self._stored[name] = column, (3,), np.uint8
-            elif kind in ("boxes", "keypoints"):
-                self._moved[name] = column
-            else:
-                self._plain[name] = column, field.classes if field is not None and kind == "classes" else None
-        self._keys = {
-            key + own.removeprefix(name_of(asked)): own
-            for key, asked in chosen.items()
-            for own in keys_of(name_of(asked), asked, data)
-        }
-
-    def read(self, rows: BatchPlan) -> HostFields:
-        """The values for the rows of a batch; DatasetError: a file cannot be read, or is damaged."""
-        values = HostFields(self._keys, tuple(self._stored), self._boxes)
-        for name, (column, classes) in self._plain.items():
-            found: Any = column.take(rows.ids)
-            found = found if classes is None else multi_hot(found, classes)
-            (values.lists if isinstance(found, list) else values.arrays)[name] = found
-        for view, recipe in zip(rows.views, self._recipe.views, strict=True):
-            boxes, points = dict[str, PlacedBoxes](), dict[str, PlacedPoints]()
-            values.places.append((boxes, points))
-            if not self._moved:
-                continue
-            each = view.by_row()
-            widths, heights = (each.records[side].astype(np.int64) for side in ("width", "height"))
-            geometry = geometry_of(recipe.crop, each.crops, widths, heights, each.flips)
-            for name, column in self._moved.items():
-                given = column.take(each.ids)
-                of, options = rows_of(given), self._options[name]
-                if isinstance(options, Points):
-                    pairs = options.flip_pairs or ()
-                    points[name] = PlacedPoints(move_points(given.values, of, geometry, pairs), of, pairs)
-                else:
-                    boxes[name] = PlacedBoxes(move_boxes(given.values, of, geometry), of, given.labels)
-        return values
+        super().__init__(data, chosen, [view.crop for view in recipe.views])
+        # Shape and type of a pixel of masks and second pictures. All batches are of one type.
+        self._pixels: dict[str, tuple[tuple[int, ...], type[np.int32 | np.uint8]]] = {}
+        for name, (column, mask) in self._stored.items():
+            wide = mask and any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
+            self._pixels[name] = () if mask else (3,), np.int32 if wide else np.uint8
 
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
         """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
         return {
             f"{number}.{name}": np.empty((len(view.flips), *view.crops.size, *pixel), dtype)
-            for name, (_, pixel, dtype) in self._stored.items()
+            for name, (pixel, dtype) in self._pixels.items()
             for number, view in enumerate(plan.views)
         }
 
@@ -106,7 +58,7 @@ class FieldReader:
         rows: NDArray[np.int64] | None = None,
     ) -> Iterator[Job | FetchedJob]:
         """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit."""
-        for name, (column, _, _) in self._stored.items():
+        for name, (column, _) in self._stored.items():
             records = column.take(plan.by_row().ids)
             for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
                 yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
@@ -162,9 +114,7 @@ def _given(values: HostFields, rows: BatchPlan, epoch: int) -> dict[str, Any]:
 
 
 def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
-    """The values of each row; of several rows a sample, a list of these for each sample."""
-    found, each = np.split(array, np.cumsum(np.bincount(rows, minlength=len(plan.flips)))[:-1]), plan.rows_per_sample
-    return found if each == 1 else [found[at : at + each] for at in range(0, len(found), each)]
+    return by_sample(split(array, rows, plan), plan)
 
 
 def _with_entries(values: HostFields, made: object) -> HostFields:

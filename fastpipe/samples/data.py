@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,18 +14,50 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
-from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index
+from fastpipe.format.folder import Place, Url, dataset_folder
+from fastpipe.format.index import Index, refuse_other
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.content import ById, Content
+from fastpipe.remote.options import RemoteOptions
+from fastpipe.remote.urls import place_of
 from fastpipe.samples.by_id import Column, spans
-from fastpipe.samples.stored import Store
+from fastpipe.scan.opening import open_data
 
-_OF_RECORDS = ("label", "width", "height")
-OWN = (*_OF_RECORDS, "id", "key", "source")
+OWN = ("label", "width", "height", "id", "key", "source")
 _NO_COLUMN = ("mask", "image")
+
+
+class Store:
+    """A stored dataset. Its pickle has the path, the version and the fingerprint; each process opens the files again,
+    and a different dataset in its place is an error.
+    """
+
+    def __init__(self, data: object, remote: RemoteOptions, max_pixels: int, version: int | None) -> None:
+        place = place_of(data)
+        # Programs change their folder.
+        self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
+        self._remote, self._max_pixels = remote if isinstance(place, Url) else None, max_pixels
+        self.index = open_data(data, max_pixels=max_pixels, remote=remote, version=version)
+        self._fingerprint = self.index.fingerprint
+        self._version = self.index.version or None  # the dataset may grow while it is in use
+
+    @cached_property
+    def index(self) -> Index:
+        """Its description. A forked child goes on with its parent's, which is memory alone; others open theirs."""
+        index = open_data(
+            self._place,
+            max_pixels=self._max_pixels,
+            fingerprint=self._fingerprint,
+            remote=self._remote,
+            version=self._version,
+        )
+        refuse_other(self._place, self._fingerprint, index.fingerprint)
+        return index
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "index"}
 
 
 class Data:
@@ -43,11 +77,7 @@ class Data:
         self._labels: ById | None = None
         self._added: Mapping[str, ById] = {}
         self._identity: Mapping[str, Any] = {}
-
-    @property
-    def _form(self) -> object:
-        """Of single samples: datasets with other ones cannot be joined."""
-        return None
+        self._single: object = None  # how single samples come
 
     def _with(self, **changes: Any) -> Self:
         made = copy(self)  # without what was found out at need, of these samples
@@ -55,7 +85,7 @@ class Data:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        found = ("index", "content", "class_counts", "targets")
+        found = ("index", "content", "class_counts", "targets", "_opened")
         return {name: value for name, value in vars(self).items() if name not in found}
 
     @property
@@ -66,12 +96,7 @@ class Data:
     @property
     def _store_labels(self) -> list[NDArray[np.int64]]:
         """Of each store the labels of these samples, and behind them NO_LABEL."""
-        return self._relabelled[1] if self._relabelled else [unchanged(store.index) for store in self._stores]
-
-    @property
-    def added(self) -> Mapping[str, ById]:
-        """The columns of `with_column`."""
-        return self._added
+        return self._relabelled[1] if self._relabelled else [unchanged(store.index.classes) for store in self._stores]
 
     @cached_property
     def index(self) -> Index:
@@ -179,11 +204,9 @@ class Data:
         """
         if name in self._added:
             return self._added[name]
-        # Without the forms of single samples, whose open files have columns: no circle of objects.
-        data = Data(self._stores)
-        vars(data).update({each: value for each, value in vars(self).items() if each in vars(data)})
+        data = self._with()  # without the open files of single samples, which have columns: no circle of objects
         data.index, data.content = self.index, self.content
-        return _Stored(data, name).opened()
+        return _Stored(data, name)
 
     def why_not(self, name: object) -> str:
         """The end of a message about a field that is not there."""
@@ -194,49 +217,42 @@ class Data:
 
 
 class _Stored:
-    """A field as it is stored, by id."""
+    """A field as it is stored, by id; its files are open, so that what is missing is said at once."""
 
     def __init__(self, data: Data, name: str) -> None:
         self._data, self._name = data, name
+        self.take(np.empty(0, dtype=np.int64))
 
     @cached_property
-    def _take(self) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Any]:
-        """(ids, numbers) -> values."""
-        data, name, index = self._data, self._name, self._data.index
+    def _files(self) -> Any:
+        name, index = self._name, self._data.index
         if name in index.fields:  # a table may have columns "width" and "source" of its own
-            column = index.column(name)
-            return lambda _, numbers: column.take(numbers)
-        if name == "label" and data.content.labels is not None:
-            return lambda ids, _: data.content.labels.take(ids)  # type: ignore[union-attr]
-        if name == "label":
-            return lambda _, numbers: _known(index.records_of(numbers)["label"], len(index.classes))
-        if name in _OF_RECORDS:
-            return lambda _, numbers: index.records_of(numbers)[name].astype(np.int64)
-        if name == "id":
-            return lambda ids, _: ids
-        if name == "source":
-            return lambda _, numbers: index.part_of(numbers)
-        paths = SourcePaths(index)
-        return lambda _, numbers: paths.of(numbers, index.read(numbers))
-
-    def opened(self) -> _Stored:
-        """Itself; its files are open, so that what is missing is said at once."""
-        self.take(np.empty(0, dtype=np.int64))
-        return self
+            return index.column(name)
+        return SourcePaths(index) if name == "key" else None
 
     def take(self, ids: NDArray[np.int64]) -> Any:
         """As the field's column gives them."""
-        return self._take(ids, self._data.content.numbers(ids))
+        name, content, index = self._name, self._data.content, self._data.index
+        numbers = content.numbers(ids)
+        if name == "key":
+            return self._files.of(numbers, index.read(numbers))
+        if self._files is not None:
+            return self._files.take(numbers)
+        if name == "id":
+            return ids
+        if name == "source":
+            return index.part_of(numbers)
+        if name == "label" and content.labels is not None:
+            return content.labels.take(ids)
+        found = index.records_of(numbers)[name].astype(np.int64)
+        if name == "label":  # a damaged record is an error when its sample is read
+            found[(found < 0) | (found >= len(index.classes))] = NO_LABEL
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_data": self._data, "_name": self._name}
 
 
-def _known(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
-    """Labels that there are; NO_LABEL of a damaged record, which is an error when its sample is read."""
-    return np.where((labels >= 0) & (labels < classes), labels, NO_LABEL)
-
-
-def unchanged(index: Index) -> NDArray[np.int64]:
-    """The labels of a dataset as they are, and behind them NO_LABEL."""
-    return np.append(np.arange(len(index.classes), dtype=np.int64), NO_LABEL)
+def unchanged(classes: Sequence[str]) -> NDArray[np.int64]:
+    """The labels of these classes as they are, and behind them NO_LABEL."""
+    return np.append(np.arange(len(classes), dtype=np.int64), NO_LABEL)

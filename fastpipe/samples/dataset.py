@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch.utils.data
@@ -22,10 +22,9 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Stream
 from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
 from fastpipe.samples.choosing import by_hash, chosen_ids, near
-from fastpipe.samples.data import Data, unchanged
+from fastpipe.samples.data import Data, Store
 from fastpipe.samples.joining import joined
-from fastpipe.samples.single import Single
-from fastpipe.samples.stored import Store
+from fastpipe.samples.single import SampleReader, Single
 
 if TYPE_CHECKING:
     from fastpipe.plan.crops import Crop
@@ -50,24 +49,17 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     and what was chosen. Each process opens the files again at its first read.
     """
 
-    def __new__(cls, stores: object = (), *_: object, **__: object) -> Dataset:
+    _single: Single
+    _opened: SampleReader | None = None
+
+    def __init__(self, stores: Sequence[Store], *_: object, **__: object) -> None:
         if isinstance(stores, (str, os.PathLike)):
             raise ConfigError(
                 f"fastpipe.Dataset({str(stores)!r}): open it with fastpipe.open({str(stores)!r}); a transform, crops "
                 "and fields of single samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
             )
-        return super().__new__(cls)
-
-    def __init__(self, stores: Sequence[Store]) -> None:
         super().__init__(stores)
         self._single = Single()
-
-    def _with(self, **changes: Any) -> Self:
-        return super()._with(**{"single": copy(self._single), **changes})  # without its open files
-
-    @property
-    def _form(self) -> object:
-        return self._single.form
 
     def __getitem__(self, which: Any) -> Any:
         """A column by its name; a sample by its number, where negative numbers count from the end; some samples by a
@@ -86,7 +78,9 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, ids: Sequence[int]) -> list[Any]:
         """Several samples at once; DataLoader calls this for its batches. Raises the errors of `data[n]`."""
-        return self._single.of(self, np.array([self._id(each) for each in ids], dtype=np.int64))
+        if self._opened is None or self._opened.process != os.getpid():
+            self._opened = SampleReader(self, self._single)
+        return self._opened.of(np.array([self._id(each) for each in ids], dtype=np.int64))
 
     def __iter__(self) -> Iterator[Any]:
         return (self[number] for number in range(len(self)))
@@ -200,8 +194,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, got "
                 f"{low if low < NO_LABEL else high}; pass classes=, the names of all classes"
             )
-        stay = [unchanged(store.index) for store in self._stores]
-        stay = [np.where(each < len(names), each, NO_LABEL) for each in stay]
+        stay = [np.where(each < len(names), each, NO_LABEL) for each in self._store_labels]
         found = Computed(given, partial(np.asarray, dtype=np.int64))
         identity = {**self._identity, "with_labels": digest(found, len(self))}
         return self._with(relabelled=(names, stay), labels=found, identity=identity)
@@ -233,8 +226,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 without ToTensorV2. It may change its input. After `with_fields` it is called as transform(sample), with
                 the dict. Of several crops, without fields, it is called with each.
         """
-        single = self._single
-        return self._with(single=Single(transform, single.fields, single.cropping))
+        return self._with(single=replace(self._single, transform=transform))
 
     def cropped(
         self,
@@ -259,13 +251,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         """
         from fastpipe.samples.cropping import Cropping
 
-        single = self._single
         cropping = Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
-        if single.fields is not None:
-            from fastpipe.samples.fields import check_croppable
-
-            check_croppable(single.fields.values(), cropping)
-        return self._with(single=Single(single.transform, single.fields, cropping))
+        return self._with(single=replace(self._single, cropping=cropping))
 
     def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
         """The same samples, each a dict of these. Where torchvision is installed, the image, boxes and points in it are
@@ -276,13 +263,9 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 fields; see fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and
                 NAME_visibility (M, K). Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}.
         """
-        from fastpipe.samples.fields import check_croppable, sample_fields
+        from fastpipe.samples.fields import sample_fields
 
-        names = sample_fields(self, fields)
-        cropping = self._single.cropping
-        if cropping is not None:
-            check_croppable(names.values(), cropping)
-        return self._with(single=Single(self._single.transform, names, cropping))
+        return self._with(single=replace(self._single, fields=sample_fields(self, fields)))
 
     def set_epoch(self, epoch: int) -> None:
         """Of a `cropped` dataset: makes crops and mirroring a function of (seed, epoch, sample): those of

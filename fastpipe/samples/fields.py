@@ -1,107 +1,211 @@
-"""The names of fields, and sample numbers -> a dict for each sample; tv_tensors where torchvision is installed."""
+"""The plan of samples -> the values of their fields: of all, or a dict for each; tv_tensors where torchvision is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.device.host_batch import HostFields, Places
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
+from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.geometry import large_enough, move_boxes, move_points
-from fastpipe.plan.placed import Boxes, Points
-from fastpipe.samples.field_names import Asked, chosen_fields, multi_hot, name_of
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.content import ById
+from fastpipe.plan.crops import Crop
+from fastpipe.plan.geometry import geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.samples.cropping import Cropping
+from fastpipe.samples.field_names import Asked, chosen_fields, keys_of, multi_hot, name_of, rows_of
 
 if TYPE_CHECKING:
-    from fastpipe.samples.cropping import Cropping
     from fastpipe.samples.data import Data
 
-Values = dict[str, Any]
 _OWN = ("image", "label", "id", "key", "source")
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Some samples, whole or cropped.
-
-    Attributes:
-        ids: (n,) their places in the dataset.
-        samples: (n,) their numbers in its index.
-        records: (n,) their index records.
-        plans: of their rows; None: they are whole.
-    """
-
-    ids: NDArray[np.int64]
-    samples: NDArray[np.int64]
-    records: NDArray[np.void]
-    plans: list[BatchPlan] | None
-
-
-# For each sample, what goes into its dict.
-_Reader = Callable[[_Rows], Iterator[Values]]
-
-
-class FieldValues:
-    """Reads fields of single samples. One process's: it has open files.
+class Fields:
+    """Reads what samples have besides their pictures.
 
     Args:
         data: the dataset.
-        chosen: the keys of a sample, in order, and the field of each, as of sample_fields.
-        pictures: reads masks and second pictures.
-        cropping: of the pictures; None: none.
+        chosen: the fields, as of chosen_fields.
+        crops: of each view, how its pictures become rows; None: they are whole.
 
     Raises:
         DatasetError: a field's files are missing or damaged.
     """
 
+    def __init__(self, data: Data, chosen: Mapping[str, Asked], crops: Sequence[Crop | Buckets | None]) -> None:
+        self._crops = crops
+        self._options = {name_of(asked): asked for asked in chosen.values()}
+        self.names = tuple(self._options)
+        self._paths = SourcePaths(data.index) if "key" in self.names else None
+        self._plain: dict[str, tuple[ById, int | None]] = {}  # with how many classes, where a value is a set of them
+        self._moved: dict[str, ById] = {}  # boxes and points
+        self._stored: dict[str, tuple[ById, bool]] = {}  # records of pictures, and whether these are masks
+        for name in self.names:
+            field = data.fields.get(name)
+            kind = "" if field is None else field.kind
+            if kind in ("mask", "image"):
+                self._stored[name] = data.by_id(name), kind == "mask"
+            elif kind in ("boxes", "keypoints"):
+                self._moved[name] = data.by_id(name)
+            elif field is not None or name == "source":
+                self._plain[name] = data.by_id(name), field.classes if field and kind == "classes" else None
+        self._keys = {
+            key + own.removeprefix(name_of(asked)): own
+            for key, asked in chosen.items()
+            for own in keys_of(name_of(asked), asked, data)
+        }
+
+    def read(self, plan: BatchPlan) -> HostFields:
+        """The values for the rows of a plan; DatasetError: a file cannot be read, or is damaged."""
+        boxes = {name: each for name, each in self._options.items() if isinstance(each, Boxes)}
+        values = HostFields(self._keys, tuple(self._stored), boxes)
+        if self._paths is not None:
+            values.lists["key"] = self._paths.of(plan.samples, plan.records)
+        for name, (column, classes) in self._plain.items():
+            found: Any = column.take(plan.ids)
+            found = found if classes is None else multi_hot(found, classes)
+            (values.lists if isinstance(found, list) else values.arrays)[name] = found
+        values.places.extend(self._placed(*each) for each in zip(plan.views, self._crops, strict=True))
+        return values
+
+    def _placed(self, view: BatchPlan, crop: Crop | Buckets | None) -> Places:
+        """The boxes and points on its rows, moved as the pictures are."""
+        boxes, points, rows, geometry = dict[str, PlacedBoxes](), dict[str, PlacedPoints](), view.by_row(), None
+        if self._moved and crop is not None:
+            widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
+            geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
+        for name, column in self._moved.items():
+            given, options = column.take(rows.ids), self._options[name]
+            of, placed = rows_of(given), given.values
+            if isinstance(options, Points):
+                pairs = options.flip_pairs or ()
+                placed = placed if geometry is None else move_points(placed, of, geometry, pairs)
+                points[name] = PlacedPoints(placed, of, pairs)
+            else:
+                placed = placed if geometry is None else move_boxes(placed, of, geometry)
+                boxes[name] = PlacedBoxes(placed, of, given.labels)
+        return boxes, points
+
+
+class FieldValues(Fields):
+    """Reads the dicts of single samples. One process's: it has open files.
+
+    Args:
+        data, chosen: as of Fields.
+        pictures: reads masks and second pictures.
+        cropping: of the pictures; None: none.
+    """
+
     def __init__(
         self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
     ) -> None:
-        self._readers = [
-            (key, name, _of(data, asked, pictures, cropping))
-            for key, asked in chosen.items()
-            for name in [name_of(asked)]
-        ]
+        super().__init__(data, chosen, [None if cropping is None else cropping.crop])
+        self._pictures, self._cropping = pictures, cropping
+        self._ends = {name: ("", "_visibility") for name, asked in self._options.items() if isinstance(asked, Points)}
 
-    def of(
-        self,
-        ids: NDArray[np.int64],
-        samples: NDArray[np.int64],
-        records: NDArray[np.void],
-        image_of: Callable[[int], Any],
-        plans: list[BatchPlan] | None = None,
-    ) -> Iterator[Values]:
-        """The dict of each sample.
-
-        Args:
-            ids, samples, records, plans: as of _Rows.
-            image_of: makes the image of samples[i]; called when its dict is asked for, if images were.
+    def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
+        """The dict of each sample of a plan, whose crops are those of `cropping`. `pixels_of` makes the image of the
+        sample at a place of it, (..., height, width, 3), when its dict is asked for.
 
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        rows = _Rows(ids, samples, records, plans)
-        columns = [(key, name, reader(rows)) for key, name, reader in self._readers]
-        for row in range(len(samples)):
-            sample: Values = {}
-            for key, name, column in columns:
-                values = {name: image_of(row)} if name == "image" else next(column)
-                sample.update({key + own.removeprefix(name): value for own, value in values.items()})
-            yield sample
+        values = self.read(plan)
+        columns: dict[str, Any] = {"label": plan.labels, "id": plan.ids, **values.arrays, **values.lists}
+        makers: dict[str, Callable[[int], Any]] = {"image": lambda at: as_image(pixels_of(at))}
+        for name, column in columns.items():
+            if isinstance(column, np.ndarray):
+                column = column.tolist() if column.ndim == 1 else torch.from_numpy(column)
+            makers[name] = column.__getitem__
+        for name, (records, mask) in self._stored.items():
+            makers[name] = partial(self._picture, plan, records.take(plan.ids), mask)
+        for name, of_rows in self._of_rows(plan, *values.places[0]):
+            makers[name] = by_sample(list(of_rows), plan).__getitem__
+        for at in range(len(plan)):
+            yield {
+                key + end: makers[own + end](at)
+                for key, own in self._keys.items()
+                for end in self._ends.get(own, ("",))
+            }
+
+    def _of_rows(
+        self, plan: BatchPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+    ) -> Iterator[tuple[str, Iterable[Any]]]:
+        """The entries of boxes and points, with the value of each row."""
+        cut = self._cropping
+        rows = zip(plan.records["height"].tolist(), plan.records["width"].tolist(), strict=True)
+        canvases = list(rows) if cut is None else [cut.size] * len(plan.flips)
+        for name, placed in boxes.items():
+            asked = self._options[name]
+            if cut is not None and isinstance(asked, Boxes):
+                placed = placed.take(large_enough(placed.edges, asked.min_size, asked.min_area))
+            edges = split(placed.edges, placed.rows, plan)
+            yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), edges, canvases)
+            if placed.labels is not None:
+                yield f"{name}_labels", map(torch.from_numpy, split(placed.labels, placed.rows, plan))
+        for name, objects in points.items():
+            values = split(objects.values, objects.rows, plan)
+            yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
+            yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
+
+    def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
+        """(height, width) of ids, or (3, height, width), of several crops (K, ...); filled where a sample has none."""
+        cut, record, field = self._cropping, plan.records[at], stored[at]
+        if field["format"] == NO_IMAGE:
+            size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
+            size = size if plan.rows_per_sample == 1 else (plan.rows_per_sample, *size)
+            fill = plan.crops.rendering.mask_fill if mask and cut is not None else 0
+            pixels: NDArray[Any] = np.full(size if mask else (*size, 3), fill, dtype=np.uint8)
+        elif cut is not None:
+            pixels = self._pictures.field_row(cut.of_one(plan, at), cut.size, field, exact=cut.exact, mask=mask)
+        else:
+            read = self._pictures.mask if mask else self._pictures.second_picture
+            pixels = read(int(plan.samples[at]), record, field)
+        return tv_tensor("Mask", pixels) if mask else as_image(pixels)
 
 
-def as_image(image: torch.Tensor) -> torch.Tensor:
-    """A tv_tensors.Image of the same memory, where torchvision is installed."""
-    kinds = _tv_tensors()
-    return image if kinds is None else kinds.Image(image, device=image.device)
+def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:
+    """The values that are on each row of a plan; `rows`, ascending, says on which each is."""
+    return np.split(values, np.cumsum(np.bincount(rows, minlength=len(plan.flips)))[:-1])
+
+
+def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
+    """The values of each row; of several rows a sample, a list of these for each sample."""
+    each = plan.rows_per_sample
+    return of_rows if each == 1 else [of_rows[at : at + each] for at in range(0, len(of_rows), each)]
+
+
+def as_image(pixels: NDArray[np.uint8]) -> torch.Tensor:
+    """(..., height, width, 3) -> an Image of the same memory, (..., 3, height, width)."""
+    return tv_tensor("Image", np.moveaxis(pixels, -1, -3))
+
+
+def tv_tensor(kind: str, values: NDArray[Any], canvas_size: tuple[int, int] | None = None, **more: Any) -> torch.Tensor:
+    """A tv_tensor of this kind, of the same memory; where torchvision is not installed, a tensor."""
+    tensor, kinds = torch.from_numpy(values), _tv_tensors()
+    if canvas_size is not None:
+        more["canvas_size"] = canvas_size
+    return tensor if kinds is None else getattr(kinds, kind)(tensor, device=tensor.device, **more)
+
+
+@cache
+def _tv_tensors() -> Any:
+    """torchvision's module; None where there is none, or one that does not work with this torch."""
+    try:
+        from torchvision import tv_tensors
+    except (ImportError, RuntimeError):
+        return None
+    return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None
 
 
 def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
@@ -122,128 +226,3 @@ def check_croppable(chosen: Iterable[Asked], cropping: Cropping) -> None:
                 f"a right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the "
                 f"points that change places; flip_pairs=[] if there are none; or leave {cropping.mirroring} out"
             )
-
-
-def _of(data: Data, asked: Asked, pictures: Pictures, cropping: Cropping | None) -> _Reader:
-    name = name_of(asked)
-    if name == "image":
-        return lambda rows: iter(())  # made apart
-    column, field = data.by_id(name), data.fields.get(name)
-    if isinstance(asked, Boxes):
-        return lambda rows: _boxes(asked, column.take(rows.ids), rows, cropping)
-    if isinstance(asked, Points):
-        return lambda rows: _points(asked, column.take(rows.ids), rows, cropping)
-    if field is not None and field.kind in ("mask", "image"):
-        images = _Images(pictures, cropping, mask=field.kind == "mask")
-        return lambda rows: ({name: image} for image in images.of(rows, column.take(rows.ids)))
-    many = field.classes if field is not None and field.kind == "classes" else 0
-
-    def values(rows: _Rows) -> Iterator[Values]:
-        found: Any = column.take(rows.ids)
-        if many:
-            found = multi_hot(found, many)
-        if isinstance(found, np.ndarray):
-            found = found.tolist() if found.ndim == 1 else torch.from_numpy(found)
-        return ({name: value} for value in found)
-
-    return values
-
-
-@dataclass(frozen=True)
-class _Images:
-    """Reads masks, or second pictures."""
-
-    pictures: Pictures
-    cropping: Cropping | None
-    mask: bool
-
-    def of(self, rows: _Rows, stored: NDArray[np.void]) -> Iterator[torch.Tensor]:
-        """(height, width) of ids, or (3, height, width), of several crops (K, ...); filled where a sample has none."""
-        kinds = _tv_tensors()
-        for place, record in enumerate(stored):
-            pixels = self._pixels(rows, place, record)
-            if not self.mask:
-                yield as_image(torch.from_numpy(np.moveaxis(pixels, -1, -3)))
-            else:
-                ids = torch.from_numpy(pixels)
-                yield ids if kinds is None else kinds.Mask(ids, device=ids.device)
-
-    def _pixels(self, rows: _Rows, place: int, stored: np.void) -> NDArray[Any]:
-        sample, record = int(rows.samples[place]), rows.records[place]
-        cut = self.cropping
-        if stored["format"] == NO_IMAGE:
-            size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
-            if cut is not None and cut.rows > 1:
-                size = (cut.rows, *size)
-            fill = rows.plans[place].crops.rendering.mask_fill if self.mask and rows.plans is not None else 0
-            return np.full(size if self.mask else (*size, 3), fill, dtype=np.uint8)
-        if cut is not None and rows.plans is not None:
-            return self.pictures.field_row(rows.plans[place], cut.size, stored, exact=cut.exact, mask=self.mask)
-        read = self.pictures.mask if self.mask else self.pictures.second_picture
-        pixels: NDArray[Any] = read(sample, record, stored)
-        return pixels
-
-
-def _boxes(asked: Boxes, boxes: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
-    name, kinds = asked.name, _tv_tensors()
-
-    def of_row(values: NDArray[Any], labels: NDArray[Any] | None, canvas: tuple[int, int]) -> Values:
-        value = torch.from_numpy(values)
-        if kinds is not None:
-            value = kinds.BoundingBoxes(value, format="XYXY", canvas_size=canvas, device=value.device)
-        return {name: value} if labels is None else {name: value, f"{name}_labels": torch.from_numpy(labels)}
-
-    for place, (part, canvas) in enumerate(_parts(boxes, rows.records)):
-        values, labels, made = boxes.values[part], None if boxes.labels is None else boxes.labels[part], []
-        if cropping is None or rows.plans is None:
-            yield of_row(values, labels, canvas)
-            continue
-        geometry = cropping.geometry(rows.plans[place])
-        for row in range(cropping.rows):
-            moved = move_boxes(values, np.full(len(values), row), geometry)
-            kept = large_enough(moved, asked.min_size, asked.min_area)
-            made.append(of_row(moved[kept], None if labels is None else labels[kept], cropping.size))
-        yield _as_one(made)
-
-
-def _points(asked: Points, points: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
-    name, kinds = asked.name, _tv_tensors()
-
-    def of_row(values: NDArray[Any], canvas: tuple[int, int]) -> Values:
-        value = torch.from_numpy(values)
-        places = value[..., :2]
-        if kinds is not None:
-            places = kinds.KeyPoints(places, canvas_size=canvas, device=places.device)
-        return {name: places, f"{name}_visibility": value[..., 2]}
-
-    for place, (part, canvas) in enumerate(_parts(points, rows.records)):
-        values = points.values[part]
-        if cropping is None or rows.plans is None:
-            yield of_row(values, canvas)
-            continue
-        geometry, pairs = cropping.geometry(rows.plans[place]), asked.flip_pairs or ()
-        moved = [move_points(values, np.full(len(values), row), geometry, pairs) for row in range(cropping.rows)]
-        yield _as_one([of_row(each, cropping.size) for each in moved])
-
-
-def _as_one(rows: list[Values]) -> Values:
-    """The values of a sample's crop; of several, lists of them."""
-    return rows[0] if len(rows) == 1 else {key: [row[key] for row in rows] for key in rows[0]}
-
-
-def _parts(ragged: Ragged, records: NDArray[np.void]) -> Iterator[tuple[slice, tuple[int, int]]]:
-    """Of each sample, its part of the values, and the height and width of its picture."""
-    offsets = ragged.offsets.tolist()
-    sizes = zip(records["height"].tolist(), records["width"].tolist(), strict=True)
-    for begin, end, canvas in zip(offsets, offsets[1:], sizes, strict=False):
-        yield slice(begin, end), canvas
-
-
-@cache
-def _tv_tensors() -> Any:
-    """torchvision's module; None where there is none, or one that does not work with this torch."""
-    try:
-        from torchvision import tv_tensors
-    except (ImportError, RuntimeError):
-        return None
-    return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None

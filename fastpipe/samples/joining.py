@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from fastpipe.checks import choice
 from fastpipe.errors import ConfigError
 from fastpipe.format.columns import JoinedColumn
-from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import located, starts_of, union
 from fastpipe.plan.content import ById
 from fastpipe.samples.by_id import Computed
-from fastpipe.samples.data import Data
+from fastpipe.samples.data import Data, unchanged
 
 _LABELS = ("union", "offset", "own")
 _MOST_TOTAL = 1e300
@@ -28,7 +27,7 @@ D = TypeVar("D", bound=Data)
 def joined(parts: Sequence[D], mode: str) -> D:
     """The samples of some datasets, one behind the other; see `concat` in opening.py."""
     choice("labels", mode, _LABELS)
-    if any(part._form != parts[0]._form for part in parts):
+    if any(part._single != parts[0]._single for part in parts):
         raise ConfigError(
             "the datasets have other transforms, crops or fields of single samples; leave these out, and call "
             "with_transform, cropped and with_fields on the dataset of all"
@@ -118,7 +117,5 @@ def _classes_of(parts: Sequence[Data], mode: str) -> tuple[list[str], list[NDArr
         given = [[f"{number}/{name}" for name in each] for number, each in enumerate(given)]
     elif mode == "own":
         longest = max(map(len, given))
-        return [str(label) for label in range(longest)], [
-            np.append(np.arange(len(each), dtype=np.int64), NO_LABEL) for each in given
-        ]
+        return [str(label) for label in range(longest)], [unchanged(each) for each in given]
     return union(given)

@@ -11,10 +11,10 @@ from fastpipe.checks import real_number, whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.remote.options import remote_options
+from fastpipe.samples.data import Store
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.joining import joined, mixed
 from fastpipe.samples.saved import saved
-from fastpipe.samples.stored import Store
 
 
 def open(

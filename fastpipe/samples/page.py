@@ -41,16 +41,15 @@ def page(data: Data) -> str:
 def _pictures(data: Data) -> Iterator[str]:
     pictures, ids = Pictures(data.index), np.arange(min(_PICTURES, len(data)), dtype=np.int64)
     numbers = data.content.numbers(ids)
-    records, labels = pictures.records(numbers), data.by_id("label").take(ids)
+    records = data.content.read(ids)
     with pictures.fetched(numbers):
-        for at, label in enumerate(labels.tolist()):
+        for at, label in enumerate(records["label"].tolist()):
             width = _HEIGHT * int(records["width"][at]) // max(int(records["height"][at]), 1)
             size, one = (_HEIGHT, min(max(width, 1), _WIDEST)), slice(at, at + 1)
             shape = f'height="{size[0]}" width="{size[1]}"'
             try:
-                (plan,) = Cropping(Resize(), size, hflip=False, seed=0, exact=False).plans(
-                    ids[one], numbers[one], records[one]
-                )
+                cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
+                plan = cropping.plan(ids[one], numbers[one], records[one])
                 jpeg = encode_jpeg(pictures.rows(plan, size, exact=False)[0], quality=85, sampling="444")
                 shown = f'<img {shape} src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}">'
             except SampleError as problem:

@@ -66,7 +66,7 @@ def check_saved(index: Index) -> None:
 
 def save(data: Data, destination: Path) -> None:
     """See Dataset.save_columns."""
-    content, columns = data.content, dict(data.added)
+    content, columns = data.content, dict(data._added)
     if content.labels is not None:
         columns["label"] = content.labels
     if not columns:

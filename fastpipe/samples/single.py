@@ -1,10 +1,13 @@
-"""Ids of samples -> (image, label) or a dict of fields for each, decoded on the calling thread."""
+"""Ids of samples -> (image, label) or a dict of fields for each, decoded and transformed on the calling thread."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,129 +16,155 @@ from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 from fastpipe.engine.pictures import Pictures
-from fastpipe.samples.transform import applier, as_tensor, sample_applier
+from fastpipe.errors import ConfigError
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crop_boxes import Crops
 
 if TYPE_CHECKING:  # most programs load whole images without fields
-    from fastpipe.plan.batch import BatchPlan
     from fastpipe.samples.cropping import Cropping
     from fastpipe.samples.data import Data
     from fastpipe.samples.fields import FieldValues
 
+_ALBUMENTATIONS = ("albumentations", "albumentationsx")
+_NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
 
+
+@dataclass(frozen=True)
 class Single:
-    """How single samples come, and this process's open files for it. It can be pickled, without the files.
+    """How single samples come. ConfigError where the three do not go together.
 
-    Args:
+    Attributes:
         transform: of the user.
         fields: the keys of a sample, checked, and the field of each; None: a sample is (image, label).
         cropping: of the images; None: they are whole.
     """
 
-    def __init__(
-        self, transform: object = None, fields: Mapping[str, Any] | None = None, cropping: Cropping | None = None
-    ) -> None:
-        self.transform, self.fields, self.cropping = transform, fields, cropping
-        self._begin()
+    transform: object = None
+    fields: Mapping[str, Any] | None = None
+    cropping: Cropping | None = None
 
-    def _begin(self) -> None:
-        self._apply: Callable[[Any], Any] = (applier if self.fields is None else sample_applier)(self.transform)
-        self._opened: tuple[int, Pictures, FieldValues | None] | None = None  # with the process that opened them
+    def __post_init__(self) -> None:
+        self.applier()
+        if self.fields is not None and self.cropping is not None:
+            from fastpipe.samples.fields import check_croppable
 
-    @property
-    def form(self) -> tuple[Any, ...]:
-        """What it was made of."""
-        return self.transform, self.fields, self.cropping
+            check_croppable(self.fields.values(), self.cropping)
 
-    def __getstate__(self) -> tuple[object, ...]:
-        return self.form
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.transform, self.fields, self.cropping = state
-        self._begin()
-
-    def of(self, data: Data, ids: NDArray[np.int64]) -> list[Any]:
-        """The samples at some places of a dataset.
-
-        The index is read once for all of them. The images are decoded one by one, and the transform is called while the
-        image is in the CPU's cache; besides the results, only one image is in memory.
-        """
-        pictures, fields = self._own_files(data)
-        content = data.content
-        numbers = content.numbers(ids)
-        records = pictures.records(numbers)
-        if content.labels is not None:
-            records["label"] = content.labels.take(ids)
-        with pictures.fetched(numbers):
-            if fields is not None:
-                return self._with_fields(data, pictures, fields, ids, numbers, records)
-            if self.cropping is not None:
-                return [
-                    (self._applied_to_rows(data, self._rows(pictures, plan), int(plan.ids[0])), int(plan.labels[0]))
-                    for plan in self.cropping.plans(ids, numbers, records)
-                ]
-            return [
-                (self._applied(data, pictures.decode(number, record), at), label)
-                for at, number, record, label in zip(
-                    ids.tolist(), numbers.tolist(), records, records["label"].tolist(), strict=True
-                )
-            ]
-
-    def _with_fields(
-        self,
-        data: Data,
-        pictures: Pictures,
-        fields: FieldValues,
-        ids: NDArray[np.int64],
-        numbers: NDArray[np.int64],
-        records: NDArray[np.void],
-    ) -> list[Any]:
-        from fastpipe.samples.fields import as_image
-
-        plans = None if self.cropping is None else list(self.cropping.plans(ids, numbers, records))
-
-        def image_of(row: int) -> torch.Tensor:
-            if plans is None:
-                return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
-            rows = torch.from_numpy(self._rows(pictures, plans[row])).permute(0, 3, 1, 2)
-            return as_image(rows[0] if len(rows) == 1 else rows)
-
-        samples = fields.of(ids, numbers, records, image_of, plans)
-        return [self._applied(data, sample, at) for at, sample in zip(ids.tolist(), samples, strict=True)]
-
-    def _rows(self, pictures: Pictures, plan: BatchPlan) -> NDArray[np.uint8]:
-        assert self.cropping is not None
-        return pictures.rows(plan, self.cropping.size, exact=self.cropping.exact)
-
-    def _applied_to_rows(self, data: Data, rows: NDArray[np.uint8], at: int) -> Any:
-        if len(rows) == 1:
-            return self._applied(data, rows[0], at)
-        made = [self._applied(data, row, at) for row in rows]
-        return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
-
-    def _applied(self, data: Data, value: Any, at: int) -> Any:
-        try:
-            return self._apply(value)
-        except Exception as problem:
-            problem.add_note(f"in the transform of sample {at} of {data.path}")
-            raise
-
-    def _own_files(self, data: Data) -> tuple[Pictures, FieldValues | None]:
-        """This process's open files."""
-        process = os.getpid()
-        if self._opened is None or self._opened[0] != process:
-            _keep_to_one_thread()
-            pictures, fields = Pictures(data.index), None
-            if self.fields is not None:
-                from fastpipe.samples.fields import FieldValues
-
-                fields = FieldValues(data, self.fields, pictures, self.cropping)
-            self._opened = process, pictures, fields
-        return self._opened[1:]
+    def applier(self) -> Callable[[Any], Any]:
+        """What makes a sample of a picture, (height, width, 3), or of a dict of fields."""
+        return applier(self.transform, dicts=self.fields is not None)
 
     def __repr__(self) -> str:
         transform = "" if self.transform is None else f", transform={self.transform!r}"
         fields = "" if self.fields is None else f", fields={list(self.fields)}"
         return f"{transform}{fields}{'' if self.cropping is None else f', {self.cropping!r}'}"
+
+
+class SampleReader:
+    """Reads single samples of a dataset: one process's, with open files."""
+
+    def __init__(self, data: Data, single: Single) -> None:
+        _keep_to_one_thread()
+        self.process = os.getpid()
+        self._content, self._cropping, self._apply = data.content, single.cropping, single.applier()
+        self._pictures = Pictures(data.index)
+        self._fields: FieldValues | None = None
+        if single.fields is not None:
+            from fastpipe.samples.fields import FieldValues
+
+            self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
+
+    def of(self, ids: NDArray[np.int64]) -> list[Any]:
+        """The samples at some places of the dataset.
+
+        The index is read once for all of them. The images are decoded one by one, and the transform is called while the
+        image is in the CPU's cache; besides the results, only one image is in memory.
+        """
+        numbers, records = self._content.numbers(ids), self._content.read(ids)
+        if self._cropping is not None:
+            plan = self._cropping.plan(ids, numbers, records)
+        else:
+            nothing = np.zeros(len(ids), dtype=np.bool_)
+            plan = BatchPlan(ids, numbers, records, _NO_CROPS, nothing, ~nothing, numbers)
+        pixels = partial(self._pixels, plan)
+        with self._pictures.fetched(numbers):
+            if self._fields is None:
+                return [(self._applied(pixels(at), ids[at]), label) for at, label in enumerate(plan.labels.tolist())]
+            return [self._applied(sample, ids[at]) for at, sample in enumerate(self._fields.of(plan, pixels))]
+
+    def _pixels(self, plan: BatchPlan, at: int) -> NDArray[np.uint8]:
+        """(height, width, 3) of a sample of the plan; of several crops (K, height, width, 3)."""
+        if (cut := self._cropping) is None:
+            return self._pictures.decode(int(plan.samples[at]), plan.records[at])
+        rows = self._pictures.rows(cut.of_one(plan, at), cut.size, exact=cut.exact)
+        return rows[0] if len(rows) == 1 else rows
+
+    def _applied(self, value: Any, number: int) -> Any:
+        try:
+            if not isinstance(value, np.ndarray) or value.ndim == 3:
+                return self._apply(value)
+            made = [self._apply(row) for row in value]
+        except Exception as problem:
+            problem.add_note(f"in the transform of sample {number} of {self._content.index.path}")
+            raise
+        return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
+
+
+def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
+    """(height, width, 3) -> a (3, height, width) view of the same memory, as torch's channels_last has it."""
+    return torch.from_numpy(picture).permute(2, 0, 1)
+
+
+def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
+    """Checks `transform`; returns what gives it a picture, or, where samples are dicts of fields, a dict.
+
+    Raises:
+        ConfigError: it cannot be called.
+    """
+    if transform is None:
+        return (lambda sample: sample) if dicts else as_tensor
+    if isinstance(transform, type):
+        raise ConfigError(
+            f"transform: expected an object that can be called with an image, got the class {transform.__name__}; "
+            f"create an object of it: {transform.__name__}(...)"
+        )
+    if not callable(transform):
+        raise ConfigError(f"transform: expected None or a callable, got {transform!r}")
+    named = _takes_image_by_name(transform)
+    if dicts and named:
+        raise ConfigError(
+            "transform: expected a function of the sample, a dict with the fields, got one that takes image=...; pass "
+            "a function that calls it with what it needs: lambda sample: transform(image=sample['image'].permute(1, 2, "
+            "0).numpy(), bboxes=sample['boxes'])"
+        )
+    if not named:
+        return transform if dicts else lambda picture: transform(as_tensor(picture))
+
+    def by_name(picture: NDArray[np.uint8]) -> Any:
+        made = transform(image=picture)
+        try:
+            image = made["image"]
+        except (TypeError, KeyError, IndexError):
+            raise ConfigError(
+                "transform: expected transform(image=...) to return a dict with 'image', as albumentations' "
+                f"transforms do, got {type(made).__name__}"
+            ) from None
+        if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] in (1, 3):
+            return as_tensor(np.ascontiguousarray(image))
+        return image
+
+    return by_name
+
+
+def _takes_image_by_name(transform: object) -> bool:
+    """Whether it is one of albumentations' transforms, or its signature says that `image` is passed by name."""
+    if any(kind.__module__.partition(".")[0] in _ALBUMENTATIONS for kind in type(transform).__mro__):
+        return True
+    try:
+        image = inspect.signature(transform).parameters.get("image")  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # some functions written in C have none
+        return False
+    return image is not None and image.kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def _keep_to_one_thread() -> None:

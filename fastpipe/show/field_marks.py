@@ -55,8 +55,7 @@ def of_samples(data: Dataset, plan: BatchPlan, fields: Mapping[str, Field]) -> I
     """The marks on each whole picture of a plan, and the lines that say its texts and numbers."""
     chosen = sample_fields(data, list(fields)) if fields else {}
     values = FieldValues(data, chosen, Pictures(data.index))
-    samples = values.of(plan.ids, plan.samples, plan.records, lambda _: None)
-    for sample, record in zip(samples, plan.records, strict=True):
+    for sample, record in zip(values.of(plan, lambda _: None), plan.records, strict=True):
         marks, lines = Marks((int(record["width"]), int(record["height"]))), []
         for name, field in fields.items():
             value = sample[name]

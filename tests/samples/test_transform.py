@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.samples.transform import applier, as_tensor
+from fastpipe.samples.single import applier, as_tensor
 
 Picture = NDArray[np.uint8]
 
