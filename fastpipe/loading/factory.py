@@ -25,7 +25,7 @@ from fastpipe.loading.advice import Settings
 from fastpipe.loading.epoch import Maker
 from fastpipe.loading.fields import Prepare
 from fastpipe.loading.loader import Loader, Look
-from fastpipe.loading.options import View, check_labelled, check_together, field_reader, recipe_of_views, refuse
+from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views, refuse
 from fastpipe.loading.ranks import Recipes, World, ranks_per_node
 from fastpipe.loading.samplers import sampling_of
 from fastpipe.machine.cpus import granted_cpus
@@ -181,8 +181,8 @@ def loader(
     augmentations: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
-    check_together(recipe, augmentations)
     sampling = sampling_of(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
+    check_together(dataset, recipe, augmentations, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise impossible("shuffled list")
     if buckets is not None and sampling.by_class is not None:
@@ -199,8 +199,6 @@ def loader(
             _tell_unpacked(store.index)
         if verify:
             check_saved(store.index)
-    if augmentations[0] is not None and not sampling.labelled:
-        check_labelled(dataset, augmentations[0])
     if prepare is not None and fields is None:
         raise ConfigError(
             'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'

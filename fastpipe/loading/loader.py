@@ -137,17 +137,13 @@ class Batches(Samples):
 class Loader:
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
-    Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
-    RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
-    augmentation. With `views`, images is a list of such tensors, one a view. A batch also has the attributes `ids`,
-    (N,) int64, the samples' numbers in `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. With
-    `fields`, a batch is a dict of what was asked for. Tensors are on `device`, ready for the CUDA stream that is
-    current when the loop gets them. The loader does not use a batch's memory again while a tensor refers to it.
+    Each batch is (images, labels), or with `fields` a dict. Images are uint8 of shape (N, 3, height, width) in
+    torch.channels_last memory format, RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With
+    `augment`, both are its output. A batch also has the attributes `ids`, (N,) int64, the samples' numbers in
+    `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. Tensors are on `device`, ready for the CUDA
+    stream that is current when the loop gets them. Their memory is not used again while a tensor refers to it.
 
-    `look` makes single batches of chosen samples for fastpipe.preview.
-
-    A loader is a context manager: leaving it ends the threads. `close`, deleting the loader and the end of the program
-    also end them.
+    The end of a `with` block, `close`, deleting the loader and the end of the program end the threads.
     """
 
     num_workers, prefetch_factor = 0, None  # as of a DataLoader without processes; threads are in `stats()`
@@ -163,9 +159,7 @@ class Loader:
 
     @property
     def dataset(self) -> Dataset:
-        """The dataset that the loader reads: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`. A batch's
-        `ids` are numbers of samples in it.
-        """
+        """The dataset that the loader reads. A batch's `ids` are numbers of samples in it."""
         return self._data
 
     @property
@@ -175,9 +169,8 @@ class Loader:
 
     @property
     def view_seeds(self) -> list[int]:
-        """The seed of the random draws of each view. The rows of view k are those that a loader without views=, with
-        the size, crop, hflip and augment of view k and with seed=view_seeds[k], has of the same samples. The first one
-        is the loader's own seed.
+        """The seed of each view; the first one is the loader's own. View k has the rows that a loader without views=,
+        with the size, crop, hflip and augment of view k and with seed=view_seeds[k], has of the same samples.
         """
         return [view.seed for view in self.look.recipe.views]
 
@@ -205,19 +198,15 @@ class Loader:
 
     @property
     def remaining(self) -> int:
-        """Number of batches that are left: in the running epoch, in the loaded one after `load_state_dict`, or, between
-        two epochs, in the next one.
-        """
+        """Number of batches that are left in the running epoch, or in the next one if none is running."""
         return self._course.remaining
 
     @uncompiled
     def __iter__(self) -> Iterator[Batch]:
-        """Starts the next epoch: the epoch of `set_epoch`, or the last epoch plus 1. After `load_state_dict`, the
-        iteration continues at the loaded position.
+        """Starts the next epoch: that of `set_epoch`, or the last one plus 1; or continues at the loaded position.
 
-        Reading a single batch with next(iter(loader)) also uses up an epoch: in a notebook, call set_epoch(0) after it,
-        or fastpipe.preview(loader), which uses up none. After an error the iterator is finished:
-        later calls raise EngineError, never StopIteration, so no epoch ends early without an error.
+        next(iter(loader)) also uses up an epoch: in a notebook, call set_epoch(0) after it. After an error the iterator
+        raises EngineError, never StopIteration, so no epoch ends early without an error.
         """
         self.look.maker.engine.check_usable()
         return Delivery(self._course, self._watch.add)
@@ -225,45 +214,41 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; later epochs count up from it. Optional.
 
-        After `load_state_dict`, the loaded epoch number continues inside that epoch; any other number starts an epoch
-        from its beginning.
+        The number of a loaded epoch continues inside that epoch; any other starts an epoch from its beginning.
         """
         self._course.set_epoch(whole("epoch", epoch, least=0, most=2**63 - 1))
 
     def set_size(self, size: int | tuple[int, int]) -> None:
         """Sets the size of the images, in pixels, for all epochs that begin from now on: a number, or (height, width).
-        Views with a size of their own keep it.
-
-        An epoch that is running keeps its size. A state remembers a size that was set here, for the rest of its epoch.
+        Views with a size of their own keep it. A state remembers it for the rest of its epoch.
 
         Raises:
             ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes come from a function,
                 size_choices= or buckets.
         """
-        if isinstance(self.look.recipe.crop, Buckets):
+        recipe = self.look.recipe
+        if isinstance(recipe.crop, Buckets):
             raise impossible("sizes of buckets", f"set_size({size!r})")
-        if self.look.recipe.sizes is not None:
-            source = "a function, size=" if self.look.recipe.sizes.schedule else "size_choices="
+        if recipe.sizes is not None:
+            source = "a function, size=" if recipe.sizes.schedule else "size_choices="
             raise ConfigError(
                 f"set_size({size!r}): this loader's sizes come from {source}; leave set_size out, or pass one size to "
                 "fastpipe.loader(..., size=)"
             )
-        following = [view for view in self.look.recipe.views if view.size is None]
+        following = [view for view in recipe.views if view.size is None]
         if not following:
             raise impossible("sizes of views", f"set_size({size!r})")
         height_width = output_size(size)
         for view in following:
             checked_crop(view.crop, height_width, train=False)
-        check_pictures(replace(self.look.recipe, size=height_width))
+        check_pictures(replace(recipe, size=height_width))
         with self._course.lock:
             self.look.recipes.size = height_width
 
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on; see fastpipe.Weighted.
-        For weights that follow from losses: `losses[batch.ids] = ...`. An epoch that is running keeps its own.
 
-        A state names the weights of its epoch by a hash. To resume, pass these weights again: to `fastpipe.loader`, or
-        here before `load_state_dict`.
+        A state names the weights of its epoch by a hash: pass them again before `load_state_dict`.
 
         Raises:
             ConfigError: the loader draws by no weights, or they are wrong.
@@ -274,9 +259,8 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
 
-        It counts the batches that the loop has got, not the batches made in advance. With it, a loader in another
-        process gives the remaining batches, with any num_workers and prefetch_factor, and with any world_size if the
-        global batch size stays the same.
+        It counts the batches that the loop has got. With it, a loader in another process gives the remaining batches,
+        with any num_workers, and with any world_size if the global batch size stays the same.
         """
         size = None if self.look.recipes.size is None else self._course.size
         return state_of(self._course.position, self._course.recipe, size, self._data)
@@ -316,18 +300,12 @@ class Loader:
         return next(self._taken)
 
     def stats(self) -> Stats:
-        """A snapshot of the loader's counts and times since its creation, and of its queues now. Any thread may call
-        it; it takes 0.01 ms and delays no other thread.
-        """
+        """The loader's counts and times so far, and its queues now. Any thread may call it; it takes 0.01 ms."""
         return self._snapshot()
 
     def close(self) -> None:
         """Ends the threads and closes all shards; iterating afterwards raises EngineError. Batches that the loop has
-        got stay valid.
-
-        Waits for the rows that threads are working on: a few milliseconds, or up to a second where a large picture is
-        converted (`images_converted` of `stats()`). If a read does not end, close() returns after
-        10 s and leaves that thread alone.
+        got stay valid. Waits for the rows that threads are working on, milliseconds, or 10 s if a read does not end.
         """
         self.look.maker.engine.close()
         if self.look.maker.prepare is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts, pasted
+from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.fields import FieldReader
@@ -23,31 +23,25 @@ from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, chosen_fields, name_of
 
-MOST_VIEWS = 64
-_EXPECTED = (
-    "views: expected a number, such as 2, or fastpipe.View objects: [fastpipe.View(224, count=2), fastpipe.View(96, "
-    "count=6)]"
-)
+_MOST_VIEWS = 64
 
 # The names that something has in other loaders, or had here, where it is another argument now, or a method of the
 # dataset -> what to write.
 _SAME = {
     "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors after the loader",
     "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
-    "persistent_workers": "the threads always live as long as the loader; leave it out",
+    "persistent_workers multiprocessing_context": "there are no worker processes, and threads live as long as the "
+    "loader; leave it out",
     "pin_memory pin_memory_device": 'device="cuda" already uses pinned memory; leave it out',
+    "in_order": "batches always come in order; leave it out",
     "batch_sampler": "pass the sampler that it makes batches of as sampler=, and batch_size=",
     "generator": "pass seed=, a whole number",
-    "multiprocessing_context": "there are no worker processes; leave it out",
-    "in_order": "batches always come in order; leave it out",
     "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
     "epoch": "call loader.set_epoch(), or load_state_dict() to resume",
     "num_replicas": "pass world_size=; with torch.distributed both it and rank= are known",
-    "dataset root path folder urls": "the first argument is a dataset of fastpipe.open, or the folder that `fastpipe "
-    "pack` wrote",
-    "transform transforms": "pass crop=, hflip= and size=, and for everything else augment=, which gets the batch of "
-    "tensors. A transform of single images works with torch's "
-    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
+    "dataset root path folder urls": "pass a dataset of fastpipe.open, or the folder, as the first argument",
+    "transform transforms": "pass crop=, hflip= and size=, and as augment= what is for the batch of tensors. For "
+    "single images use torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
     "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the labels after the "
     "loader: it gives them as an int64 tensor",
     "samples subset indices filter": "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a "
@@ -58,8 +52,7 @@ _SAME = {
     "limit": "pass fastpipe.open(DATA).take(0.1) as the data",
     "kfold": "pass a part of the data: train, val = fastpipe.open(DATA).fold(0, of=5)",
     "weights class_weights sample_weights": "pass sampler=fastpipe.Weighted(weights), with weights of classes or "
-    "samples; fastpipe.balanced(data) makes them. For weights of datasets pass fastpipe.mix({data: weight}) as the "
-    "data",
+    "samples, as of fastpipe.balanced(data). For weights of datasets pass fastpipe.mix({data: weight}) as the data",
     "replacement": "pass sampler=fastpipe.Weighted(weights, replacement=False)",
     "num_samples": "pass epoch_size=",
     "repeats num_repeats": "pass sampler=fastpipe.Repeated(3); with other samplers Repeated(3, sampler)",
@@ -80,14 +73,12 @@ _INSTEAD = {name: words.replace("{name}", name) for names, words in _SAME.items(
 
 @dataclass(frozen=True)
 class View:
-    """One view of each image, or several of one kind: for `fastpipe.loader(views=[...])`.
+    """One view of each image, or several of one kind: for `fastpipe.loader(views=[...])`. None: that of the loader.
 
     Args:
-        size: of the view in pixels: a number for a square, or (height, width). None: that of the loader, which may
-            change from batch to batch or from epoch to epoch.
+        size: of the view in pixels, which never changes: a number for a square, or (height, width).
         count: how many views of this kind, each with random crops of its own.
-        crop, hflip, augment: as in `fastpipe.loader`. None: that of the loader. Soft labels (mixup, cutmix, label
-            smoothing) have to be the same in all views.
+        crop, hflip, augment: as in `fastpipe.loader`. Soft labels have to be the same in all views.
     """
 
     size: int | tuple[int, int] | None = None
@@ -102,9 +93,9 @@ def recipe_of_views(
 ) -> tuple[Recipe, tuple[Augment | None, ...]]:
     """The recipe of a loader with these views, and what augments each of them; all else is the loader's."""
     given = list(_each(views))
-    if not 2 <= len(given) <= MOST_VIEWS:
+    if not 2 <= len(given) <= _MOST_VIEWS:
         raise ConfigError(
-            f"views: expected 2 to {MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
+            f"views: expected 2 to {_MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
         )
     recipes, augments, sizes = [], [], recipe.sizes
     for number, view in enumerate(given):
@@ -130,13 +121,15 @@ def recipe_of_views(
 
 def _each(views: object) -> Iterator[View]:
     if isinstance(views, Integral) and not isinstance(views, bool):
-        views = [View(count=whole("views", views, least=2, most=MOST_VIEWS, hint="for one view, leave views out"))]
-    if not isinstance(views, (tuple, list)) or not views:
-        raise ConfigError(f"{_EXPECTED}, got {views!r}")
-    for view in views:
+        views = [View(count=whole("views", views, least=2, most=_MOST_VIEWS, hint="for one view, leave views out"))]
+    several = views if isinstance(views, (tuple, list)) else ()
+    for view in several or [views]:
         if not isinstance(view, View):
-            raise ConfigError(f"{_EXPECTED}, got {view!r} among them")
-        for _ in range(whole("View(count=)", view.count, least=1, most=MOST_VIEWS)):
+            raise ConfigError(
+                "views: expected a number, such as 2, or fastpipe.View objects: [fastpipe.View(224, count=2), "
+                f"fastpipe.View(96, count=6)], got {view!r}{' among them' if several else ''}"
+            )
+        for _ in range(whole("View(count=)", view.count, least=1, most=_MOST_VIEWS)):
             yield view
 
 
@@ -176,28 +169,25 @@ def field_reader(
     return FieldReader(data, recipe, chosen)
 
 
-def check_labelled(data: Dataset, augment: Augment) -> None:
-    """Raises ConfigError where labels are to become soft, and samples have none."""
-    without = len(data) - sum(data.class_counts) if augment.soft else 0
-    if without > 0:
-        raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
-
-
-def check_together(recipe: Recipe, augments: Sequence[Augment | None]) -> None:
-    """Refuses what does not go with several crops of each image, or with buckets."""
-    name = type(recipe.crop).__name__
-    if recipe.crop.rows > 1 and recipe.flip > 0:
-        raise impossible("mirrored crops", name)
+def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], *, labelled: bool) -> None:
+    """Refuses what does not go with several crops of each image, buckets, or samples without labels, unless all that
+    are picked are `labelled`.
+    """
+    crop, in_buckets = recipe.crop, isinstance(recipe.crop, Buckets)
+    if crop.rows > 1 and recipe.flip > 0:
+        raise impossible("mirrored crops", type(crop).__name__)
     for augment in augments:
         if augment is None:
             continue
-        if recipe.crop.rows > 1 and mixes(augment):
-            raise impossible("mixed crops", name)
-        if isinstance(recipe.crop, Buckets) and any(each.mixes and not each.moves_shown for each in augment.stages):
+        if crop.rows > 1 and mixes(augment):
+            raise impossible("mixed crops", type(crop).__name__)
+        if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
             raise impossible("mixed buckets")
-        for part in moving_parts(augment) if isinstance(recipe.crop, Buckets) else ():
-            if not part.shows:
+        for part in moving_parts(augment):
+            if in_buckets and not part.shows:
                 raise impossible("padding", part.name)
+        if augment.soft and not labelled and (without := len(data) - sum(data.class_counts)):
+            raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
 
 
 def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
@@ -208,27 +198,23 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
                 raise impossible(pair, ", ".join(lost))
     for part in moving_parts(augment):
         left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
-        if left:
-            raise impossible("unmoved", f"{part.name}; {', '.join(left)}", _way(part, left))
+        if not left:
+            continue
+        way = ""
+        if part.could_move >= set(left.values()):
+            from fastpipe.augment.kornia_fields import DATA_KEYS
+
+            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(part.moves | set(left.values())))]
+            way = (
+                f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), data_keys={keys})"
+            )
+        raise impossible("unmoved", f"{part.name}; {', '.join(left)}", way)
     if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
         raise ConfigError(
             f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
             "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "
             "image is smaller than the crop: pass pad_if_needed=True"
         )
-
-
-def _way(part: Moving, left: Mapping[str, str]) -> str:
-    """What to do about fields that an augmentation leaves in place; "": nothing but the usual."""
-    from fastpipe.augment.kornia_fields import DATA_KEYS
-
-    if part.could_move >= set(left.values()):
-        keys = sorted(part.moves | set(left.values()))
-        return (
-            f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), "
-            f"data_keys={['input', *(DATA_KEYS[kind] for kind in keys)]})"
-        )
-    return ""
 
 
 def refuse(names: Iterable[str], known: Collection[str]) -> None:
