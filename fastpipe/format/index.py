@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.columns import open_column
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
@@ -27,7 +28,7 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.open_file import OpenFile, Rows, map_records
+from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, count, one_of, text
 
@@ -39,9 +40,7 @@ class ReadableShard(Protocol):
 
     @property
     def path(self) -> Place: ...
-
-    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """A range; raises DatasetError."""
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes: ...
 
 
 class Index:
@@ -52,7 +51,7 @@ class Index:
     Note [records of the index] in open_file.py. `records` is for who looks at many.
 
     Args:
-        version: of the dataset; None: the newest.
+        version: None: the newest.
         max_pixels: reading the record of an image with more pixels is an error; None: no limit.
         shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
 
@@ -69,6 +68,8 @@ class Index:
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
         files: the folder of its index and columns.
         may_be_large: there may be pictures of more than max_pixels.
+        scattered: samples lie anywhere in the order of `samples_at`: nothing is gained by reading neighbours together.
+        why_not: of several datasets, the fields that not all have, or that do not go together, and why.
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
@@ -78,8 +79,10 @@ class Index:
 
     form = "dataset"
     packed = True
+    scattered = False
     may_be_large = True
-    restored_by = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
+    restored_by = RESTORE
+    why_not: Mapping[str, str] = {}
     mtimes_ns: NDArray[np.int64] | None = None
     odd: NDArray[np.bool_] | None = None
     convert: Callable[[int], bytes] | None = None
@@ -128,23 +131,20 @@ class Index:
         self.shard_starts = self.shards.starts
         self.files = self.folder / version_folder(self.version)
         self._records_file = _identity(self.files / INDEX_FILE)
-        self.records = map_records(self.files / INDEX_FILE, samples, _REPACK)
+        self.records = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, _REPACK)[0].mapped(samples)
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The content of dataset.json, read again, because a loader does not need most of it; or what is known of what
-        has none. DatasetError: the folder now holds a different dataset.
+        """The content of dataset.json, read again, because a loader does not need most of it. DatasetError: the folder
+        now holds a different dataset.
         """
-        if self.form != "dataset":
-            known = {name: getattr(self, name) for name in ("classes", "class_counts", "counts", "fingerprint")}
-            return {"format": self.form, "samples": len(self), **known}
         info = read_info(self.folder, version=self.version)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
     def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
-        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs; and what to
-        do if it is another one.
+        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs; and how to
+        restore them.
         """
         if not self.packed:
             return
@@ -189,8 +189,8 @@ class Index:
         )
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of samples, in the same shape, unchecked; see `Rows.of`."""
-        return self._rows.of(samples)
+        """Copies the records of samples, in the same shape, unchecked; see `Rows.take`."""
+        return self._rows.take(samples)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """Copies the records of (n,) samples and checks that they can be true.
@@ -246,11 +246,6 @@ class Index:
         """The samples at places of the order that shuffled epochs are cut from: of a packed dataset, shard order."""
         return places
 
-    @property
-    def scattered(self) -> bool:
-        """Whether neighbours in that order lie anywhere, so that nothing is gained by reading them together."""
-        return False
-
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
         """The paths of the sources of (n,) samples; None where the shards have them: source_paths.py."""
         return [None] * len(samples)
@@ -259,8 +254,7 @@ class Index:
         """(n,) what names (n,) samples, wherever and however they are stored, as sample_layout.py has it: `identity_of`
         of their pictures for "identity", `key_hash` of their paths for "key".
         """
-        found: NDArray[np.uint64] = self.records_of(samples)[name]
-        return found
+        return np.asarray(self.records_of(samples)[name])
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         """The sample whose JPEG begins at a byte of a shard, if any. DatasetError: the index cannot be read."""
@@ -275,10 +269,8 @@ class Index:
 
     def column(self, name: str) -> Any:
         """The column of a field: format/columns.py. DatasetError: a file is missing, damaged, or of another dataset."""
-        from fastpipe.format.columns import open_column  # most programs load no fields
-
         self.fetch_columns([name])
-        return open_column(self, self.fields[name])
+        return open_column(self.files / FIELDS_FOLDER, len(self), self.fields[name])
 
     def fetch_columns(self, names: Iterable[str]) -> None:
         """Brings the files of some fields here, where they are behind a URL."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.columns import JoinedColumn, joined, renumbered
+from fastpipe.format.columns import JoinedColumn, located, of_parts, renumbered, starts_of
 from fastpipe.format.fields import Field
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index, ReadableShard
@@ -21,23 +21,6 @@ from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
 from fastpipe.format.shard_list import Shards
 
 ANY_TIME = -1  # the engine's word for a file of which no time is recorded
-
-
-def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
-    """(n + 1,) where each of n things of these lengths begins, and the end of all."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def located(
-    starts: NDArray[np.int64], samples: NDArray[np.int64]
-) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-    """(part, (m,) positions in `samples`, (m,) numbers in that part) of each part that some are of, by where the parts
-    begin; of no samples, the first part's.
-    """
-    parts = np.searchsorted(starts, samples, side="right") - 1
-    for part in np.unique(parts).tolist() or [0]:
-        positions = np.flatnonzero(parts == part)
-        yield part, positions, samples[positions] - starts[part]
 
 
 class MixedIndex(Index):
@@ -50,7 +33,6 @@ class MixedIndex(Index):
     Attributes:
         parts: the datasets, at least one.
         starts: (parts + 1,) the first sample of each dataset, and the end.
-        why_not: the fields that only some datasets have, or that do not go together, and why.
         reader_of: makes what brings the bytes of shards that are not here; None: all are here.
     """
 
@@ -66,6 +48,7 @@ class MixedIndex(Index):
         self.path = parts[0].path if len(parts) == 1 else kind(" + ".join(str(part.path) for part in parts))
         self.version = parts[0].version if len(parts) == 1 else 0
         self.packed = all(part.packed for part in parts)
+        self.may_be_large = any(part.may_be_large for part in parts)
         self.shards = Shards.joined([(part.folder, part.shards) for part in parts])
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
         self._first_shards = starts_of([len(part.shards) for part in parts])
@@ -88,9 +71,8 @@ class MixedIndex(Index):
         self.odd = _together([(part.odd, len(part)) for part in parts], False)
 
     def column(self, name: str) -> JoinedColumn:
-        """See Index."""
         columns = [part.column(name) for part in self.parts]
-        return JoinedColumn(self.local, columns, self._field_labels.get(name, [None] * len(columns)))
+        return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """See Index; (n,)."""
@@ -100,10 +82,6 @@ class MixedIndex(Index):
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) which dataset each sample is of."""
         return np.searchsorted(self.starts, samples, side="right") - 1
-
-    def local(self, samples: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-        """See `located`."""
-        return located(self.starts, samples)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -118,26 +96,18 @@ class MixedIndex(Index):
         return (each for part in self.parts for each in part.hashed_files(fields))
 
     def check_same(self) -> None:
-        """See Index."""
         for part in self.parts:
             part.check_same()
 
-    @property
-    def may_be_large(self) -> bool:  # type: ignore[override]
-        """See Index."""
-        return any(part.may_be_large for part in self.parts)
-
     def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
-        """See Index; it counts those of a dataset."""
-        for number, positions, numbers in self.local(samples):
-            self.parts[number].check_pixels(numbers, records[positions])
+        """See Index; the message counts those of one dataset."""
+        for part, positions, numbers in located(self.starts, samples):
+            self.parts[part].check_pixels(numbers, records[positions])
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """See Index."""
         return self._records(samples, lambda part, numbers: part.read(numbers))
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """See Index."""
         return self._records(samples.ravel(), lambda part, numbers: part.records_of(numbers)).reshape(samples.shape)
 
     def _records(
@@ -149,43 +119,29 @@ class MixedIndex(Index):
             records["shard"] += np.uint32(self._first_shards[part])
             return records
 
-        found: NDArray[np.void] = self._joined(samples, take)
+        found: NDArray[np.void] = of_parts(self.starts, samples, take)
         return found
 
-    def _joined(self, samples: NDArray[np.int64], take: Callable[[int, NDArray[np.int64]], Any]) -> Any:
-        """What `take` gives of each dataset, by its place, for numbers in it: in the order of the samples."""
-        return joined(len(samples), [(where, take(part, numbers)) for part, where, numbers in self.local(samples)])
-
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def samples_at(self, places: NDArray[np.int64]) -> Any:
         """See Index: each dataset's own order, one dataset behind the other."""
-        found: NDArray[np.int64] = self._joined(
-            places, lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part]
-        )
-        return found
+        return of_parts(self.starts, places, lambda part, at: self.parts[part].samples_at(at) + self.starts[part])
 
     @property
-    def scattered(self) -> bool:
-        """See Index; each dataset has its own answer."""
+    def scattered(self) -> bool:  # type: ignore[override]
         return any(part.scattered for part in self.parts)
 
-    def paths_of(self, samples: NDArray[np.int64]) -> list[str | None]:
-        """See Index."""
-        found: list[str | None] = self._joined(samples, lambda part, numbers: self.parts[part].paths_of(numbers))
-        return found
+    def paths_of(self, samples: NDArray[np.int64]) -> Any:
+        return of_parts(self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers))
 
-    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        """See Index."""
-        found: NDArray[np.uint64] = self._joined(samples, lambda part, numbers: self.parts[part].hashes(numbers, name))
-        return found
+    def hashes(self, samples: NDArray[np.int64], name: str) -> Any:
+        return of_parts(self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name))
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        """See Index."""
         part, number = self._shard(shard)
         found = self.parts[part].sample_at(number, offset)
         return None if found is None else found + int(self.starts[part])
 
     def open_shard(self, number: int) -> ReadableShard:
-        """See Index."""
         part, inside = self._shard(number)
         return self.parts[part].open_shard(inside)
 
@@ -194,7 +150,6 @@ class MixedIndex(Index):
         return part, number - int(self._first_shards[part])
 
     def where(self, sample: int) -> tuple[str, str, int]:
-        """See Index."""
         part, number = self._part(sample)
         return part.where(number)
 
@@ -208,12 +163,10 @@ class MixedIndex(Index):
         return self.parts[number], sample - int(self.starts[number])
 
     def reader(self) -> object | None:
-        """See Index."""
         return None if self.reader_of is None else self.reader_of(self)
 
     @property
     def convert(self) -> Callable[[int], bytes] | None:  # type: ignore[override]
-        """See Index."""
         return None if all(part.convert is None for part in self.parts) else self._convert
 
     def _convert(self, sample: int) -> bytes:
@@ -247,13 +200,13 @@ def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.in
 
 def _common_fields(
     parts: Sequence[Index],
-) -> tuple[dict[str, Field], dict[str, str], dict[str, list[NDArray[np.int64] | None]]]:
+) -> tuple[dict[str, Field], dict[str, str], dict[str, list[NDArray[np.int64]]]]:
     """The fields that all datasets have; why others are left out; and of those with names of classes, where the
     datasets' names differ, the new numbers of each.
     """
     found: dict[str, Field] = {}
     why_not: dict[str, str] = {}
-    labels: dict[str, list[NDArray[np.int64] | None]] = {}
+    labels: dict[str, list[NDArray[np.int64]]] = {}
     for name in dict.fromkeys(name for part in parts for name in part.fields):
         without = [str(part.path) for part in parts if name not in part.fields]
         fields = [part.fields[name] for part in parts if name in part.fields]
@@ -269,6 +222,6 @@ def _common_fields(
             why_not[name] = f"the classes of {name!r} have other names, or none, in some of the datasets"
         else:
             names, numbers = union(named)
-            labels[name] = list(numbers)
+            labels[name] = numbers
             found[name] = replace(first, names=tuple(names), classes=len(names) if first.classes else 0, files={})
     return found, why_not, labels

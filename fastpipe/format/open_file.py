@@ -1,7 +1,8 @@
-"""A file -> its state; an open file of a dataset -> ranges, rows or records of it, or an error that says what to do."""
+"""A file -> its state; an open file of a dataset -> ranges or rows of it, or an error that says what to do."""
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.native import _engine
+
+RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
 
 # Ranges that lie closer to one another are read in one go: 4 kB more of memory cost less than one more system call.
 _NEAR_BYTES = 4608
 _PIECE_BYTES = 64 << 20  # at once: a range whose length is a lie must not cost its memory
+_HEADER_BYTES = 4096  # more than an .npy file of ours has
 
 
 class FileState(NamedTuple):
@@ -53,24 +56,20 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
 class OpenFile:
     """An open file, for threads and forked children, too: nothing in it changes. DatasetError: it cannot be opened."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, restore: str = "check that it exists") -> None:
         self.path = file
         try:
             self._descriptor = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
         except OSError as problem:
             raise DatasetError(
-                f"{file} cannot be opened: {problem.strerror}; check that it exists, and check the disk and the limit "
-                "on open files (ulimit -n)"
+                f"{file} cannot be opened: {problem.strerror}; {restore}. Check the disk and the limit on open files "
+                "(ulimit -n)"
             ) from problem
 
     @property
     def descriptor(self) -> int:
         """Of the file, as long as this object lives."""
         return self._descriptor.number()
-
-    def size_bytes(self) -> int:
-        """Of the file now; raises OSError."""
-        return os.fstat(self.descriptor).st_size
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
         """A range of the file. DatasetError: it cannot be read, or the file ends before."""
@@ -122,7 +121,7 @@ class Rows:
         self._file, self._first_byte, self._dtype = file, first_byte, dtype
         self.path, self.row_bytes = file.path, dtype.itemsize
 
-    def of(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
         starts = self._first_byte + numbers.ravel() * self.row_bytes
         data, places = self._file.gather(starts, starts + self.row_bytes)
@@ -130,7 +129,7 @@ class Rows:
         return rows
 
     def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-        """The rows from begins[i] to before ends[i], one range behind the other. DatasetError: as `of`."""
+        """The rows from begins[i] to before ends[i], one range behind the other. DatasetError: as `take`."""
         some = np.flatnonzero(ends > begins)
         if not len(some):
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
@@ -144,27 +143,44 @@ class Rows:
         """The bytes of ranges of rows, as `OpenFile.gather` has them."""
         return self._file.gather(self._first_byte + begins * self.row_bytes, self._first_byte + ends * self.row_bytes)
 
+    def mapped(self, count: int) -> np.memmap[tuple[int], np.dtype[Any]]:
+        """The first rows, in a map of the file. DatasetError: the system refuses it."""
+        try:
+            return np.memmap(self.path, self._dtype, "r", self._first_byte, (count,))
+        except (OSError, ValueError) as problem:
+            raise DatasetError(
+                f"{self.path} cannot be mapped: {getattr(problem, 'strerror', problem)}; check the disk and the limits "
+                "on memory and open files (ulimit -v, ulimit -n)"
+            ) from problem
 
-def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], np.dtype[np.void]]:
-    """All records of an index.npy, which has to have so many, memory-mapped; `repack` says how to make it anew.
-    DatasetError: it is missing, damaged, or of another pack.
+
+def open_npy(path: Path, row: np.dtype[Any], rows: int | None, restore: str) -> tuple[Rows, int]:
+    """Opens an .npy file of `rows` rows, None: of any number, and checks its header and its size: its rows, and how
+    many they are. DatasetError: it is missing, damaged, or of another dataset; `restore` says how to have it again.
     """
+    file = OpenFile(path, restore)
     try:
-        records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
-    except FileNotFoundError as problem:
-        raise DatasetError(f"{file} is missing; {repack}") from problem
-    except OSError as problem:  # of the system, which says nothing about the file
-        raise DatasetError(
-            f"{file} cannot be mapped: {problem.strerror}; expected a readable file of {samples:,} records of "
-            f"{INDEX_DTYPE.itemsize} bytes. Check the disk and the limits on memory and open files (ulimit -v, ulimit "
-            "-n)"
-        ) from problem
+        head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
+        if np.lib.format.read_magic(head) != (1, 0):
+            raise ValueError("not of version 1.0")
+        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(head)
+        size_bytes = os.fstat(file.descriptor).st_size
+    except OSError as problem:
+        raise DatasetError(f"{path} cannot be read: {problem.strerror}; check the disk") from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
         words = " ".join(str(problem).split())[:200] or type(problem).__name__
-        raise DatasetError(f"{file} is not a complete .npy file ({words}); {repack}") from problem
-    if records.dtype != INDEX_DTYPE or records.shape != (samples,):
+        raise DatasetError(f"{path} is not a complete .npy file ({words}); {restore}") from problem
+    found = int(shape[0]) if shape else 0
+    if in_columns or not shape or rows not in (None, found) or (shape[1:], dtype) != (row.shape, row.base):
+        wanted = "any number of" if rows is None else f"{rows:,}"
         raise DatasetError(
-            f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. The index and "
-            f"dataset.json do not belong to the same dataset: {repack}"
+            f"{path} holds {shape} of {dtype}; expected {wanted} rows of {row.shape} {row.base}. The file and "
+            f"dataset.json do not belong to the same dataset: {restore}"
         )
-    return records
+    expected = head.tell() + found * row.itemsize
+    if size_bytes != expected:
+        raise DatasetError(
+            f"{path} is not a complete .npy file: expected {expected:,} bytes for {found:,} rows, got {size_bytes:,}; "
+            f"{restore}"
+        )
+    return Rows(file, head.tell(), row), found

@@ -71,7 +71,7 @@ class Values:
         rows = self.rows
         if not isinstance(rows, np.memmap) or not rows[:1].nbytes:
             return rows.__getitem__
-        return Rows(self._file, rows.offset, np.dtype((rows.dtype, rows.shape[1:]))).of
+        return Rows(self._file, rows.offset, np.dtype((rows.dtype, rows.shape[1:]))).take
 
     def take(self, ids: NDArray[np.int64]) -> Any:
         """(n, ...), or a list of n texts."""

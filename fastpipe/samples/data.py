@@ -212,7 +212,7 @@ class Data:
         """The end of a message about a field that is not there."""
         if not self.index.packed:
             return ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
-        reason = getattr(self.index, "why_not", {}).get(name)
+        reason = self.index.why_not.get(str(name))
         return f", but {reason}" if reason else ""
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import choice
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import JoinedColumn
-from fastpipe.format.mixed_index import located, starts_of, union
+from fastpipe.format.columns import JoinedColumn, starts_of
+from fastpipe.format.mixed_index import union
 from fastpipe.plan.content import ById
 from fastpipe.samples.by_id import Computed
 from fastpipe.samples.data import Data, unchanged
@@ -99,7 +99,7 @@ def _behind(name: str, columns: Sequence[ById], starts: NDArray[np.int64]) -> By
     if isinstance(nothing[0], np.ndarray):
         dtype = np.result_type(*nothing)
         columns = [Computed(column, partial(np.asarray, dtype=dtype)) for column in columns]
-    return JoinedColumn(partial(located, starts), columns, [None] * len(columns))  # type: ignore[arg-type]
+    return JoinedColumn(starts, columns)
 
 
 def _samples_of(parts: Sequence[Data]) -> NDArray[np.int64] | None:

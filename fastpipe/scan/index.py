@@ -173,7 +173,7 @@ class UnpackedIndex(Index):
         return np.lexsort((self.records["offset"], self.records["shard"]))
 
     @cached_property
-    def scattered(self) -> bool:
+    def scattered(self) -> bool:  # type: ignore[override]
         """Whether samples are files, or lie sorted by class in tars."""
         if self._columns.archives is None:
             return True

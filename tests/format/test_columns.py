@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.columns import BytesColumn, RaggedColumn, RowColumn, open_column
+from fastpipe.format.columns import BytesColumn, RaggedColumn, open_column
 from fastpipe.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, Field
 from fastpipe.format.index import Index
+from fastpipe.format.open_file import Rows
 
 RNG = np.random.default_rng(8)
 COUNTS = RNG.integers(0, 4, FLAT_IMAGES)
@@ -61,8 +62,7 @@ def dataset(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def column(dataset: Path, name: str) -> Any:
-    index = Index(dataset)
-    return open_column(index, index.fields[name])
+    return Index(dataset).column(name)
 
 
 def samples_of(numbers: list[int]) -> NDArray[np.int64]:
@@ -94,7 +94,7 @@ def test_any_samples_in_any_order(dataset: Path, numbers: list[int]) -> None:
 def test_a_column_knows_its_kind(dataset: Path) -> None:
     kinds = {name: type(column(dataset, name)) for name in VALUES}
     assert kinds == {
-        **dict.fromkeys(("count", "gaze"), RowColumn),
+        **dict.fromkeys(("count", "gaze"), Rows),
         **dict.fromkeys(RAGGED, RaggedColumn),
         **dict.fromkeys(BYTES, BytesColumn),
     }
@@ -118,11 +118,11 @@ def test_every_truncation_is_an_error(dataset: Path, copied: Copy) -> None:
         for name in index.fields[field.name].files:
             file = copy / FIELDS_FOLDER / name
             whole = file.read_bytes()
-            opened = open_column(index, index.fields[field.name])
+            opened = index.column(field.name)
             for length in {*range(0, len(whole), 37), len(whole) - 1}:
                 os.truncate(file, length)
                 with pytest.raises(DatasetError, match=name) as caught:
-                    open_column(index, index.fields[field.name])
+                    index.column(field.name)
                 assert "fastpipe verify DATA --repair SRC" in str(caught.value)
             with pytest.raises(DatasetError, match="truncated after it was opened"):
                 opened.take(everyone)
@@ -149,7 +149,7 @@ def test_a_flipped_bit_is_an_error_or_another_value(dataset: Path, copied: Copy,
         for at, bit in flips(min(len(whole), 400)):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
             with contextlib.suppress(DatasetError):
-                open_column(index, index.fields[name]).take(everyone)
+                index.column(name).take(everyone)
                 continue
             errors += 1
         assert errors > 60, "most of the header matters"
@@ -230,7 +230,7 @@ def test_a_caption_of_2_gb_is_refused_before_it_is_read(dataset: Path, copied: C
         ("gaze.npy", np.zeros((FLAT_IMAGES, 4), dtype=np.float32), r"expected 37 rows of \(3,\) float32"),
         ("gaze.npy", np.zeros((3, FLAT_IMAGES), dtype=np.float32).T, "expected 37 rows"),
         ("boxes.npy", np.zeros((5, 5), dtype=np.float32), r"expected any number of rows of \(4,\) float32"),
-        ("boxes.labels.npy", np.zeros(1, dtype=np.int64), "rows of .* int64 for the field 'boxes'"),
+        ("boxes.labels.npy", np.zeros(1, dtype=np.int64), "rows of .* int64"),
         ("boxes.offsets.npy", np.zeros(FLAT_IMAGES, dtype=np.int64), "expected 38 rows"),
         ("caption.bytes.npy", np.array(5, dtype=np.uint8), "any number of rows"),
     ],
@@ -247,10 +247,9 @@ def test_no_file_and_no_numbers(dataset: Path, copied: Copy) -> None:
     (copy / FIELDS_FOLDER / "count.npy").unlink()
     with pytest.raises(DatasetError, match=r"count\.npy cannot be opened: No such file"):
         column(copy, "count")
-    index = Index(dataset)
     for width in (0, 2**40):
         with pytest.raises(DatasetError, match=rf"field 'gaze': expected values of 1 to .* got the shape \({width},\)"):
-            open_column(index, Field("gaze", "floats", width=width))
+            open_column(dataset / FIELDS_FOLDER, FLAT_IMAGES, Field("gaze", "floats", width=width))
 
 
 def test_pickles_are_never_loaded(dataset: Path, copied: Copy) -> None:
@@ -280,7 +279,7 @@ def test_json_of_brackets_alone(dataset: Path, copied: Copy) -> None:
     copy = copied(dataset)
     add_fields(copy, [(Field("notes", "text"), ["[" * 100_000] * FLAT_IMAGES)])
     with pytest.raises(DatasetError, match="the value of sample 0 is no json"):
-        open_column(Index(copy), Field("notes", "json")).take(np.array([0]))
+        open_column(copy / FIELDS_FOLDER, FLAT_IMAGES, Field("notes", "json")).take(np.array([0]))
 
 
 def failing_after(reads: int) -> Callable[[int, int, int], bytes]:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.format.open_file import OpenFile, Rows, map_records
+from fastpipe.format.open_file import OpenFile, Rows, open_npy
 
 SAMPLES = 3000
 ROW = INDEX_DTYPE.itemsize
@@ -44,9 +44,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 )
 def test_any_samples_in_any_order(index: Path, samples: np.ndarray) -> None:  # type: ignore[type-arg]
-    records = map_records(index, SAMPLES, "pack it again")
-    assert records.offset == FIRST
-    got = records_in(index, FIRST).of(samples)
+    rows, count = open_npy(index, INDEX_DTYPE, None, "pack it again")
+    records = rows.mapped(count)
+    assert (count, records.offset) == (SAMPLES, FIRST)
+    got = records_in(index, FIRST).take(samples)
     assert got.dtype == INDEX_DTYPE
     assert got.shape == samples.shape
     assert got.tobytes() == np.asarray(records[samples]).tobytes()
@@ -62,7 +63,7 @@ def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPa
         return pread(descriptor, size, offset)
 
     monkeypatch.setattr(os, "pread", counted)
-    rows.of(np.array([2000, 5, 6, 7, 20, 2002, 5]))
+    rows.take(np.array([2000, 5, 6, 7, 20, 2002, 5]))
     assert read == [(FIRST + 5 * ROW, 16 * ROW), (FIRST + 2000 * ROW, 3 * ROW)]
 
 
@@ -81,13 +82,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists"
     ):
         records_in(tmp_path / INDEX_FILE, 128)
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
-        map_records(tmp_path / INDEX_FILE, 5, "pack it again")
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; pack it again"):
+        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5, "pack it again")
     (tmp_path / INDEX_FILE).mkdir()
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 52 bytes at byte 128"):
-        records_in(tmp_path / INDEX_FILE, 128).of(np.array(0))
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: Is a directory; expected a readable file"):
-        map_records(tmp_path / INDEX_FILE, 5, "pack it again")
+        records_in(tmp_path / INDEX_FILE, 128).take(np.array(0))
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory; check the disk"):
+        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5, "pack it again")
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: .*Is a directory; check the disk and the"):
+        records_in(tmp_path / INDEX_FILE, 128).mapped(5)
 
 
 def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
@@ -95,9 +98,9 @@ def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     copy.write_bytes(index.read_bytes())
     rows = records_in(copy, FIRST)
     os.truncate(copy, FIRST + 100 * ROW + 10)
-    assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
+    assert rows.take(np.array(99)) == records_in(index, FIRST).mapped(SAMPLES)[99]
     with pytest.raises(
         DatasetError,
         match=rf"truncated after it was opened: expected 104 bytes at byte {FIRST + 100 * ROW:,}, got 10\.",
     ):
-        rows.of(np.array([100, 101]))
+        rows.take(np.array([100, 101]))
