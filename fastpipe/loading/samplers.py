@@ -24,7 +24,7 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import MOST_KEPT, MOST_TRIES, ByClass, DistinctDraws, Listed, Pick, SpreadDraws, TriedDraws
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
-from fastpipe.samples.choosing import ids_of_keys, near
+from fastpipe.samples.choosing import array_of, checked_ids, ids_of_keys, near
 from fastpipe.samples.dataset import Dataset
 
 _MOST_REPEATS = 1024
@@ -108,10 +108,9 @@ class Sampling:
     """A checked sampler.
 
     Attributes:
-        picks: as of Recipe.
-        repeats: as of Recipe.
-        by_class: P (0: as many as fill a global batch), K and the labels of all samples; None: it is no PerClass.
-        listed: rows of a global batch -> a pick that says by itself how many samples an epoch has; None: it is none.
+        picks, repeats: as of Recipe.
+        by_class: P (0: as many as fill a global batch), K and the labels of all samples, of a PerClass.
+        listed: rows of a global batch -> a pick that says by itself how many samples an epoch has.
         ordered: it gives the order, so nothing is shuffled.
         labelled: it picks no sample without a label.
         identity: what a state has to say of it.
@@ -135,18 +134,9 @@ class Sampling:
         return replace(other, repeats=self.repeats, identity={**self.identity, **other.identity})
 
     def of(self, recipe: Recipe) -> Recipe:
-        """A recipe with this sampler.
-
-        Raises:
-            ConfigError: the recipe's global batch does not go with it.
-        """
-        recipe = replace(
-            recipe,
-            picks=self.picks,
-            repeats=self.repeats,
-            shuffle=recipe.shuffle and not self.ordered,
-            sampling=self.identity,
-        )
+        """A recipe with this sampler; ConfigError: its batches or its epoch do not go with it."""
+        shuffle = recipe.shuffle and not self.ordered
+        recipe = replace(recipe, picks=self.picks, repeats=self.repeats, shuffle=shuffle, sampling=self.identity)
         rows = recipe.batch_size * recipe.ranks.world_size
         if self.listed is not None:
             return replace(recipe, picks=(self.listed(rows // self.repeats),))
@@ -169,9 +159,9 @@ class Sampling:
         """Raises ConfigError if epochs, whose sequences all draw as many, need more samples than can be drawn once."""
         if not self.picks or not isinstance(drawn := self.picks[0], DistinctDraws):
             return
-        most = len(drawn) // recipe.sequences * recipe.sequences * self.repeats
+        parts = recipe.sequences
+        most = len(drawn) // parts * parts * self.repeats
         if recipe.epoch_size is None or int(recipe.epoch_size) > most:
-            parts = recipe.sequences
             alike = f", with the {parts} parts of partition=, each of which draws as many samples" if parts > 1 else ""
             raise ConfigError(
                 f"Weighted(replacement=False) draws each sample once at most: expected epoch_size= of 1 to {most:,}"
@@ -180,14 +170,7 @@ class Sampling:
 
 
 def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sampling:
-    """Checks `sampler`.
-
-    Args:
-        shuffle, seed: of the loader.
-
-    Raises:
-        ConfigError: it is none, or does not go with the dataset.
-    """
+    """Checks `sampler`, for a loader with this shuffle and seed; ConfigError: it does not go with the dataset."""
     if sampler is None:
         return Sampling()
     if isinstance(sampler, Sequential):
@@ -215,7 +198,12 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
     def numbers(rows: int, epoch: int) -> Int64s:
         listed = isinstance(sampler, Iterable)
         found = _iterated(sampler, key(seed, epoch, Stream.LIST), epoch, rows) if listed else sampler(epoch)
-        return _checked(found, len(data), epoch)
+        if isinstance(found, Iterable) and not isinstance(found, (np.ndarray, torch.Tensor)):
+            found = [*found]
+        expected = f"sampler: expected whole numbers from 0 to {len(data) - 1} for epoch {epoch}"
+        if not len(ids := checked_ids(found, len(data), expected)):
+            raise ConfigError(f"{expected}; got none")
+        return ids
 
     made = lru_cache(1)(lambda rows: Listed(partial(numbers, rows)))
     return Sampling(listed=made, ordered=True, identity={"sampler": type(sampler).__name__})
@@ -244,19 +232,6 @@ def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
     return [number for start in starts for each in lists for number in each[start : start + share]]
 
 
-def _checked(given: Any, count: int, epoch: int) -> Int64s:
-    expected = f"sampler: expected whole numbers from 0 to {count - 1} for epoch {epoch}"
-    try:
-        numbers = np.asarray(given if isinstance(given, (np.ndarray, torch.Tensor)) else [*given])
-    except (TypeError, ValueError, RuntimeError) as problem:
-        raise ConfigError(f"{expected}, got {type(given).__name__}: {problem}") from problem
-    if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
-        raise ConfigError(f"{expected}, got {numbers.dtype} of shape {numbers.shape}")
-    if not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
-        raise ConfigError(f"{expected}, got {int(numbers.min())} to {int(numbers.max())}")
-    return numbers.astype(np.int64)
-
-
 def _per_class(sampler: PerClass, data: Dataset) -> Sampling:
     if data.content.mixed:
         raise impossible("listed mixture")
@@ -270,9 +245,10 @@ def _weighted(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:
     content, replacement = data.content, flag("Weighted(replacement=)", sampler.replacement)
     if content.mixed and not replacement:
         raise impossible("mixture without replacement")
-    weights = sampler.weights
-    of_classes = isinstance(weights, Mapping) and (not weights or any(name in data.class_to_idx for name in weights))
-    found = _class_weights(data, weights) if of_classes else _sample_weights(data, weights)
+    weights: Any = sampler.weights
+    named = isinstance(weights, Mapping)
+    of_classes = named and (not weights or any(name in data.class_to_idx for name in weights))
+    found = _named_weights(data, weights, of_classes) if named else _sample_weights(len(data), weights)
     mark = f"{xxhash.xxh3_64_hexdigest(found.tobytes())}{'' if replacement else ' without replacement'}"
 
     labels = data.by_id("label")
@@ -306,23 +282,12 @@ def _check_sum(total: float) -> None:
         raise ConfigError("Weighted: expected weights with a finite sum, got inf; divide them all by the largest one")
 
 
-def _sample_weights(data: Dataset, weights: object) -> Float64s:
-    count = len(data)
+def _sample_weights(count: int, weights: Any) -> Float64s:
     expected = (
         f"Weighted: expected a number at least 0 for each of {count} samples, or {{class name: number}}, or "
         "{key: number}"
     )
-    numbers, given = None, weights
-    if isinstance(weights, Mapping):
-        no_class = f". Nor is {next(iter(weights))!r} a class{near(next(iter(weights)), data.classes)}"
-        numbers, given = ids_of_keys(data.content, [*weights], "Weighted", no_class), [*weights.values()]
-    try:
-        found = np.asarray(given, dtype=np.float64)
-    except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
-        raise ConfigError(f"{expected}; got {type(weights).__name__}: {problem}") from problem
-    if numbers is not None and found.shape == numbers.shape:
-        found, given = np.ones(count), found
-        found[numbers] = given
+    found = array_of(weights, expected, np.float64)
     if found.shape != (count,):
         raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
     if len(wrong := np.flatnonzero(~(np.isfinite(found) & (found >= 0)))):
@@ -330,21 +295,26 @@ def _sample_weights(data: Dataset, weights: object) -> Float64s:
     return found
 
 
-def _class_weights(data: Dataset, weights: Any) -> Float64s:
-    """(classes + 1,) the last one is that of samples without a label."""
-    found = np.ones(len(data.classes) + 1)
-    found[NO_LABEL] = 0
-    known = data.class_to_idx
+def _named_weights(data: Dataset, weights: Mapping[Any, Any], of_classes: bool) -> Float64s:
+    """(classes + 1,) of classes, the last one that of samples without a label; of keys, (samples,)."""
+    kind, known = "class" if of_classes else "key", data.class_to_idx
     for name, given in weights.items():
-        if name not in known:
+        if of_classes and name not in known:
             raise ConfigError(
                 f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of classes and keys of "
                 "samples do not go together"
             )
         weight = real_number(given)
         if weight is None or not 0 <= weight < math.inf:
-            raise ConfigError(f"Weighted: expected a number at least 0 for class {name!r}, got {given!r}")
-        found[known[name]] = weight
+            raise ConfigError(f"Weighted: expected a number at least 0 for {kind} {name!r}, got {given!r}")
+    found = np.ones(len(known) + 1 if of_classes else len(data))
+    if of_classes:
+        found[NO_LABEL] = 0
+        found[[known[name] for name in weights]] = [*weights.values()]
+    else:
+        first = next(iter(weights))
+        end = f". Nor is {first!r} a class{near(first, data.classes)}"
+        found[ids_of_keys(data.content, [*weights], "Weighted", end)] = [*weights.values()]
     return found
 
 

@@ -35,12 +35,27 @@ class Columns(Mapping[str, Any]):
         return len(self._data.columns)
 
 
-def chosen_ids(data: Data, chosen: Any) -> NDArray[np.int64]:
-    """The ids that `select` keeps, each once.
+def array_of(given: Any, expected: str, dtype: Any = None) -> NDArray[Any]:
+    """As numpy has it; ConfigError, which begins with `expected`, if numpy makes no array of it."""
+    try:
+        return np.asarray(given, dtype)
+    except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
+        raise ConfigError(f"{expected}; got {type(given).__name__}: {problem}") from problem
 
-    Raises:
-        ConfigError: it is no choice of samples, or none is left.
-    """
+
+def checked_ids(given: Any, count: int, expected: str) -> NDArray[np.int64]:
+    """(n,) numbers of samples below `count`; ConfigError, which begins with `expected`, if they are none."""
+    found = array_of(given, expected)
+    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+        what = f"{found.dtype} of shape {found.shape}" if found.ndim else repr(found.tolist())
+        raise ConfigError(f"{expected}; got {what}")
+    if len(wrong := found[(found < 0) | (found >= count)]):
+        raise ConfigError(f"{expected}; got {wrong[0]}")
+    return found.astype(np.int64)
+
+
+def chosen_ids(data: Data, chosen: Any) -> NDArray[np.int64]:
+    """The ids that `select` keeps, each once; ConfigError: it is no choice of samples."""
     count = len(data)
     expected = (
         f"select: expected numbers of samples from 0 to {count - 1}, a mask of {count} True and False, keys, or a "
@@ -54,30 +69,18 @@ def chosen_ids(data: Data, chosen: Any) -> NDArray[np.int64]:
         chosen = chosen.tolist()
     if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
         chosen = ids_of_keys(data.content, chosen, "select")
-    try:
-        given = np.asarray(chosen)
-    except (ValueError, TypeError, RuntimeError) as problem:
-        raise ConfigError(f"{expected}; got {type(chosen).__name__}: {problem}") from problem
-    if given.ndim != 1:
-        raise ConfigError(f"{expected}; got {f'shape {given.shape}' if given.ndim else repr(chosen)}")
+    given = array_of(chosen, expected)
     if given.dtype == np.bool_:
-        if len(given) != count:
-            raise ConfigError(f"{expected}; got a mask of {len(given)}")
-        given = np.flatnonzero(given)
-    elif len(given) and given.dtype.kind not in "iu":
-        raise ConfigError(f"{expected}; got {given.dtype}")
-    elif len(given):
-        low, high = int(given.min()), int(given.max())
-        if low < 0 or high >= count:
-            raise ConfigError(f"{expected}; got {low if low < 0 else high}")
-        ascending = np.sort(given)
-        twice = ascending[1:][ascending[1:] == ascending[:-1]]
-        if len(twice):
-            raise ConfigError(
-                f"select: expected each number once, got {int(twice[0])} again; for samples that come more often pass "
-                "sampler=fastpipe.Weighted(...), fastpipe.Repeated(...) or a function of the epoch to fastpipe.loader"
-            )
-    return given.astype(np.int64)
+        if given.shape != (count,):
+            raise ConfigError(f"{expected}; got a mask of {' x '.join(map(str, given.shape))}")
+        return np.flatnonzero(given)
+    ascending = np.sort(ids := checked_ids(given, count, expected))
+    if len(twice := ascending[1:][ascending[1:] == ascending[:-1]]):
+        raise ConfigError(
+            f"select: expected each number once, got {int(twice[0])} again; for samples that come more often pass "
+            "sampler=fastpipe.Weighted(...), fastpipe.Repeated(...) or a function of the epoch to fastpipe.loader"
+        )
+    return ids
 
 
 def _mask_of(data: Data, function: Callable[[Columns], Any], expected: str) -> NDArray[np.bool_]:

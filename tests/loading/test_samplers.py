@@ -323,7 +323,7 @@ def test_a_function_that_is_wrong_in_a_later_epoch_is_told_then(flat: Path) -> N
     with loader_of(flat, 4, sampler=lambda epoch: [0, 37 if epoch == 2 else 36]) as loader:
         for _ in range(2):
             assert [batch.ids.tolist() for batch in loader] == [[0, 36]]
-        with pytest.raises(ConfigError, match="from 0 to 36 for epoch 2, got 0 to 37"):
+        with pytest.raises(ConfigError, match=r"from 0 to 36 for epoch 2; got 37$"):
             list(loader)
         loader.set_epoch(3)
         assert [batch.ids.tolist() for batch in loader] == [[0, 36]]
@@ -504,11 +504,11 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         (fastpipe.Weighted, r"expected fastpipe\.Weighted\(\.\.\.\).*got <class"),
         ({"ant": 2}, r"expected fastpipe\.Weighted\(\.\.\.\).*got {'ant': 2}$"),
         (3, r"expected fastpipe\.Weighted\(\.\.\.\).*got 3$"),
-        (lambda epoch: [37], "expected whole numbers from 0 to 36 for epoch 0, got 37 to 37"),
-        (lambda epoch: [-1, 3], "got -1 to 3"),
+        (lambda epoch: [37], "expected whole numbers from 0 to 36 for epoch 0; got 37$"),
+        (lambda epoch: [-1, 3], "for epoch 0; got -1$"),
         (lambda epoch: [0.5], r"got float64 of shape \(1,\)"),
-        (lambda epoch: [], r"shape \(0,\)"),
-        (lambda epoch: 3, "got int: "),
+        (lambda epoch: [], "got none$"),
+        (lambda epoch: 3, "got 3$"),
         (
             torch.utils.data.BatchSampler(range(37), 4, drop_last=False),
             "got <.*BatchSampler.*; pass the sampler in it, and batch_size=",
