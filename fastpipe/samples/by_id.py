@@ -22,48 +22,39 @@ _AT_ONCE = 1 << 20  # rows
 
 class Values:
     """A value for each sample, from an array in memory, or from an .npy file of this machine, of which the rows that
-    are asked for are read. What is pickled of a file is its path and its state.
-
-    Args:
-        given: (n, ...) numbers or texts, or the path of the file.
-
-    Attributes:
-        rows: (n, ...) all values; of a file, a map of it.
-
-    Raises:
-        ConfigError: the file is no .npy file of numbers or texts, in C order.
-        DatasetError: the file is another one than before.
+    are asked for are read. What is pickled of a file is its path, its size and its time.
     """
 
     def __init__(self, given: NDArray[Any] | Path) -> None:
-        self.given = given
-        self._state = self._state_now() if isinstance(given, Path) else None
+        self._given = given
+        self._state: tuple[int, int] | None = None  # of the file, when its rows were first asked for
 
     @cached_property
     def _file(self) -> OpenFile:
-        assert isinstance(self.given, Path)
-        return OpenFile(self.given)
-
-    def _state_now(self) -> tuple[int, int]:
-        """Its bytes, and when it was written."""
-        found = os.fstat(self._file.descriptor)
-        return found.st_size, found.st_mtime_ns
+        assert isinstance(self._given, Path)
+        return OpenFile(self._given)
 
     @cached_property
     def rows(self) -> NDArray[Any]:
-        if not isinstance(self.given, Path):
-            return self.given
-        if self._state_now() != self._state:
+        """(n, ...) all values; of a file, a map of it. ConfigError: it holds none; DatasetError: it has changed."""
+        if not isinstance(self._given, Path):
+            return self._given
+        now = os.fstat(self._file.descriptor)
+        state = now.st_size, now.st_mtime_ns
+        if self._state not in (None, state):
             raise DatasetError(
-                f"{self.given} has changed since it became a column of a dataset: expected the same file; pass it to "
+                f"{self._given} has changed since it became a column of a dataset: expected the same file; pass it to "
                 "with_column or with_labels again"
             )
+        self._state = state
         try:
-            found: NDArray[Any] = np.load(self.given, mmap_mode="r", allow_pickle=False)
+            found: NDArray[Any] = np.load(self._given, mmap_mode="r", allow_pickle=False)
             if not found.flags.c_contiguous:
                 raise ValueError("its rows are not in C order; save np.ascontiguousarray(values)")
         except (OSError, ValueError) as problem:
-            raise ConfigError(f"{self.given}: expected an .npy file with a row for each sample: {problem}") from problem
+            raise ConfigError(
+                f"{self._given}: expected an .npy file with a row for each sample: {problem}"
+            ) from problem
         return found
 
     @cached_property
@@ -79,7 +70,7 @@ class Values:
         return found.tolist() if found.dtype.kind == "U" else found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"given": self.given, "_state": self._state}
+        return {"_given": self._given, "_state": self._state}
 
 
 class Picked:

@@ -1,8 +1,7 @@
-"""Datasets -> one dataset of all their samples, or a mixture in which each has its share of every batch."""
+"""Datasets -> one dataset of all their samples, one behind the other."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -19,13 +18,12 @@ from fastpipe.samples.by_id import Computed
 from fastpipe.samples.data import Data, unchanged
 
 _LABELS = ("union", "offset", "own")
-_MOST_TOTAL = 1e300
 
 D = TypeVar("D", bound=Data)
 
 
 def joined(parts: Sequence[D], mode: str) -> D:
-    """The samples of some datasets, one behind the other; see `concat` in opening.py."""
+    """See `concat` in opening.py."""
     choice("labels", mode, _LABELS)
     if any(part._single != parts[0]._single for part in parts):
         raise ConfigError(
@@ -39,10 +37,8 @@ def joined(parts: Sequence[D], mode: str) -> D:
     starts = starts_of([len(part) for part in parts])
     by_id = None
     if any(part._labels is not None for part in parts):
-        columns: list[ById] = [
-            Computed(part.by_id("label"), labels.__getitem__) for part, labels in zip(parts, new, strict=True)
-        ]
-        by_id = _behind("label", columns, starts)
+        each = zip(parts, new, strict=True)
+        by_id = _behind("label", [Computed(part.by_id("label"), labels.__getitem__) for part, labels in each], starts)
     added: dict[str, ById] = {}
     for name in dict.fromkeys(name for part in parts for name in part._added):
         for part in parts:
@@ -62,27 +58,6 @@ def joined(parts: Sequence[D], mode: str) -> D:
         labels=by_id,
         added=added,
         identity=identity,
-    )
-
-
-def mixed(parts: Sequence[D], weights: Sequence[float], mode: str) -> D:
-    """Shares of every batch; see `mix` in opening.py."""
-    shares: list[float] = []
-    for weight, part in zip(weights, parts, strict=True):
-        inside = part.content.weights
-        shares += [weight * each / math.fsum(inside) for each in inside]
-    if not sum(shares) < _MOST_TOTAL:
-        raise ConfigError(
-            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(shares):g}; divide them all by the "
-            "largest one"
-        )
-    firsts = starts_of([len(part) for part in parts])
-    starts = [part.content.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
-    made = joined(parts, mode)
-    return made._with(
-        weights=tuple(shares),
-        starts=np.append(np.concatenate(starts), firsts[-1]),
-        identity={**made._identity, "mixture": [round(each / math.fsum(shares), 12) for each in shares]},
     )
 
 

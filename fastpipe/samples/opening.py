@@ -7,14 +7,19 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fastpipe.checks import real_number, whole
+import numpy as np
+
+from fastpipe.checks import positive, whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
+from fastpipe.format.mixed_index import starts_of
 from fastpipe.remote.options import remote_options
 from fastpipe.samples.data import Store
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.joining import joined, mixed
+from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import saved
+
+_MOST_TOTAL = 1e300  # of weights
 
 
 def open(
@@ -97,12 +102,23 @@ def mix(datasets: Mapping[Any, float], *, labels: str = "union") -> Dataset:
     """
     if not isinstance(datasets, Mapping) or not datasets:
         raise ConfigError(f"mix: expected {{dataset: weight}}, got {datasets!r}")
-    parts = [as_dataset(each) for each in datasets]
-    for name, given in datasets.items():
-        weight = real_number(given)
-        if weight is None or not 0 < weight < math.inf:
-            raise ConfigError(f"mix: expected a weight above 0 for {name}, got {given!r}")
-    return mixed(parts, [float(each) for each in datasets.values()], labels)
+    parts, shares = [as_dataset(each) for each in datasets], list[float]()
+    for (name, weight), part in zip(datasets.items(), parts, strict=True):
+        share, inside = positive(f"mix: the weight of {name}", weight), part.content.weights
+        shares += [share * each / math.fsum(inside) for each in inside]
+    if not sum(shares) < _MOST_TOTAL:
+        raise ConfigError(
+            f"mix: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(shares):g}; divide them all by the "
+            "largest one"
+        )
+    firsts = starts_of([len(part) for part in parts])
+    starts = [part.content.starts[:-1] + first for part, first in zip(parts, firsts, strict=False)]
+    made = joined(parts, labels)
+    return made._with(
+        weights=tuple(shares),
+        starts=np.append(np.concatenate(starts), firsts[-1]),
+        identity={**made._identity, "mixture": [round(each / math.fsum(shares), 12) for each in shares]},
+    )
 
 
 def as_dataset(data: object) -> Dataset:

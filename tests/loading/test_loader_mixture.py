@@ -353,7 +353,7 @@ def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
     ("make", "words"),
     [
         (lambda a, b: fastpipe.mix({}), r"expected \{dataset: weight\}, got \{\}"),
-        (lambda a, b: fastpipe.mix({a: 0, b: 1}), "expected a weight above 0 for .*, got 0"),
+        (lambda a, b: fastpipe.mix({a: 0, b: 1}), "the weight of .*: expected a number above 0, got 0"),
         (lambda a, b: fastpipe.mix({a: "much", b: 1}), "got 'much'"),
         (
             lambda a, b: fastpipe.mix({a: 1e308, b: 1e308}),

@@ -248,8 +248,8 @@ def test_beside_a_dataset_of_another_kind_it_is_torchs(flat: Path) -> None:
         (lambda flat: fastpipe.concat([flat, flat]), r"got a list of 2\. For all samples .*concat\(\*data\)"),
         (lambda flat: fastpipe.mix({}), "mix: expected {dataset: weight}"),
         (lambda flat: fastpipe.mix([flat]), "mix: expected {dataset: weight}"),
-        (lambda flat: fastpipe.mix({flat: 0}), "mix: expected a weight above 0 for .*, got 0"),
-        (lambda flat: fastpipe.mix({flat: "much"}), "mix: expected a weight above 0 for .*, got 'much'"),
+        (lambda flat: fastpipe.mix({flat: 0}), "mix: the weight of .*: expected a number above 0, got 0"),
+        (lambda flat: fastpipe.mix({flat: "much"}), "mix: the weight of .*: expected a number above 0, got 'much'"),
         (lambda flat: fastpipe.mix({flat: 1e300, fastpipe.open(flat): 1e300}), "weights with a sum below"),
     ],
 )
