@@ -100,11 +100,6 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
 
     `column[17]`, `column[3:9]` and `column[numbers]` read these values only, from the disk. `np.asarray(column)`, and
     any calculation or comparison with it, reads all of them. Numbers come as numpy arrays; texts as arrays of objects.
-
-    Args:
-        column: reads the values.
-        count: of the samples.
-        name: of the field.
     """
 
     def __init__(self, column: ById, count: int, name: str) -> None:

@@ -25,8 +25,7 @@ from fastpipe.remote.urls import place_of
 from fastpipe.samples.by_id import Column, spans
 from fastpipe.scan.opening import open_data
 
-OWN = ("label", "width", "height", "id", "key", "source")
-_NO_COLUMN = ("mask", "image")
+_OWN = ("label", "width", "height", "id", "key", "source")
 
 
 class Store:
@@ -171,14 +170,13 @@ class Data:
     @property
     def fields(self) -> dict[str, Field]:
         """What samples carry besides image and label, by name."""
-        added = {name: Field(name, "array") for name in self._added}
-        return {**self.index.fields, **added}
+        return {**self.index.fields, **{name: Field(name, "array") for name in self._added}}
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns."""
-        numbers = [name for name, field in self.fields.items() if field.kind not in _NO_COLUMN]
-        return tuple(dict.fromkeys([*OWN, *numbers]))
+        numbers = [name for name, field in self.fields.items() if field.kind not in ("mask", "image")]
+        return tuple(dict.fromkeys([*_OWN, *numbers]))
 
     def column(self, name: str) -> Column:
         """The values of a field, as a user has them.

@@ -24,6 +24,7 @@ from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
 from fastpipe.samples.choosing import by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, Store
 from fastpipe.samples.joining import joined
+from fastpipe.samples.saved import save
 from fastpipe.samples.single import SampleReader, Single
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
             classes: their names.
             keep_labels: labels and `data.classes` stay as they are.
         """
-        if isinstance(classes, str) or not isinstance(classes, (list, tuple)) or not classes:
+        if not isinstance(classes, (list, tuple)) or not classes:
             raise ConfigError(f"only: expected names of classes, for example {self.classes[:2]!r}, got {classes!r}")
         known = self.class_to_idx
         for name in classes:
@@ -131,8 +132,16 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         new = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last one is that of NO_LABEL
         new[[known[name] for name in classes]] = np.arange(len(classes))
         masks = [new[self.by_id("label").take(ids)] != NO_LABEL for ids in spans(len(self))]
-        found = self._chosen(np.flatnonzero(np.concatenate(masks)) if masks else np.empty(0, np.int64), "only")
-        return found if flag("keep_labels", keep_labels) else found._renamed(new, list(classes))
+        found = self._chosen(np.flatnonzero(np.concatenate(masks)), "only")
+        if flag("keep_labels", keep_labels):
+            return found
+        names = list(classes)
+        said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
+        return found._with(
+            relabelled=(names, [new[each] for each in found._store_labels]),
+            labels=None if found._labels is None else Computed(found._labels, new.__getitem__),
+            identity={**found._identity, "classes": said},
+        )
 
     def take(self, fraction: float) -> Dataset:
         """This fraction of the samples, the same whatever the seed. A hash of each source file decides, so a smaller
@@ -209,8 +218,6 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         Raises:
             ConfigError: samples have been chosen, or another dataset is there.
         """
-        from fastpipe.samples.saved import save
-
         save(self, Path(destination))
 
     # Single samples
@@ -263,7 +270,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 fields; see fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and
                 NAME_visibility (M, K). Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}.
         """
-        from fastpipe.samples.fields import sample_fields
+        from fastpipe.samples.field_names import sample_fields
 
         return self._with(single=replace(self._single, fields=sample_fields(self, fields)))
 
@@ -298,26 +305,13 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         if content.mixed:
             ids = ids[np.argsort(np.searchsorted(content.starts, ids, side="right"), kind="stable")]
         samples = content.numbers(ids)
+        said = f"{len(samples)} {xxhash.xxh3_64_hexdigest(samples.astype('<i8').tobytes())}"
         return self._with(
             samples=samples,
             starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             labels=None if self._labels is None else Picked(self._labels, ids),
             added={name: Picked(column, ids) for name, column in self._added.items()},
-            identity={
-                **self._identity,
-                "samples": f"{len(samples)} {xxhash.xxh3_64_hexdigest(samples.astype('<i8').tobytes())}",
-            },
-        )
-
-    def _renamed(self, new: NDArray[np.int64], names: list[str]) -> Dataset:
-        """The same samples with other labels: (classes + 1,) of each label, and behind them that of NO_LABEL."""
-        return self._with(
-            relabelled=(names, [new[each] for each in self._store_labels]),
-            labels=None if self._labels is None else Computed(self._labels, new.__getitem__),
-            identity={
-                **self._identity,
-                "classes": names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode()),
-            },
+            identity={**self._identity, "samples": said},
         )
 
     def _values(self, method: str, given: Any) -> Values:
@@ -346,9 +340,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     def __repr__(self) -> str:
         count, classes = f"{len(self):,} samples", f"{len(self.classes):,} classes"
         whole = f" of {len(self.index):,}" if self._samples is not None else ""
-        shares = ""
-        if self.content.mixed:
-            shares = ", mixed " + " : ".join(f"{weight:g}" for weight in self._weights)
+        shares = f", mixed {' : '.join(f'{weight:g}' for weight in self._weights)}" if self.content.mixed else ""
         return f"<fastpipe dataset {str(self.path)!r}: {count}{whole}, {classes}{shares}{self._single!r}>"
 
     def _repr_html_(self) -> str:

@@ -6,18 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import Field
 from fastpipe.plan.placed import Boxes, Points, check_point
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data
 
-OWN = ("image", "label", "id", "key", "source", "valid", "epoch")
+_OF_SAMPLES = ("image", "label", "id", "key", "source")
+OWN = (*_OF_SAMPLES, "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
 OF_MIXING = ("mix_index", "mix_lam")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
@@ -94,13 +91,22 @@ def _resolved(asked: Any, field: Field | None) -> Asked:
     return asked  # type: ignore[no-any-return]
 
 
-def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
-    """(n, classes) float32: 1 for the classes of each sample, else 0."""
-    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
-    hot[rows_of(tags), tags.values] = 1
-    return hot
+def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
+    """What a user asks for, as of chosen_fields."""
+    chosen = chosen_fields(data, fields, own=_OF_SAMPLES)
+    for asked in chosen.values():
+        if isinstance(asked, Boxes) and asked.form != "list":
+            raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
+    return chosen
 
 
-def rows_of(ragged: Ragged) -> NDArray[np.int64]:
-    """(M,) which of the n samples each value belongs to."""
-    return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))
+def check_mirrored(chosen: Iterable[Asked], mirroring: str) -> None:
+    """Raises ConfigError where `mirroring`, what mirrors images ("": nothing), would make points wrong."""
+    out = "pass hflip=False" if mirroring == "hflip" else f"leave {mirroring} out"
+    for asked in chosen:
+        if mirroring and isinstance(asked, Points) and asked.flip_pairs is None:
+            raise ConfigError(
+                f"fields: {asked.name!r} has points, and {mirroring} mirrors images: a left eye would become a right "
+                f"eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points that "
+                f"change places; flip_pairs=[] if there are none; or {out}"
+            )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostFields, Places
 from fastpipe.engine.pictures import Pictures
-from fastpipe.errors import ConfigError
+from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
@@ -22,12 +22,10 @@ from fastpipe.plan.crops import Crop
 from fastpipe.plan.geometry import geometry_of, large_enough, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
 from fastpipe.samples.cropping import Cropping
-from fastpipe.samples.field_names import Asked, chosen_fields, keys_of, multi_hot, name_of, rows_of
+from fastpipe.samples.field_names import Asked, keys_of, name_of
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data
-
-_OWN = ("image", "label", "id", "key", "source")
 
 
 class Fields:
@@ -208,21 +206,13 @@ def _tv_tensors() -> Any:
     return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None
 
 
-def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
-    """What a user asks for, as of chosen_fields."""
-    chosen = chosen_fields(data, fields, own=_OWN)
-    for asked in chosen.values():
-        if isinstance(asked, Boxes) and asked.form != "list":
-            raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
-    return chosen
+def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
+    """(n, classes) float32: 1 for the classes of each sample, else 0."""
+    hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
+    hot[rows_of(tags), tags.values] = 1
+    return hot
 
 
-def check_croppable(chosen: Iterable[Asked], cropping: Cropping) -> None:
-    """Raises ConfigError where a field does not go with the crop."""
-    for asked in chosen:
-        if isinstance(asked, Points) and cropping.mirroring and asked.flip_pairs is None:
-            raise ConfigError(
-                f"fields: {asked.name!r} has points, and {cropping.mirroring} mirrors images: a left eye would become "
-                f"a right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the "
-                f"points that change places; flip_pairs=[] if there are none; or leave {cropping.mirroring} out"
-            )
+def rows_of(ragged: Ragged) -> NDArray[np.int64]:
+    """(M,) which of the n samples each value belongs to."""
+    return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))

@@ -17,7 +17,7 @@ from fastpipe.remote.options import remote_options
 from fastpipe.samples.data import Store
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.joining import joined
-from fastpipe.samples.saved import saved
+from fastpipe.samples.saved import with_saved
 
 _MOST_TOTAL = 1e300  # of weights
 
@@ -59,14 +59,10 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    store = Store(data, remote, max_pixels, version)
-    found = Dataset([store])
+    found = Dataset([Store(data, remote, max_pixels, version)])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
-    with saved(store.index) as (columns, classes):
-        for name, file in columns.items():
-            found = found.with_labels(file, classes=classes) if name == "label" else found.with_column(name, file)
-    return found
+    return with_saved(found)  # type: ignore[no-any-return]
 
 
 def concat(*datasets: Dataset | str | os.PathLike[str], labels: str = "union") -> Dataset:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,28 +25,28 @@ def _list_of(fingerprint: str) -> str:
     return f"{_FOLDER}/{fingerprint}.json"
 
 
-@contextmanager
-def saved(index: Index) -> Iterator[tuple[dict[str, Path], list[str] | None]]:
-    """The files of the columns beside a dataset by name, for with_column and with_labels, and the names of the classes
-    if labels are among them.
-
-    Raises:
-        DatasetError: they are damaged, or do not fit.
-    """
+def with_saved(data: Any) -> Any:
+    """The dataset with the columns that are beside it; DatasetError: they are damaged, or do not fit."""
+    index = data.index
     file = index.folder / _list_of(index.fingerprint)
     if not index.packed or not file.exists():
-        yield {}, None
-        return
+        return data
     try:
         entries: dict[str, Any] = json.loads(file.read_bytes())
-        # None is in another folder, whatever the list says.
-        names = {name: Path(entry["file"]).name for name, entry in entries["columns"].items()}
-        yield {name: index.folder / _FOLDER / each for name, each in names.items()}, entries["classes"]
+        for name, entry in entries["columns"].items():
+            path = (
+                index.folder / _FOLDER / Path(entry["file"]).name
+            )  # none is in another folder, whatever the list says
+            if name == "label":
+                data = data.with_labels(path, classes=entries["classes"])
+            else:
+                data = data.with_column(name, path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, DatasetError) as problem:
         raise DatasetError(
             f"{file} does not describe columns that are there ({problem}); save them again with save_columns, or "
             "remove that file"
         ) from problem
+    return data
 
 
 def check_saved(index: Index) -> None:

@@ -44,15 +44,11 @@ class Single:
     cropping: Cropping | None = None
 
     def __post_init__(self) -> None:
-        self.applier()
+        applier(self.transform, dicts=self.fields is not None)
         if self.fields is not None and self.cropping is not None:
-            from fastpipe.samples.fields import check_croppable
+            from fastpipe.samples.field_names import check_mirrored
 
-            check_croppable(self.fields.values(), self.cropping)
-
-    def applier(self) -> Callable[[Any], Any]:
-        """What makes a sample of a picture, (height, width, 3), or of a dict of fields."""
-        return applier(self.transform, dicts=self.fields is not None)
+            check_mirrored(self.fields.values(), self.cropping.mirroring)
 
     def __repr__(self) -> str:
         transform = "" if self.transform is None else f", transform={self.transform!r}"
@@ -66,8 +62,8 @@ class SampleReader:
     def __init__(self, data: Data, single: Single) -> None:
         _keep_to_one_thread()
         self.process = os.getpid()
-        self._content, self._cropping, self._apply = data.content, single.cropping, single.applier()
-        self._pictures = Pictures(data.index)
+        self._content, self._cropping, self._pictures = data.content, single.cropping, Pictures(data.index)
+        self._apply = applier(single.transform, dicts=single.fields is not None)
         self._fields: FieldValues | None = None
         if single.fields is not None:
             from fastpipe.samples.fields import FieldValues
