@@ -12,7 +12,7 @@ import numpy as np
 from fastpipe.checks import positive, whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
-from fastpipe.format.mixed_index import starts_of
+from fastpipe.format.columns import starts_of
 from fastpipe.remote.options import remote_options
 from fastpipe.samples.data import Store
 from fastpipe.samples.dataset import Dataset
