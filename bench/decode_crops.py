@@ -30,7 +30,7 @@ WHOLE = "whole picture, libjpeg-turbo"
 
 def crop_of(jpeg: bytes, number: int) -> tuple[int, int, int, int]:
     """A training crop: x, y, width, height."""
-    sides = [np.array([side]) for side in _engine.jpeg_size(jpeg)]
+    sides = [np.array([side]) for side in _engine.picture_size(jpeg)]
     crops = plan_crops(RandomResizedCrop(), (224, 224), *sides, seed=0, epoch=0, samples=np.array([number]))
     x, y, width, height = crops.bounds[0].tolist()
     return x, y, width, height

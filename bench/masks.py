@@ -35,6 +35,7 @@ from fastpipe import _engine
 from fastpipe.engine.engine import Engine
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, PNG
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.packing.picture.png import encode_png
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import RandomResizedCrop
@@ -75,7 +76,7 @@ class Fastpipe:
         self.fields = np.zeros(len(jpegs), dtype=FIELD_IMAGE_DTYPE)
         with open(folder / "shard", "wb") as file:
             for number, (jpeg, mask) in enumerate(zip(jpegs, masks, strict=True)):
-                width, height = _engine.jpeg_size(jpeg)
+                width, height = _engine.picture_size(jpeg)
                 record, field = self.records[number], self.fields[number]
                 record["offset"], record["size"] = file.tell(), len(jpeg)
                 field["offset"], field["size"] = file.tell() + len(jpeg), len(mask)
@@ -143,7 +144,7 @@ def main() -> None:
         stream = io.BytesIO()
         Image.fromarray(mask).save(stream, "PNG")
         theirs.append(stream.getvalue())
-    ours = [_engine.encode_mask(mask) for mask in masks]
+    ours = [encode_png(mask, filters=False) for mask in masks]
     packed = [_engine.transcode(photo, tile=TILE)[0] or photo for photo in photos]
 
     dataset = Torchvision(list(zip(photos, theirs, strict=True)))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, RGB, PALETTE, GRAY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6
+# First column and row of each pass, and the steps across and down (PNG Specification, 8.2).
+ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
 CHANNELS = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGB_ALPHA: 4}
 
 
@@ -58,6 +60,8 @@ def png(
     palette: bytes | None = None,
     idat_bytes: int = 2**31 - 1,
     before: bytes = b"",
+    interlaced: bool = False,
+    transparency: bytes | None = None,
 ) -> bytes:
     """A PNG of (height, width) or (height, width, channels).
 
@@ -68,15 +72,20 @@ def png(
         palette: RGB of each index.
         idat_bytes: of each IDAT chunk.
         before: chunks that stand before the pixels.
+        interlaced: in the seven passes of Adam7.
+        transparency: payload of the tRNS chunk.
     """
     height, width = pixels.shape[:2]
-    samples = pixels.reshape(height, width * CHANNELS[color])
     step = max(1, CHANNELS[color] * bits // 8)
-    deflated = zlib.compress(filtered(packed_rows(samples, bits), filters, step))
+    parts_of = ADAM7 if interlaced else [(0, 0, 1, 1)]
+    passes = [pixels[y::down, x::across] for x, y, across, down in parts_of]
+    rows = [packed_rows(part.reshape(len(part), -1), bits) for part in passes if part.size]
+    deflated = zlib.compress(b"".join(filtered(part, filters, step) for part in rows))
     parts = [deflated[at : at + idat_bytes] for at in range(0, len(deflated), idat_bytes)]
     middle = b"" if palette is None else chunk(b"PLTE", palette)
+    middle += b"" if transparency is None else chunk(b"tRNS", transparency)
     idat = b"".join(chunk(b"IDAT", part) for part in parts)
-    return SIGNATURE + header(width, height, bits, color) + before + middle + idat + chunk(b"IEND")
+    return SIGNATURE + header(width, height, bits, color, int(interlaced)) + before + middle + idat + chunk(b"IEND")
 
 
 def chunks(data: bytes) -> Iterator[tuple[int, int]]:

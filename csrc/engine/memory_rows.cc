@@ -22,23 +22,23 @@ void to_planes(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* planes
   }
 }
 
-Status fill_row(RowScratch* scratch, const std::uint8_t* jpeg, const RowTask& task, RowOptions options,
+Status fill_row(RowScratch* scratch, const std::uint8_t* picture, const RowTask& task, RowOptions options,
                 const BatchSpan& images) {
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(images.size.width) * 3;
   std::uint8_t* const row = images.data + static_cast<std::ptrdiff_t>(task.out_row) * stride * images.size.height;
-  if (!images.planar) return scratch->worker.run(jpeg, task, options, {row, images.size, stride});
+  if (!images.planar) return scratch->worker.run(picture, task, options, {row, images.size, stride});
   scratch->pixels.resize(static_cast<std::size_t>(stride * images.size.height));
-  const Status status = scratch->worker.run(jpeg, task, options, {scratch->pixels.data(), images.size, stride});
+  const Status status = scratch->worker.run(picture, task, options, {scratch->pixels.data(), images.size, stride});
   if (status.ok()) to_planes(scratch->pixels.data(), scratch->pixels.size() / 3, row);
   give_back_if_giant(&scratch->pixels);
   return status;
 }
 
 // No exception leaves a thread: each becomes the row's status.
-Status guarded_row(RowScratch* scratch, const std::uint8_t* jpeg, const RowTask& task, RowOptions options,
+Status guarded_row(RowScratch* scratch, const std::uint8_t* picture, const RowTask& task, RowOptions options,
                    const BatchSpan& images) noexcept {
   try {
-    return fill_row(scratch, jpeg, task, options, images);
+    return fill_row(scratch, picture, task, options, images);
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
   } catch (const std::exception& problem) {
@@ -48,13 +48,13 @@ Status guarded_row(RowScratch* scratch, const std::uint8_t* jpeg, const RowTask&
 
 }  // namespace
 
-std::vector<RowError> fill_rows(const std::vector<const std::uint8_t*>& jpegs, const std::vector<RowTask>& tasks,
+std::vector<RowError> fill_rows(const std::vector<const std::uint8_t*>& pictures, const std::vector<RowTask>& tasks,
                                 RowOptions options, const BatchSpan& images, int threads, RowScratch* scratch) {
   std::vector<Status> found(tasks.size());
   std::atomic<std::size_t> next{0};  // relaxed: it only deals out rows; the joins publish what was written
   const auto work = [&](RowScratch* mine) {
     for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks.size();) {
-      found[i] = guarded_row(mine, jpegs[i], tasks[i], options, images);
+      found[i] = guarded_row(mine, pictures[i], tasks[i], options, images);
     }
   };
   const int helpers = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(threads), tasks.size())) - 1;

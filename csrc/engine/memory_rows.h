@@ -1,4 +1,4 @@
-// JPEGs in memory -> rows of a batch, by threads that live as long as the call.
+// Pictures in memory -> rows of a batch, by threads that live as long as the call.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ struct RowScratch {
   std::vector<std::uint8_t> pixels;  // of a row that becomes planes
 };
 
-// Fills row out_row of `images` from jpegs[i] as tasks[i] and the options say, and returns the rows that failed, in
+// Fills row out_row of `images` from pictures[i] as tasks[i] and the options say, and returns the rows that failed, in
 // order. The calling thread takes part with `scratch`; threads - 1 others help, and end before this returns, so that
 // nothing is left that a fork could break. Throws what ThreadPool throws.
-std::vector<RowError> fill_rows(const std::vector<const std::uint8_t*>& jpegs, const std::vector<RowTask>& tasks,
+std::vector<RowError> fill_rows(const std::vector<const std::uint8_t*>& pictures, const std::vector<RowTask>& tasks,
                                 RowOptions options, const BatchSpan& images, int threads, RowScratch* scratch);
 
 }  // namespace fastpipe

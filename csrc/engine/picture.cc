@@ -5,8 +5,6 @@
 #include <exception>
 #include <new>
 
-#include "png/png_rows.h"
-
 namespace fastpipe {
 namespace {
 
@@ -44,15 +42,11 @@ Status PictureReader::guarded(const File& file, std::uint64_t offset, std::uint3
   return status;
 }
 
-Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, bool png,
-                          const PixelSpan& out) noexcept {
+Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept {
   const Rect all = {0, 0, out.size.width, out.size.height};
   return guarded(file, offset, size, out.size, [&] {
-    Status status = png ? stored_.open(out.size, mask_.png()) : stored_.open(out.size, &decoder_);
-    if (!status.ok()) return status;
-    if (!png) return decoder_.decode(1, all, rgb_rows(&out));
-    status = mask_.png()->decode(0, all.height);
-    return status.ok() ? png_rgbx(*mask_.png(), all, rgb_rows(&out), &room_) : status;
+    const Status status = stored_.open(out.size, &decoder_);
+    return status.ok() ? decoder_.decode(1, all, rgb_rows(&out)) : status;
   });
 }
 

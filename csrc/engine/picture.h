@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/image.h"
 #include "base/row_sink.h"
@@ -20,7 +19,7 @@ RowSink rgb_rows(const PixelSpan* out);
 class PictureReader {
  public:
   // `out` has the size that the index says. Never throw.
-  Status run(const File& file, std::uint64_t offset, std::uint32_t size, bool png, const PixelSpan& out) noexcept;
+  Status run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept;
   Status run(const File& file, std::uint64_t offset, std::uint32_t size, const IdSpan& out) noexcept;
 
  private:
@@ -29,8 +28,7 @@ class PictureReader {
 
   StoredBytes stored_;
   PictureDecoder decoder_;
-  MaskRow mask_;  // its decoder reads all PNGs
-  std::vector<std::uint8_t> room_;
+  MaskRow mask_;
 };
 
 }  // namespace fastpipe

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "png/png_rows.h"
 
 namespace fastpipe {
 namespace {
@@ -75,8 +74,9 @@ void RowWorker::Crop::give_back() {
   padder.give_back();
 }
 
-// Which part of the picture is needed, at which scale. False if the crop is impossible.
-bool RowWorker::Crop::plan() {
+// Which part of the picture is needed, at which scale: 1, or a smaller one if that is possible. False if the crop is
+// not.
+bool RowWorker::Crop::plan(bool reducible) {
   Box box = box_of(*task);
   empty = false;
   resized = out;
@@ -87,7 +87,7 @@ bool RowWorker::Crop::plan() {
     box = padder.box();
     resized = padder.room();
   }
-  const bool reducible = !options.exact && !padded() && task->png == 0 && options.resampling.averages();
+  reducible = reducible && !options.exact && !padded() && options.resampling.averages();
   const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
   const bool flip = task->flip != 0 && !padded();
@@ -128,13 +128,13 @@ Status RowWorker::run(const RowTask* tasks, const std::vector<Slot>& slots, RowC
   return fill(*file, counters, stage);
 }
 
-Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out) {
+Status RowWorker::run(const std::uint8_t* picture, const RowTask& task, RowOptions options, PixelSpan out) {
   RowCounters counters;
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
   crop_count_ = 0;
   add_crop(task, options, out);
-  stored_.borrow(jpeg, task.size);
+  stored_.borrow(picture, task.size);
   return fill_picture(nullptr, &counters, &stage);
 }
 
@@ -174,22 +174,22 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
   const std::uint64_t started = now_ns();
   const RowTask& task = *crops_.front().task;
   const Size size = {task.width, task.height};
-  Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &decoder_);
+  Status status = stored_.open(size, &decoder_);
   if (!status.ok()) return status;
   for (std::size_t i = 0; i < crop_count_; ++i) {
     Crop& crop = crops_[i];
     status = check_crop(*crop.task, crop.options.padding.mode);
     if (!status.ok()) return status;
-    if (!crop.plan()) return bad_crop(*crop.task);
+    if (!crop.plan(!decoder_.is_png())) return bad_crop(*crop.task);
   }
   counters->decode_ns = now_ns() - started;
-  if (file != nullptr) {
+  if (file != nullptr && decoder_.in_parts()) {
     stage->set(Stage::reading);
     status = read_needed(*file, counters);
     if (!status.ok()) return status;
     stage->set(Stage::decoding);
   }
-  const bool all = task.png == 0 && decode_together(counters, stage);
+  const bool all = decode_together(counters, stage);
   for (std::size_t i = 0; i < crop_count_; ++i) {
     Crop& crop = crops_[i];
     if (!all && !crop.empty) status = decode(&crop, counters, stage);
@@ -247,14 +247,7 @@ void RowWorker::count_decode(std::uint64_t ns, RowCounters* counters) {
 Status RowWorker::decode(Crop* crop, RowCounters* counters, StageFlag* stage) {
   stage->set(Stage::decoding);
   const std::uint64_t started = now_ns();
-  const Rect& region = crop->needed.region;
-  Status status;
-  if (crop->task->png != 0) {
-    status = mask_.png()->decode(region.y, region.height);
-    if (status.ok()) status = png_rgbx(*mask_.png(), region, crop->sink(), &room_);
-  } else {
-    status = decoder_.decode(crop->needed.denominator, region, crop->sink());
-  }
+  const Status status = decoder_.decode(crop->needed.denominator, crop->needed.region, crop->sink());
   count_decode(now_ns() - started, counters);
   return status;
 }

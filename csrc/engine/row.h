@@ -29,8 +29,7 @@ struct RowTask {
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint8_t flip;          // 1: mirror left and right
-  std::uint8_t png;           // 1: a PNG, as masks are; 0: a JPEG or
-  std::uint8_t coefficients;  // 1: a KEY.fpc, of which only what the crop needs is read
+  std::uint8_t coefficients;  // 1: JPEGs of this shard are KEY.fpc, of which only what the crop needs is read
 };
 
 // What a row is made of: RGB, resized by averaging; or a mask's ids, of which none is made up.
@@ -83,8 +82,8 @@ class RowWorker {
   // at the first row that fails. `stage` is kept up to date. May throw only what allocation throws.
   Status run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage);
 
-  // One row, of a JPEG or KEY.fpc in memory, of task.size bytes; needs no files.
-  Status run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out);
+  // One row, of a picture in memory, of task.size bytes; needs no files.
+  Status run(const std::uint8_t* picture, const RowTask& task, RowOptions options, PixelSpan out);
 
   // The same for a file that others hold open, whatever task.shard is; needs no files.
   Status run(const File& file, const RowTask& task, RowOptions options, PixelSpan out);
@@ -106,7 +105,7 @@ class RowWorker {
 
     bool padded() const { return options.padding.mode != PaddingMode::none; }
     RowSink sink() { return {this, take}; }  // resizes decoded rows
-    bool plan();
+    bool plan(bool reducible);
     static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
     void finish();
     void give_back();
@@ -126,8 +125,7 @@ class RowWorker {
   FileCache* files_;
   StoredBytes stored_;
   PictureDecoder decoder_;
-  MaskRow mask_;  // its decoder reads all PNGs
-  std::vector<std::uint8_t> room_;
+  MaskRow mask_;
   std::vector<Crop> crops_;  // the first crop_count_ are at hand; the others wait with their memory
   std::size_t crop_count_ = 0;
   std::vector<CropRows> together_;

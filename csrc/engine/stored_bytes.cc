@@ -39,7 +39,8 @@ Status StoredBytes::read_head(const File& file, std::uint64_t offset, std::uint3
   Status status = begin(file, offset, size);
   if (status.ok()) status = read_range(file, offset, 0, std::min<std::size_t>(size, kFpcHeadBytes));
   if (!status.ok()) return status;
-  const std::size_t needed = std::min<std::size_t>(FpcHeader::bytes(data_, known_), size);
+  const std::size_t all = is_fpc(data_, known_) ? FpcHeader::bytes(data_, known_) : size;
+  const std::size_t needed = std::min<std::size_t>(all, size);
   return needed > known_ ? read_range(file, offset, known_, needed) : status;
 }
 
@@ -69,11 +70,12 @@ Status StoredBytes::check(std::uint64_t expected) const {
 Status StoredBytes::open(Size expected, PictureDecoder* decoder) const {
   const Status status = decoder->open(data_, known_, size_, most_pixels(expected));
   if (!status.ok()) return status;
+  if (decoder->is_png()) return compare(expected, decoder->size(), Code::png_size_mismatch, "PNG");
   return compare(expected, decoder->size(), Code::size_mismatch, "image");
 }
 
-Status StoredBytes::open(Size expected, PngDecoder* decoder) {
-  const Status status = decoder->open(room_.data(), size_, most_pixels(expected));
+Status StoredBytes::open(Size expected, PngDecoder* decoder) const {
+  const Status status = decoder->open(data_, size_, most_pixels(expected));
   if (!status.ok()) return status;
   return compare(expected, decoder->header().size, Code::png_size_mismatch, "PNG");
 }

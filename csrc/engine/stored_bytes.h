@@ -1,4 +1,4 @@
-// A byte range of a shard, or an image in memory -> a JPEG, KEY.fpc or PNG, opened and found to be of the size that is
+// A byte range of a shard, or an image in memory -> a picture or mask, opened and found to be of the size that is
 // expected.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "base/image.h"
 #include "base/status.h"
-#include "coefficients/picture_decoder.h"
+#include "engine/picture_decoder.h"
 #include "io/file.h"
 #include "png/png_decoder.h"
 
@@ -20,11 +20,12 @@ class StoredBytes {
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
-  // Of a KEY.fpc: reads its header, and more bytes once it is known which. All others may not be looked at.
+  // Of a KEY.fpc: reads its header, and more bytes once it is known which; others may not be looked at. Of anything
+  // else the first reads all.
   Status read_head(const File& file, std::uint64_t offset, std::uint32_t size);
   Status read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed);
 
-  // Takes a JPEG or KEY.fpc that others hold, until the next read or borrow. A PNG's bytes change as it is decoded.
+  // Takes a picture that others hold, until the next read or borrow.
   void borrow(const std::uint8_t* data, std::size_t size);
 
   // How many bytes were read of the image at hand.
@@ -33,9 +34,9 @@ class StoredBytes {
   // Refuses what was read if its XXH3-64 is another one.
   Status check(std::uint64_t expected) const;
 
-  // Read the header of what was read; refuse a picture that is not of this size. The bytes serve one open each.
+  // Read the header of what was read; refuse a picture that is not of this size.
   Status open(Size expected, PictureDecoder* decoder) const;
-  Status open(Size expected, PngDecoder* decoder);
+  Status open(Size expected, PngDecoder* decoder) const;
 
   // Lets go of memory that only a giant picture needs.
   void give_back() { give_back_if_giant(&room_); }

@@ -1,4 +1,4 @@
-// A PNG's packed samples -> ids, or rows of RGBX.
+// A PNG's packed samples -> ids, rows of RGBX, or samples of 8 or 16 bits.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,16 @@ namespace fastpipe {
 // `room` holds them where they are packed; else it is not used.
 const std::uint8_t* png_ids(const PngHeader& header, const std::uint8_t* row, std::vector<std::uint8_t>* room);
 
-// Gives the rows of `region`, which are ready, to a sink: gray of fewer bits stretched to 255, indices looked up,
-// transparency left out. Refuses 16 bits, and indices that the palette lacks.
+// Gives the rows of `region`, which are ready, to a sink: gray of fewer bits stretched to 255, indices looked up, of 16
+// bits the higher byte, transparency left out. Refuses indices that the palette lacks.
 Status png_rgbx(const PngDecoder& decoder, Rect region, RowSink sink, std::vector<std::uint8_t>* room);
+
+// What a pixel is once palettes are looked up, fewer bits than 8 are stretched, and a tRNS chunk has become alpha:
+// gray, gray and alpha, RGB, or RGB and alpha.
+int png_channels(const PngParts& parts);
+
+// Writes those of all rows, which are ready: (height, width, png_channels) of uint8, or of uint16 where the PNG has 16
+// bits. Refuses as png_rgbx.
+Status png_samples(const PngDecoder& decoder, void* out);
 
 }  // namespace fastpipe

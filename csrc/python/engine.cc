@@ -120,7 +120,6 @@ class PyJob {
     for (std::size_t i = 0; i < list.size(); ++i) {
       const RowTask &task = list[i], &first = list[i - i % count];
       if (task.out_row >= images_[i % count].shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
-      if (count > 1 && task.png != 0) throw py::value_error("tasks: a PNG has one crop");
       if (task.shard != first.shard || task.offset != first.offset || task.size != first.size ||
           task.width != first.width || task.height != first.height) {
         throw py::value_error("tasks: the crops of a picture must be of one picture");
@@ -244,8 +243,7 @@ py::dict counters(const PyEngine& engine) {
 void register_engine(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, png,
-                       coefficients);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, coefficients);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/file_header.h"
 #include "io/file.h"
-#include "jpeg/file_header.h"
 #include "python/gil.h"
 #include "python/register.h"
 #include "python/values.h"
@@ -28,7 +28,7 @@ int open_file(const std::string& path) {
 
 using Numbers = py::array_t<std::uint64_t, py::array::c_style>;
 
-// Of JPEGs in files; paths that are the same and stand one behind the other are opened once.
+// Of pictures in files; paths that are the same and stand one behind the other are opened once.
 py::array_t<FileHeader> read_headers(const std::vector<std::string>& paths, const Numbers& offsets,
                                      const Numbers& sizes) {
   const auto count = static_cast<py::ssize_t>(paths.size());

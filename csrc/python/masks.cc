@@ -8,8 +8,8 @@
 
 #include "engine/mask_row.h"
 #include "engine/picture.h"
+#include "png/png_filter.h"
 #include "png/png_rows.h"
-#include "png/png_writer.h"
 #include "python/gil.h"
 #include "python/register.h"
 #include "python/values.h"
@@ -17,12 +17,6 @@
 
 namespace fastpipe {
 namespace {
-
-// The decoder changes its bytes, Python's may not be.
-std::vector<std::uint8_t> copy_of(const py::bytes& png) {
-  const Bytes bytes(png);
-  return {bytes.data, bytes.data + bytes.size};
-}
 
 const char* word_of(PngColor color) {
   switch (color) {
@@ -41,32 +35,52 @@ const char* word_of(PngColor color) {
 }
 
 py::dict png_header(const py::bytes& png, std::int64_t max_pixels) {
-  std::vector<std::uint8_t> bytes = copy_of(png);
+  const Bytes bytes(png);
   PngParts parts;
-  raise_if(parse_png(bytes.data(), bytes.size(), max_pixels, &parts));
+  raise_if(parse_png(bytes.data, bytes.size, max_pixels, &parts));
   py::dict found;
   found["width"] = parts.header.size.width;
   found["height"] = parts.header.size.height;
   found["bits"] = parts.header.bits;
   found["color"] = word_of(parts.header.color);
+  found["interlaced"] = parts.header.interlaced;
+  found["strip_rows"] = parts.strip_rows;
   return found;
 }
 
-Pixels decode_png(const py::bytes& png, std::int64_t max_pixels) {
-  std::vector<std::uint8_t> bytes = copy_of(png);
+// (height, width, channels), uint8 or uint16.
+py::array samples_of(const py::bytes& png, std::int64_t max_pixels) {
+  const Bytes bytes(png);
   PngDecoder decoder;
-  raise_if(decoder.open(bytes.data(), bytes.size(), max_pixels));
-  const Size size = decoder.header().size;
-  Pixels image = new_image(size.height, size.width);
-  const PixelSpan span = span_of(image);
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  const PngHeader& header = decoder.header();
+  const std::array<py::ssize_t, 3> shape = {header.size.height, header.size.width, png_channels(decoder.parts())};
+  py::array samples =
+      header.bits == 16 ? py::array(py::array_t<std::uint16_t>(shape)) : py::array(py::array_t<std::uint8_t>(shape));
+  void* const out = samples.mutable_data();
   Status status;
+  // `png` and `samples` are held by this call.
   without_gil([&] {
-    std::vector<std::uint8_t> room;
-    status = decoder.decode(0, size.height);
-    if (status.ok()) status = png_rgbx(decoder, {0, 0, size.width, size.height}, rgb_rows(&span), &room);
+    status = decoder.decode(0, header.size.height);
+    if (status.ok()) status = png_samples(decoder, out);
   });
   raise_if(status);
-  return image;
+  return samples;
+}
+
+// (count, row bytes) -> (count, 1 + row bytes).
+Pixels filter_rows(const Pixels& rows, int pixel_bytes, int strip_rows) {
+  if (rows.ndim() != 2 || rows.size() == 0 || (rows.flags() & py::array::c_style) == 0) {
+    throw py::value_error("rows: expected a C-contiguous uint8 array (rows, bytes), not empty");
+  }
+  if (pixel_bytes < 1 || strip_rows < 1) throw py::value_error("pixel_bytes and strip_rows must be at least 1");
+  const auto count = static_cast<int>(rows.shape(0));
+  const auto bytes = static_cast<std::size_t>(rows.shape(1));
+  Pixels filtered({rows.shape(0), rows.shape(1) + 1});
+  const std::uint8_t* const from = rows.data();
+  std::uint8_t* const to = filtered.mutable_data();
+  without_gil([&] { png_filter_rows(from, count, bytes, static_cast<std::size_t>(pixel_bytes), strip_rows, to); });
+  return filtered;
 }
 
 py::array new_ids(int bits, int height, int width) {
@@ -75,9 +89,9 @@ py::array new_ids(int bits, int height, int width) {
 }
 
 py::array decode_mask(const py::bytes& png, std::int64_t max_pixels) {
-  std::vector<std::uint8_t> bytes = copy_of(png);
+  const Bytes bytes(png);
   MaskRow mask;
-  raise_if(mask.png()->open(bytes.data(), bytes.size(), max_pixels));
+  raise_if(mask.png()->open(bytes.data, bytes.size, max_pixels));
   const PngHeader header = mask.png()->header();
   py::array ids = new_ids(header.bits, header.size.height, header.size.width);
   const IdSpan out = {ids.mutable_data(), header.size, header.bits == 16 ? 4 : 1};
@@ -115,41 +129,15 @@ py::array_t<Id> resize_mask(const py::array_t<Id, py::array::c_style>& mask, int
   return out;
 }
 
-// uint8 or uint16.
-py::bytes encode_mask(const py::array& mask) {
-  const bool wide = py::isinstance<py::array_t<std::uint16_t>>(mask);
-  if ((!wide && !py::isinstance<py::array_t<std::uint8_t>>(mask)) || mask.ndim() != 2 || mask.size() == 0 ||
-      (mask.flags() & py::array::c_style) == 0) {
-    throw py::value_error("mask: expected a C-contiguous array (height, width) of uint8 or uint16");
-  }
-  if (mask.nbytes() >= std::int64_t{1} << 30) throw py::value_error("mask: expected less than a GiB");
-  const Size size = {static_cast<int>(mask.shape(1)), static_cast<int>(mask.shape(0))};
-  const auto* const ids = static_cast<const std::uint8_t*>(mask.data());
-  std::vector<std::uint8_t> swapped, png;
-  // `mask` is held by this call.
-  without_gil([&] {
-    if (wide) {
-      swapped.resize(static_cast<std::size_t>(size.width) * static_cast<std::size_t>(size.height) * 2);
-      const auto* const values = reinterpret_cast<const std::uint16_t*>(ids);
-      for (std::size_t i = 0; i < swapped.size(); i += 2) {
-        swapped[i] = static_cast<std::uint8_t>(values[i / 2] >> 8);
-        swapped[i + 1] = static_cast<std::uint8_t>(values[i / 2]);
-      }
-    }
-    png = write_mask_png(wide ? swapped.data() : ids, size, wide ? 16 : 8);
-  });
-  return {reinterpret_cast<const char*>(png.data()), png.size()};
-}
-
 }  // namespace
 
 void register_masks(py::module_& m) {
   using namespace py::literals;
 
   m.def("png_header", &png_header, "png"_a, "max_pixels"_a = kMaxPixels);
-  m.def("decode_png", &decode_png, "png"_a, "max_pixels"_a = kMaxPixels);
+  m.def("png_samples", &samples_of, "png"_a, "max_pixels"_a = kMaxPixels);
+  m.def("filter_rows", &filter_rows, "rows"_a.noconvert(), "pixel_bytes"_a, "strip_rows"_a);
   m.def("decode_mask", &decode_mask, "png"_a, "max_pixels"_a = kMaxPixels);
-  m.def("encode_mask", &encode_mask, "mask"_a);
   m.def("resize_mask", &resize_mask<std::uint8_t>, "mask"_a.noconvert(), "height"_a, "width"_a, "box"_a = py::none(),
         "bounds"_a = py::none(), "flip"_a = false);
   m.def("resize_mask", &resize_mask<std::int32_t>, "mask"_a.noconvert(), "height"_a, "width"_a, "box"_a = py::none(),

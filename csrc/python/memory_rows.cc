@@ -1,4 +1,4 @@
-// JPEGs in memory -> rows of a batch, for Python.
+// Pictures in memory -> rows of a batch, for Python.
 #include <pybind11/stl.h>
 
 #include <cstddef>
@@ -20,10 +20,10 @@ RowScratch& this_threads_scratch() {
   return *scratch;
 }
 
-py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
-              bool exact, int threads, bool planar, const py::kwargs& rendering) {
-  if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != jpegs.size()) {
-    throw py::value_error("tasks: expected one for each JPEG");
+py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask, py::array::c_style>& tasks,
+              Pixels images, bool exact, int threads, bool planar, const py::kwargs& rendering) {
+  if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != pictures.size()) {
+    throw py::value_error("tasks: expected one for each picture");
   }
   const int channels = planar ? 1 : 3, height = planar ? 2 : 1;  // axes
   if (images.ndim() != 4 || images.shape(channels) != 3 || images.shape(height) < 1 || images.shape(height + 1) < 1 ||
@@ -35,9 +35,8 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
   std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
   std::vector<const std::uint8_t*> starts;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const Bytes bytes(jpegs[i]);
-    if (bytes.size != list[i].size) throw py::value_error("tasks: size differs from the JPEG's");
-    if (list[i].png != 0) throw py::value_error("tasks: expected JPEGs");
+    const Bytes bytes(pictures[i]);
+    if (bytes.size != list[i].size) throw py::value_error("tasks: size differs from the picture's");
     if (list[i].out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
     starts.push_back(bytes.data);
   }
@@ -47,7 +46,7 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
   render_as(rendering, &options);
   RowScratch& scratch = this_threads_scratch();
   std::vector<RowError> failed;
-  // `jpegs`, whose references are its own, and `images` are held by this call.
+  // `pictures`, whose references are its own, and `images` are held by this call.
   without_gil([&] { failed = fill_rows(starts, list, options, out, threads, &scratch); });
   py::list errors;
   for (const RowError& each : failed) errors.append(py::make_tuple(each.row, words_of(each.status)));
@@ -59,7 +58,7 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
 void register_memory_rows(py::module_& m) {
   using namespace py::literals;
 
-  m.def("fill_rows", &fill, "jpegs"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "threads"_a = 1,
+  m.def("fill_rows", &fill, "pictures"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "threads"_a = 1,
         "planar"_a = false);
 }
 

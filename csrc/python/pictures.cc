@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/xxh3.h"
-#include "coefficients/picture_decoder.h"
 #include "engine/picture.h"
+#include "engine/picture_decoder.h"
 #include "engine/row.h"
 #include "io/file.h"
 #include "python/gil.h"
@@ -29,8 +29,8 @@ std::uint64_t hash(const py::bytes& data, bool scalar) {
   return scalar ? xxh3_64_scalar(bytes.data, bytes.size) : xxh3_64(bytes.data, bytes.size);
 }
 
-py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
-  const Bytes bytes(jpeg);
+py::tuple picture_size(const py::bytes& picture, std::int64_t max_pixels) {
+  const Bytes bytes(picture);
   PictureDecoder decoder;
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
   return py::make_tuple(decoder.size().width, decoder.size().height);
@@ -48,7 +48,7 @@ class PyShard {
   }
 
   // Fills `image` (height, width, 3) with the whole picture of that size.
-  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image, bool png) const {
+  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image) const {
     if (image.ndim() != 3 || image.shape(0) < 1 || image.shape(1) < 1 || image.shape(2) != 3 ||
         (image.flags() & py::array::c_style) == 0) {
       throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
@@ -56,7 +56,7 @@ class PyShard {
     const PixelSpan span = span_of(image);  // throws if not writable
     Status status;
     PictureReader& reader = this_threads_reader();
-    without_gil([&] { status = reader.run(*file_, offset, size, png, span); });
+    without_gil([&] { status = reader.run(*file_, offset, size, span); });
     raise_if(status);
   }
 
@@ -145,16 +145,17 @@ DecodeMethod method_named(const std::string& name) {
   return name == "baseline" ? DecodeMethod::baseline : DecodeMethod::libjpeg;
 }
 
-Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,
+Pixels decode(const py::bytes& picture, const std::optional<std::array<int, 4>>& region, int denominator,
               std::int64_t max_pixels, const std::string& method, const std::string& kernels) {
   const BlockKernels& blocks = block_kernels_named(kernels);
   const DecodeMethod by = method_named(method);
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     throw py::value_error("denominator: expected 1, 2, 4 or 8");
   }
-  const Bytes bytes(jpeg);
+  const Bytes bytes(picture);
   PictureDecoder decoder;
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  if (denominator != 1 && decoder.is_png()) throw py::value_error("denominator: expected 1 for a PNG");
   const Size whole = decoder.scaled_size(denominator);
   Rect rect = {0, 0, whole.width, whole.height};
   if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};
@@ -162,7 +163,7 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
   Pixels image = new_image(rect.height, rect.width);
   const PixelSpan span = span_of(image);
   Status status;
-  // `jpeg` and `image` are held by this call.
+  // `picture` and `image` are held by this call.
   without_gil([&] { status = decoder.decode(denominator, rect, rgb_rows(&span), by, blocks); });
   raise_if(status);
   return image;
@@ -178,13 +179,13 @@ void register_pictures(py::module_& m) {
   py::class_<PyShard>(m, "Shard")
       .def(py::init<std::string, std::uint64_t, std::int64_t>(), "path"_a, "size_bytes"_a,
            "mtime_ns"_a = Shard::kAnyTime)
-      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert(), "png"_a = false)
+      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert())
       .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert())
       .def("fill_rows", &PyShard::fill_rows, "tasks"_a, "images"_a.noconvert(), "exact"_a, "masks"_a = false);
 
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
-  m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
-  m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
+  m.def("picture_size", &picture_size, "picture"_a, "max_pixels"_a = kMaxPixels);
+  m.def("decode", &decode, "picture"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
         "method"_a = "", "kernels"_a = "");
   m.def("decode_methods", &decode_methods);
 }

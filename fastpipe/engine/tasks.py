@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -57,7 +56,6 @@ def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: NDArray[np.int
     tasks = _tasks(plan, rows)
     for name in ("offset", "size", "xxh3_64"):
         tasks[name] = records[name]
-    tasks["png"] = records["format"] == PNG
     return tasks
 
 

@@ -51,7 +51,7 @@ def open_jpeg(data: bytes, *, max_pixels: int) -> Opened | None:
     if not data.startswith(_DECODED):
         return None
     try:
-        return Opened(*_engine.jpeg_size(data, max_pixels), data=data)
+        return Opened(*_engine.picture_size(data, max_pixels), data=data)
     except ValueError:
         return None
 

@@ -19,7 +19,7 @@ from fastpipe import _engine
 def test_the_bytes_are_as_the_format_page_says(name: str) -> None:
     jpeg, coefficients = packed(sources()[name])
     found = fpc.read(coefficients)
-    assert (found.width, found.height) == _engine.jpeg_size(jpeg) == _engine.jpeg_size(coefficients)
+    assert (found.width, found.height) == _engine.picture_size(jpeg) == _engine.picture_size(coefficients)
     assert found.xxh3_64 == xxhash.xxh3_64_intdigest(jpeg)
     for kernels in KERNELS:
         read = _engine.coefficients_of(coefficients, kernels)

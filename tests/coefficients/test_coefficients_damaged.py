@@ -33,7 +33,7 @@ def changed(data: bytes, at: int, value: int, size: int = 1) -> bytes:
 @pytest.mark.parametrize("data", [PLAIN, LARGE], ids=["plain", "large values"])
 def test_every_truncation_is_an_error(data: bytes) -> None:
     for size in range(len(data)):
-        for call in (_engine.decode, _engine.restore_jpeg, _engine.coefficients_of, _engine.jpeg_size):
+        for call in (_engine.decode, _engine.restore_jpeg, _engine.coefficients_of, _engine.picture_size):
             with pytest.raises(ValueError, match=r"truncated|damaged|not a"):
                 call(data[:size])
 

@@ -209,7 +209,7 @@ def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(samplin
         jpeg = mutated(sources[number % len(sources)], rng)
         denominator = (1, 1, 2, 4, 8)[number % 5]
         try:
-            _engine.jpeg_size(jpeg, max_pixels=100_000)
+            _engine.picture_size(jpeg, max_pixels=100_000)
         except ValueError:
             continue
         got = by_baseline(jpeg, None, denominator)
@@ -248,7 +248,7 @@ def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:
     tasks = np.zeros(len(jpegs), dtype=_engine.TASK_DTYPE)
     at = 0
     for row, (task, jpeg) in enumerate(zip(tasks, jpegs, strict=True)):
-        width, height = _engine.jpeg_size(jpeg)
+        width, height = _engine.picture_size(jpeg)
         task["offset"], task["size"], task["out_row"] = at, len(jpeg), row
         task["width"], task["height"] = width, height
         task["box"] = task["bounds"] = (0, 0, width, height)
@@ -287,5 +287,5 @@ def test_one_thread_decodes_one_picture_after_the_other(tmp_path: Path) -> None:
         jpegs.append(tiled(source, int(rng.choice([0, 8, 16, 48, WHOLE_ROWS]))))
     together = rows_of(jpegs, tmp_path / "together", (40, 40))
     for jpeg, row in zip(jpegs, together, strict=True):
-        width, height = _engine.jpeg_size(jpeg)
+        width, height = _engine.picture_size(jpeg)
         assert np.array_equal(row, _engine.resize(full_decode(jpeg), 40, 40)), (width, height)

@@ -105,7 +105,7 @@ def test_crops_of_real_photos(photos: list[Path]) -> None:
 
 
 def test_size_is_read_from_the_header() -> None:
-    assert _engine.jpeg_size(noise_jpeg(31, 17, "420")) == (31, 17)
+    assert _engine.picture_size(noise_jpeg(31, 17, "420")) == (31, 17)
 
 
 @pytest.mark.parametrize(

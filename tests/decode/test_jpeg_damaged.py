@@ -97,7 +97,7 @@ def test_flipped_bits_never_crash(data: st.DataObject) -> None:
         most = header if data.draw(st.booleans()) else len(jpeg)  # half of the flips into the header
         jpeg[data.draw(st.integers(0, most - 1))] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        width, height = _engine.jpeg_size(bytes(jpeg), max_pixels=10**6)
+        width, height = _engine.picture_size(bytes(jpeg), max_pixels=10**6)
     except ValueError as problem:
         assert_plain(problem)
         return
@@ -142,7 +142,7 @@ def test_what_cannot_be_decoded_says_why(jpeg: bytes, reason: str) -> None:
 
 def test_header_of_a_huge_picture_needs_no_memory_for_it() -> None:
     with pytest.raises(ValueError, match="larger than the size limit"):
-        _engine.jpeg_size(with_frame(BASELINE, size=(65500, 65500)))
+        _engine.picture_size(with_frame(BASELINE, size=(65500, 65500)))
     with pytest.raises(ValueError, match=rf"{WIDTH} x {HEIGHT} is over {WIDTH * HEIGHT - 1} pixels"):
         _engine.decode(BASELINE, max_pixels=WIDTH * HEIGHT - 1)
     assert _engine.decode(BASELINE, max_pixels=WIDTH * HEIGHT).shape == (HEIGHT, WIDTH, 3)
@@ -162,7 +162,7 @@ def test_more_pixels_than_the_bytes_can_hold_are_refused_before_anything_is_made
     assert _engine.decode(small).shape == (64, 64, 3)
     for size in ((4000, 65000), (65000, 4000), (3000, 3000)):
         with pytest.raises(ValueError, match=rf"the JPEG is truncated: \d+ bytes cannot hold {size[0]} x {size[1]}"):
-            _engine.jpeg_size(with_frame(small, size=size), max_pixels=10**9)
+            _engine.picture_size(with_frame(small, size=size), max_pixels=10**9)
 
 
 def test_the_decoder_works_on_after_an_error() -> None:

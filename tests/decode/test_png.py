@@ -7,6 +7,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from pngs import (
 )
 
 from fastpipe import _engine
+from fastpipe.packing.picture.png import encode_png
 
 KINDS = [(GRAY, 1), (GRAY, 2), (GRAY, 4), (GRAY, 8), (GRAY, 16), (PALETTE, 1), (PALETTE, 2), (PALETTE, 4), (PALETTE, 8)]
 ALL_FILTERS = [(0,), (1,), (2,), (3,), (4,), (4, 3, 2, 1, 0), (2, 4)]
@@ -89,8 +91,8 @@ def test_pillows_masks_are_read(mode: str) -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_encoded_masks_are_read_by_all(dtype: type) -> None:
     mask = ids(64, 90, np.dtype(dtype).itemsize * 8).astype(dtype)
-    data = _engine.encode_mask(mask)
-    assert data == _engine.encode_mask(mask.copy())
+    data = encode_png(mask, filters=False)
+    assert data == encode_png(mask.copy(), filters=False)
     assert np.array_equal(_engine.decode_mask(data), mask)
     with Image.open(io.BytesIO(data)) as image:
         assert image.mode == ("L" if dtype is np.uint8 else "I;16")
@@ -103,42 +105,95 @@ def test_an_encoded_mask_is_no_larger_than_pillows() -> None:
     mask[(y - 180) ** 2 + (x - 250) ** 2 < 100**2] = 255
     stream = io.BytesIO()
     Image.fromarray(mask).save(stream, "PNG")
-    assert len(_engine.encode_mask(mask)) <= len(stream.getvalue())
+    assert len(encode_png(mask, filters=False)) <= len(stream.getvalue())
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        np.zeros((4, 4), np.int32),
-        np.zeros((4, 4, 1), np.uint8),
-        np.zeros((0, 4), np.uint8),
-        np.zeros((8, 8), np.uint8).T[::2],
-    ],
-    ids=["int32", "three axes", "empty", "strided"],
-)
-def test_what_is_no_mask_is_not_encoded(mask: NDArray[np.integer]) -> None:
-    with pytest.raises(ValueError, match="expected a C-contiguous array"):
-        _engine.encode_mask(mask)  # type: ignore[arg-type]
+CHANNELS = {RGB: 3, GRAY_ALPHA: 2, RGB_ALPHA: 4}
+PICTURES = [*KINDS, (RGB, 8), (GRAY_ALPHA, 8), (RGB_ALPHA, 8), (RGB, 16), (GRAY_ALPHA, 16), (RGB_ALPHA, 16)]
 
 
-@pytest.mark.parametrize(
-    ("color", "bits"),
-    [(GRAY, 1), (GRAY, 2), (GRAY, 4), (GRAY, 8), (PALETTE, 2), (PALETTE, 8), (RGB, 8), (GRAY_ALPHA, 8), (RGB_ALPHA, 8)],
-)
-@pytest.mark.parametrize("filters", ALL_FILTERS, ids=str)
-def test_pictures_are_pillows(color: int, bits: int, filters: tuple[int, ...]) -> None:
-    channels = {RGB: 3, GRAY_ALPHA: 2, RGB_ALPHA: 4}.get(color, 1)
-    samples = np.random.default_rng(1).integers(0, 2**bits, (29, 23 * channels))
+def samples_of(color: int, bits: int, height: int, width: int) -> NDArray[np.integer]:
+    return np.random.default_rng(1).integers(0, 2**bits, (height, width, CHANNELS.get(color, 1)))
+
+
+def picture_png(color: int, bits: int, height: int, width: int, **more: Any) -> bytes:
     palette = COLOURS[: 3 * 2**bits] if color == PALETTE else None
-    pixels = samples.reshape(29, 23, channels)
-    data = png(pixels, bits=bits, color=color, filters=filters, palette=palette)
+    return png(samples_of(color, bits, height, width), bits=bits, color=color, palette=palette, **more)
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize(("color", "bits"), PICTURES)
+@pytest.mark.parametrize("filters", ALL_FILTERS, ids=str)
+def test_pictures_are_pillows(color: int, bits: int, filters: tuple[int, ...], interlaced: bool) -> None:
+    """Pillow clips gray of 16 bits; of colour it takes the higher byte, as we do of both."""
+    data = picture_png(color, bits, 29, 23, filters=filters, interlaced=interlaced)
+    if (color, bits) == (GRAY, 16):
+        expected = np.repeat(samples_of(color, bits, 29, 23) >> 8, 3, axis=2)
+    else:
+        with Image.open(io.BytesIO(data)) as image:
+            expected = np.asarray(image.convert("RGB"))
+    assert np.array_equal(_engine.decode(data), expected)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 1), (1, 5), (4, 4), (9, 2)], ids=str)
+@pytest.mark.parametrize(("color", "bits"), PICTURES)
+def test_interlaced_pictures_are_those_that_are_not(color: int, bits: int, size: tuple[int, int]) -> None:
+    """Some passes of a small picture have no pixels."""
+    data = picture_png(color, bits, *size, filters=(4, 2))
+    assert np.array_equal(
+        _engine.png_samples(picture_png(color, bits, *size, filters=(4, 2), interlaced=True)), _engine.png_samples(data)
+    )
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize(("color", "bits"), PICTURES)
+def test_samples_are_those_that_were_written(color: int, bits: int, interlaced: bool) -> None:
+    data = picture_png(color, bits, 29, 23, filters=(0, 1, 2, 3, 4), interlaced=interlaced)
+    expected = samples_of(color, bits, 29, 23)
+    if color == PALETTE:
+        expected = np.frombuffer(COLOURS, np.uint8).reshape(-1, 3)[expected[..., 0]]
+    elif bits < 8:
+        expected = expected * (255 // (2**bits - 1))
+    found = _engine.png_samples(data)
+    assert found.dtype == (np.uint16 if bits == 16 else np.uint8)
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("color", "bits"), [(GRAY, 1), (GRAY, 8), (PALETTE, 4), (PALETTE, 8), (RGB, 8)])
+def test_transparent_pixels_are_pillows(color: int, bits: int) -> None:
+    """tRNS is the alpha of indices, or a colour that is clear."""
+    clear = samples_of(color, bits, 19, 16)[7, 5]
+    tokens = bytes(range(0, 250, 17))[: 2**bits] if color == PALETTE else clear.astype(">u2").tobytes()
+    data = picture_png(color, bits, 19, 16, transparency=tokens)
     with Image.open(io.BytesIO(data)) as image:
-        expected = np.asarray(image.convert("RGB"))
-    assert np.array_equal(_engine.decode_png(data), expected)
+        image.load()
+        expected = np.asarray(image.convert("RGBA"))
+    assert np.array_equal(_engine.decode(data), expected[..., :3])
+    found = _engine.png_samples(data)
+    assert found.shape[2] == (2 if color == GRAY else 4)
+    assert found[..., -1].min() < 255
+    assert np.array_equal(found if color != GRAY else found[..., [0, 0, 0, 1]], expected)
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_a_clear_gray_of_few_bits_is_that_of_the_file(bits: int) -> None:
+    """Pillow compares it with the value that is stretched to 255 (PNG Specification, 11.3.2.1: with the sample)."""
+    samples = samples_of(GRAY, bits, 9, 8)
+    found = _engine.png_samples(picture_png(GRAY, bits, 9, 8, transparency=b"\0\2"))
+    assert np.array_equal(found[..., 1] == 0, samples[..., 0] == 2)
+
+
+def test_the_clear_colour_of_16_bits_has_16_bits() -> None:
+    samples = samples_of(RGB, 16, 9, 8)
+    samples[4, 3] = samples[0, 0] ^ (0, 0, 1)  # another colour, of the same higher bytes
+    data = png(samples, bits=16, color=RGB, transparency=samples[0, 0].astype(">u2").tobytes())
+    found = _engine.png_samples(data)
+    assert np.array_equal(found[..., :3], samples)
+    assert np.argwhere(found[..., 3] != 65535).tolist() == [[0, 0]]
 
 
 def test_the_header_is_told() -> None:
-    told = {"width": 7, "height": 5, "bits": 4, "color": "palette"}
+    told = {"width": 7, "height": 5, "bits": 4, "color": "palette", "interlaced": False, "strip_rows": 0}
     assert _engine.png_header(mask_png(5, 7, PALETTE, 4, (0,))) == told
     assert _engine.png_header(png(ids(3, 4, 16), bits=16))["bits"] == 16
 
@@ -150,8 +205,12 @@ WITH_PALETTE = mask_png(12, 9, PALETTE, 4, (4, 2))
 @pytest.mark.parametrize("data", [MASK, WITH_PALETTE], ids=["gray", "palette"])
 def test_every_truncation_is_named(data: bytes) -> None:
     for length in range(len(data)):
-        words = "the bytes are not a PNG" if length < len(SIGNATURE) else "the PNG is truncated"
-        for read in (_engine.decode_mask, _engine.decode_png, _engine.png_header):
+        words = (
+            r"the bytes are not a (PNG|JPEG)|the JPEG is truncated"
+            if length < len(SIGNATURE)
+            else "the PNG is truncated"
+        )
+        for read in (_engine.decode_mask, _engine.decode, _engine.png_samples, _engine.png_header):
             with pytest.raises(ValueError, match=words):
                 read(data[:length])
 
@@ -208,7 +267,11 @@ ROWS = zlib.compress(bytes(20))
         (SIGNATURE + header(4, 4, bits=4, color=RGB) + chunk(b"IEND"), "colour type 2 with 4 bits"),
         (SIGNATURE + header(4, 4, color=5) + chunk(b"IEND"), "colour type 5"),
         (SIGNATURE + header(4, 4, bits=16, color=PALETTE) + chunk(b"IEND"), "colour type 3 with 16 bits"),
-        (SIGNATURE + header(4, 4, interlaced=1) + chunk(b"IDAT", ROWS) + chunk(b"IEND"), "format: it is interlaced"),
+        (SIGNATURE + header(4, 4, interlaced=2) + chunk(b"IDAT", ROWS) + chunk(b"IEND"), "interlacing 2"),
+        (raw(ROWS, before=chunk(b"tRNS", bytes(3))), "a tRNS chunk of 3 bytes"),
+        (raw(ROWS, before=chunk(b"fpST", bytes(4))), "its fpST chunk names no number of rows"),
+        (raw(ROWS, before=chunk(b"fpST", b"\0\0\0\2")), "1 IDAT chunks, and 2 strips of 2 rows"),
+        (raw(ROWS, before=chunk(b"tRNS", bytes(2))[:-1] + b"x"), "the checksum of its tRNS chunk is wrong"),
         (SIGNATURE + header(4, 4) + chunk(b"IEND"), "it has no pixels"),
         (SIGNATURE + header(4, 4, color=PALETTE) + chunk(b"IDAT", ROWS) + chunk(b"IEND"), "it has no palette"),
         (raw(ROWS, before=chunk(b"PLTE", bytes(4))), "a palette of 4 bytes"),
@@ -234,10 +297,10 @@ def test_what_is_wrong_is_named(data: bytes, words: str) -> None:
     ("read", "data", "words"),
     [
         (_engine.decode_mask, png(np.zeros((2, 2, 3), int), color=RGB), "a mask in colour"),
-        (_engine.decode_png, png(ids(4, 4, 16), bits=16), "a picture of 16 bits"),
-        (_engine.decode_png, png(ids(4, 4, 2), bits=2, color=PALETTE, palette=bytes(6)), "index 3 of a palette of 2"),
+        (_engine.decode, png(ids(4, 4, 2), bits=2, color=PALETTE, palette=bytes(6)), "index 3 of a palette of 2"),
+        (_engine.png_samples, png(ids(4, 4, 2), bits=2, color=PALETTE, palette=bytes(6)), "index 3 of a palette of 2"),
     ],
-    ids=["colour", "16 bits", "index"],
+    ids=["colour", "index", "index of samples"],
 )
 def test_a_kind_that_does_not_serve_is_named(read: Callable[[bytes], object], data: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):

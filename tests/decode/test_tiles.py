@@ -38,7 +38,7 @@ SIZE = (101, 75)  # no whole number of MCUs either way, in any sampling
 
 def whole(jpeg: bytes, denominator: int) -> Pixels:
     """The reference at a scale."""
-    width, height = _engine.jpeg_size(jpeg)
+    width, height = _engine.picture_size(jpeg)
     if has_one_scale(width, height, denominator):
         return full_decode(jpeg, denominator)
     return _engine.decode(jpeg, None, denominator, method="libjpeg")

@@ -67,7 +67,7 @@ def refused_at_a_look(refuse: Callable[[], object], words: str) -> None:
 
 
 ENTRANCES: dict[str, Callable[[bytes], object]] = {
-    "size": _engine.jpeg_size,
+    "size": _engine.picture_size,
     "decode": _engine.decode,
     "transcode": _engine.transcode,
     "convert": functools.partial(convert, how=EncodeOptions()),

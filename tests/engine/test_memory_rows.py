@@ -61,20 +61,19 @@ def test_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jpegs", "given", "out", "words"),
+    ("pictures", "given", "out", "words"),
     [
-        ([DATA], tasks(2), room(2), "one for each JPEG"),
+        ([DATA], tasks(2), room(2), "one for each picture"),
         ([DATA], tasks(1, size=len(DATA) + 1), room(1), "size differs"),
         ([DATA], tasks(1, out_row=1), room(1), "out_row lies beyond"),
-        ([DATA], tasks(1, png=1), room(1), "expected JPEGs"),
         ([DATA], tasks(1), room(1)[0], "images: expected"),
         ([DATA], tasks(1), room(1)[:, ::2], "images: expected"),
         ([DATA], tasks(1), np.zeros((1, 3, SIDE, SIDE), np.uint8), "images: expected"),
     ],
 )
-def test_what_would_leave_memory_is_refused(jpegs: Any, given: Any, out: Any, words: str) -> None:
+def test_what_would_leave_memory_is_refused(pictures: Any, given: Any, out: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        _engine.fill_rows(jpegs, given, out, True)
+        _engine.fill_rows(pictures, given, out, True)
 
 
 def test_threads_and_memory_that_cannot_be_written() -> None:

@@ -122,7 +122,6 @@ std::string RowTarget::run_png(Random* random, const Bytes& input, Tally* tally)
   const RowKind kinds[] = {RowKind::rgb, RowKind::ids_u8, RowKind::ids_i32};
   put(input);
   RowTask task = make_task(random, input, png_size_of(input));
-  task.png = 1;
   return fill(random, task, kinds[random->below(std::size(kinds))], tally);
 }
 

@@ -13,6 +13,7 @@ from jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
 from PIL import Image
 
 from fastpipe import _engine
+from fastpipe.packing.picture.png import encode_png
 
 COMMON = ("444", "422", "440", "420", "gray")
 CJPEG = {  # by libjpeg-turbo's own tool, where it is installed
@@ -79,14 +80,30 @@ def masks() -> Iterator[tuple[str, bytes]]:
         (4, 8),
         (6, 8),
         (2, 16),
+        (4, 16),
+        (6, 16),
     ]:
         channels = pngs.CHANNELS[color]
         pixels = random.integers(0, 2**bits, (23, 31, channels))
         pixels[:9] = 2**bits - 1
         palette = bytes(random.integers(0, 256, 3 * 2**bits, dtype=np.uint8)) if color == 3 else None
-        for name, filters, idat_bytes in (("plain", (0,), 2**31 - 1), ("filters", (4, 3, 2, 1, 0), 100)):
-            data = pngs.png(pixels, bits=bits, color=color, filters=filters, palette=palette, idat_bytes=idat_bytes)
+        clear = bytes(range(2**bits)) if color == 3 else pixels[11, 7].astype(">u2").tobytes()
+        for name, filters, options in (
+            ("plain", (0,), {}),
+            ("filters", (4, 3, 2, 1, 0), {"idat_bytes": 100}),
+            ("interlaced", (4, 1), {"interlaced": True}),
+            ("clear", (3,), {"transparency": clear} if channels % 2 else {}),
+        ):
+            data = pngs.png(pixels, bits=bits, color=color, filters=filters, palette=palette, **options)
             yield f"png-{color}-{bits}-{name}", data
+    for channels in (1, 2, 3, 4):
+        for dtype in (np.uint8, np.uint16):
+            for filters in (True, False):
+                strips = random.integers(0, 20, (23, 31, channels)).astype(dtype)
+                yield (
+                    f"png-strips-{channels}-{strips.itemsize}-{filters}",
+                    encode_png(strips, filters=filters, strip_rows=5),
+                )
 
 
 def coefficients() -> Iterator[tuple[str, bytes]]:

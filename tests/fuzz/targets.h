@@ -72,12 +72,15 @@ class FpcTarget {
 // Larger PNGs are not read: their headers mostly lie.
 constexpr std::int64_t kMostPngPixels = 1 << 18;
 
-// Reads a PNG in whole and in part, and writes its ids anew. Returns what is wrong, or nothing.
+// Reads a PNG in whole and in part, as colours, samples and ids. Returns what is wrong, or nothing.
 class PngTarget {
  public:
   std::string run(Random* random, const Bytes& input, Tally* tally);
 
  private:
+  std::string check_pixels(const fastpipe::PngHeader& header);
+  static std::string check_mask(const Bytes& input);
+
   fastpipe::PngDecoder whole_;
   fastpipe::PngDecoder part_;
 };

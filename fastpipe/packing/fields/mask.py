@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
-from fastpipe.native import _engine
 from fastpipe.packing.picture.pillow import open_image
+from fastpipe.packing.picture.png import encode_png
 from fastpipe.packing.picture.probe import image_format
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
@@ -51,7 +51,7 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
 
 def encode_mask(mask: NDArray[Any]) -> bytes:
     """A gray PNG of 8 or 16 bits: no filter, no interlacing. Masks repeat themselves: deflate finds that alone."""
-    return _engine.encode_mask(np.ascontiguousarray(mask))
+    return encode_png(mask, filters=False)
 
 
 def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:

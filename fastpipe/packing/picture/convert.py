@@ -125,7 +125,7 @@ def stored_size(data: bytes) -> tuple[int, int]:
     """
     name = image_format(data)
     if name == COEFFICIENTS:
-        return _native(_engine.jpeg_size, data, MAX_PIXELS)
+        return _native(_engine.picture_size, data, MAX_PIXELS)
     try:
         size = (read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=MAX_PIXELS)).size
     except TooManyPixelsError as large:

@@ -1,4 +1,4 @@
-// A picture as a shard holds it, JPEG or KEY.fpc -> RGBX rows of a region, at full or reduced size.
+// A picture as a shard holds it, JPEG, KEY.fpc or PNG -> RGBX rows of a region, at full or reduced size.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,11 @@
 #include "base/status.h"
 #include "coefficients/coefficient_decoder.h"
 #include "jpeg/decode/jpeg.h"
+#include "png/png_decoder.h"
 
 namespace fastpipe {
 
-// Tells the two apart by their first bytes. Decodes one image at a time; a thread keeps one and reuses its memory.
+// Tells them apart by their first bytes. Decodes one image at a time; a thread keeps one and reuses its memory.
 class PictureDecoder {
  public:
   // As JpegDecoder::open.
@@ -29,8 +30,10 @@ class PictureDecoder {
     return coefficients_.needed(denominator, region);
   }
 
-  Size size() const { return stored_ ? coefficients_.size() : jpeg_.size(); }
+  Size size() const;
   Size scaled_size(int denominator) const { return scaled_down(size(), denominator); }
+  bool in_parts() const { return kind_ == Kind::coefficients; }
+  bool is_png() const { return kind_ == Kind::png; }  // which has no reduced size: its denominator is 1
 
   // As JpegDecoder::decode. The kernels are those for a KEY.fpc.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
@@ -40,12 +43,20 @@ class PictureDecoder {
   bool decode_together(const std::vector<CropRows>& crops);
 
   // Lets go of memory that only a giant picture needs.
-  void give_back() { coefficients_.give_back(); }
+  void give_back() {
+    coefficients_.give_back();
+    png_.give_back();
+    give_back_if_giant(&room_);
+  }
 
  private:
-  bool stored_ = false;  // a KEY.fpc
+  bool decode_pngs(const std::vector<CropRows>& crops);
+
+  enum class Kind : std::uint8_t { jpeg, coefficients, png } kind_ = Kind::jpeg;
   JpegDecoder jpeg_;
   CoefficientDecoder coefficients_;
+  PngDecoder png_;
+  std::vector<std::uint8_t> room_;  // rows of a PNG, as RGBX
 };
 
 }  // namespace fastpipe

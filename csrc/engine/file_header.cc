@@ -1,4 +1,4 @@
-#include "jpeg/file_header.h"
+#include "engine/file_header.h"
 
 #include <unistd.h>
 
@@ -8,18 +8,20 @@
 #include <cstddef>
 
 #include "jpeg/markers.h"
+#include "png/png_header.h"
 
 namespace fastpipe {
 namespace {
 
-constexpr int kMaxSide = 65500;  // libjpeg's limit
+constexpr int kMaxSide = 65500;     // libjpeg's limit
+constexpr int kMaxPngSide = 65535;  // what an index can hold
 
 // A part of a file that moves on with what is asked for. Most headers without Exif fit into one.
 class Window {
  public:
   Window(int file, std::uint64_t offset, std::uint64_t size) : file_(file), offset_(offset), size_(size) {}
 
-  // `count` bytes at `at`; nullptr where the JPEG ends before, or a read fails.
+  // `count` bytes at `at`; nullptr where the picture ends before, or a read fails.
   const std::uint8_t* get(std::uint64_t at, std::size_t count) {
     if (at > size_ || count > size_ - at) return nullptr;
     if (at < begin_ || at + count > end_) {
@@ -58,9 +60,22 @@ class Window {
 
 int word(const std::uint8_t* bytes) { return bytes[0] << 8 | bytes[1]; }
 
+bool read_png(Window* window, FileHeader* header) {
+  const std::uint8_t* const bytes = window->get(0, kPngStartBytes);
+  PngHeader png;
+  constexpr std::int64_t kAnyPixels = std::int64_t{kMaxPngSide} * kMaxPngSide;
+  if (bytes == nullptr || !parse_png_start(bytes, kPngStartBytes, kAnyPixels, &png).ok()) return false;
+  if (std::max(png.size.width, png.size.height) > kMaxPngSide) return false;
+  header->width = static_cast<std::uint16_t>(png.size.width);
+  header->height = static_cast<std::uint16_t>(png.size.height);
+  return true;
+}
+
 // False where the engine may not take the picture, or nothing is known of it.
 bool read(Window* window, FileHeader* header) {
-  const std::uint8_t* bytes = window->get(0, 2);
+  const std::uint8_t* bytes = window->get(0, sizeof kPngSignature);
+  if (bytes != nullptr && has_png_signature(bytes, sizeof kPngSignature)) return read_png(window, header);
+  bytes = window->get(0, 2);
   if (bytes == nullptr || bytes[0] != 0xFF || bytes[1] != marker::kStart) return false;
   int components = 0;
   for (std::uint64_t at = 2;;) {

@@ -1,0 +1,57 @@
+#include "engine/picture_decoder.h"
+
+#include <algorithm>
+
+#include "png/png_rows.h"
+
+namespace fastpipe {
+
+Status PictureDecoder::open(const std::uint8_t* data, std::size_t known, std::size_t size, std::int64_t max_pixels) {
+  kind_ = is_fpc(data, known) ? Kind::coefficients : has_png_signature(data, known) ? Kind::png : Kind::jpeg;
+  if (kind_ == Kind::coefficients) return coefficients_.open(data, known, size, max_pixels);
+  if (known < size) return error(Code::not_coefficients, "%s", "the dataset says that its pictures are");
+  return is_png() ? png_.open(data, size, max_pixels) : jpeg_.open(data, size, max_pixels);
+}
+
+Size PictureDecoder::size() const {
+  switch (kind_) {
+    case Kind::png:
+      return png_.header().size;
+    case Kind::coefficients:
+      return coefficients_.size();
+    case Kind::jpeg:
+      break;
+  }
+  return jpeg_.size();
+}
+
+Status PictureDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMethod method,
+                              const BlockKernels& kernels) {
+  if (kind_ == Kind::coefficients) return coefficients_.decode(denominator, region, sink, method, kernels);
+  if (kind_ == Kind::jpeg) return jpeg_.decode(denominator, region, sink, method);
+  const Status status = png_.decode(region.y, region.height);
+  return status.ok() ? png_rgbx(png_, region, sink, &room_) : status;
+}
+
+bool PictureDecoder::decode_together(const std::vector<CropRows>& crops) {
+  const bool inside = std::all_of(crops.begin(), crops.end(), [this](const CropRows& each) {
+    return each.crop.region.inside(scaled_size(each.crop.denominator));
+  });
+  if (!inside) return false;
+  if (is_png()) return decode_pngs(crops);
+  return kind_ == Kind::coefficients ? coefficients_.decode_together(crops) : jpeg_.decode_together(crops);
+}
+
+// Inflates the rows of all crops once.
+bool PictureDecoder::decode_pngs(const std::vector<CropRows>& crops) {
+  int first = size().height, end = 0;
+  for (const CropRows& each : crops) {
+    first = std::min(first, each.crop.region.y);
+    end = std::max(end, each.crop.region.y + each.crop.region.height);
+  }
+  return png_.decode(first, end - first).ok() && std::all_of(crops.begin(), crops.end(), [this](const CropRows& each) {
+           return png_rgbx(png_, each.crop.region, each.sink, &room_).ok();
+         });
+}
+
+}  // namespace fastpipe
