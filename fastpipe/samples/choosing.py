@@ -96,11 +96,8 @@ def _mask_of(data: Data, function: Callable[[Columns], Any], expected: str) -> N
 
 
 def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> NDArray[np.int64]:
-    """The ids of the samples that have these keys: a key outlives a packing, a number does not.
-
-    Raises:
-        ConfigError: not exactly one sample has a key; `option` begins the message, and `end` ends it.
-        DatasetError: the index cannot be read.
+    """The ids of the samples that have these keys: a key outlives a packing, a number does not. Where not exactly one
+    sample has a key: ConfigError, which `option` begins and `end` ends.
     """
     wanted = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
     ascending, inverse = np.unique(wanted, return_inverse=True)

@@ -31,7 +31,6 @@ class Cropping:
 
     Attributes:
         size: (height, width) of a row.
-        rows: of each sample.
         exact: never decode at reduced size.
         mirrors: whether pictures may be mirrored.
     """
@@ -41,10 +40,9 @@ class Cropping:
         self.crop = checked_crop(crop, self.size, train=False)
         self._flip = flip_probability(hflip, train=False)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
-        self.rows = self.crop.rows
         self.exact = flag("exact", exact) or not self.crop.may_be_reduced
         self.mirrors = self._flip > 0
-        if self.rows > 1 and self.mirrors:
+        if self.crop.rows > 1 and self.mirrors:
             raise ConfigError(
                 f"crop: {type(self.crop).__name__} is for evaluation, and mirrors by itself or not at all; leave "
                 "hflip= out"

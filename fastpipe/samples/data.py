@@ -60,14 +60,10 @@ class Store:
 
 
 class Data:
-    """What a Dataset is made of, for all that reads its samples or makes other datasets of it.
-
-    Args:
-        stores: the stored datasets, one behind the other.
-    """
+    """What a Dataset is made of, for all that reads its samples or makes other datasets of it."""
 
     def __init__(self, stores: Sequence[Store]) -> None:
-        self._stores = tuple(stores)
+        self._stores = tuple(stores)  # one behind the other
         # Names of classes, and of each store the new labels, as MixedIndex takes them.
         self._relabelled: tuple[list[str], list[NDArray[np.int64]]] | None = None
         self._samples: NDArray[np.int64] | None = None
@@ -195,11 +191,7 @@ class Data:
         raise ConfigError(f"{self.path} has the columns {', '.join(self.columns)}; got {name!r}{self.why_not(name)}")
 
     def by_id(self, name: str) -> ById:
-        """What reads the values of a field of the dataset, as they are stored.
-
-        Raises:
-            DatasetError: its files are missing or damaged.
-        """
+        """What reads the values of a field, as they are stored; DatasetError: its files are missing or damaged."""
         if name in self._added:
             return self._added[name]
         data = self._with()  # without the open files of single samples, which have columns: no circle of objects

@@ -21,7 +21,7 @@ from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Stream
 from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
-from fastpipe.samples.choosing import by_hash, chosen_ids, near
+from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, Store
 from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import save
@@ -318,11 +318,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         if isinstance(given, (str, os.PathLike)):
             found = Values(Path(given).absolute())
         else:
-            try:
-                given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
-                array = np.array(given)  # a copy: the user may go on with theirs
-            except (ValueError, TypeError) as problem:
-                raise ConfigError(f"{method}: expected rows of one shape: {problem}") from problem
+            given = given.detach().cpu() if isinstance(given, torch.Tensor) else given
+            array = array_of(given, f"{method}: expected rows of one shape").copy()  # the user may go on with theirs
             if array.dtype == object and all(isinstance(each, str) for each in array.ravel().tolist()):
                 array = array.astype(str)
             found = Values(array)

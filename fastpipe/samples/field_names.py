@@ -38,15 +38,8 @@ def keys_of(key: str, asked: Asked, data: Data) -> Iterable[str]:
 
 def chosen_fields(data: Data, fields: object, *, own: tuple[str, ...]) -> dict[str, Asked]:
     """Checks what a user asks for; returns the keys of a batch, in order, and the field of each: as Boxes where these
-    are boxes, as Points, with the pairs of the field itself where the user gives none, and else its name.
-
-    Args:
-        data: the dataset.
-        fields: as a user gave them.
-        own: names that are no fields of the dataset.
-
-    Raises:
-        ConfigError: there is no such field, one is there twice, or it is no sequence of names.
+    are boxes, as Points, with the pairs of the field itself where the user gives none, and else its name. `own` has the
+    names that are no fields of the dataset.
     """
     known = (*own, *data.fields)
     if isinstance(fields, (tuple, list)):

@@ -29,15 +29,8 @@ if TYPE_CHECKING:
 
 
 class Fields:
-    """Reads what samples have besides their pictures.
-
-    Args:
-        data: the dataset.
-        chosen: the fields, as of chosen_fields.
-        crops: of each view, how its pictures become rows; None: they are whole.
-
-    Raises:
-        DatasetError: a field's files are missing or damaged.
+    """Reads what samples have besides their pictures: the fields `chosen`, as of chosen_fields. `crops` says of each
+    view how its pictures become rows; None: they are whole. DatasetError: a field's files are missing or damaged.
     """
 
     def __init__(self, data: Data, chosen: Mapping[str, Asked], crops: Sequence[Crop | Buckets | None]) -> None:
@@ -96,13 +89,7 @@ class Fields:
 
 
 class FieldValues(Fields):
-    """Reads the dicts of single samples. One process's: it has open files.
-
-    Args:
-        data, chosen: as of Fields.
-        pictures: reads masks and second pictures.
-        cropping: of the pictures; None: none.
-    """
+    """Reads the dicts of single samples. One process's: it has open files."""
 
     def __init__(
         self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
@@ -114,9 +101,6 @@ class FieldValues(Fields):
     def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
         """The dict of each sample of a plan, whose crops are those of `cropping`. `pixels_of` makes the image of the
         sample at a place of it, (..., height, width, 3), when its dict is asked for.
-
-        Raises:
-            DatasetError: a file cannot be read, or is damaged.
         """
         values = self.read(plan)
         columns: dict[str, Any] = {"label": plan.labels, "id": plan.ids, **values.arrays, **values.lists}

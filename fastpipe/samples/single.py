@@ -112,11 +112,7 @@ def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
 
 
 def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
-    """Checks `transform`; returns what gives it a picture, or, where samples are dicts of fields, a dict.
-
-    Raises:
-        ConfigError: it cannot be called.
-    """
+    """Checks `transform`; returns what gives it a picture, or, where samples are dicts of fields, a dict."""
     if transform is None:
         return (lambda sample: sample) if dicts else as_tensor
     if isinstance(transform, type):
@@ -164,11 +160,9 @@ def _takes_image_by_name(transform: object) -> bool:
 
 
 def _keep_to_one_thread() -> None:
-    """In a worker process, has OpenCV work on the calling thread; elsewhere does nothing.
-
-    Workers run side by side already; and OpenCV's threads do not live through a fork. torch limits its own (OpenMP) to
-    one when it starts a worker, and fastpipe's decoder has none. OpenCV is not imported for this: where it has not
-    been, the variable that it reads at its import says the same.
+    """In a worker process, has OpenCV work on the calling thread; elsewhere does nothing. Workers run side by side
+    already; and OpenCV's threads do not live through a fork. OpenCV is not imported for this: where it has not been,
+    the variable that it reads at its import says the same.
     """
     if get_worker_info() is None:
         return
