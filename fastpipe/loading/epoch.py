@@ -189,7 +189,7 @@ class Epoch:
         self._maker, self._transfer, self.recipe = maker, transfer, recipe
         self.position = replace(start)  # where the loop stands. Whoever hands out batches counts them there
         self._plan = EpochPlan(recipe, start.epoch)
-        self._first = self._submitted = self._taken = start.batches  # up to these batches
+        self._first = self._taken = start.batches  # up to these batches
         self._end = len(self._plan)
         self.failure: Exception | None = None  # of a batch ahead, behind which none is made
         self.works: deque[Work] = deque()  # in host memory, made or being made
@@ -202,12 +202,12 @@ class Epoch:
 
     def fill(self, batches: int) -> int:
         """Puts batches in the works until there are so many; returns how many of the next epoch there is room for."""
-        while len(self.works) < batches and self._submitted < self._end:
+        while len(self.works) < batches and (number := self._taken + len(self.works)) < self._end:
             started = time.perf_counter()
             try:
-                self._submit()
+                self._submit(number)
             except Exception as problem:
-                self._end, self.failure = self._submitted, problem
+                self._end, self.failure = number, problem
             self._maker.stats.plan_s += time.perf_counter() - started
         return 0 if self.failure else batches - len(self.works)
 
@@ -252,12 +252,11 @@ class Epoch:
             raise self.failure
         made = self._maker.end(self.works[0])
         self.works.popleft()
-        self._taken += 1
         self._staged.append(self._transfer.begin(made))
+        self._taken += 1
 
-    def _submit(self) -> None:
-        maker, number = self._maker, self._submitted
-        plan, first = self._plan.batch(number), number == self._first
+    def _submit(self, number: int) -> None:
+        maker, plan, first = self._maker, self._plan.batch(number), number == self._first
         if not maker.engine.fetches:
             maker.engine.read_ahead(self._plan.reads(number, plan, first=first), restart=first)
         elif first:
@@ -265,4 +264,3 @@ class Epoch:
         self.works.append(maker.begin(plan, self._plan, number))
         if maker.engine.fetches:  # after the batch, whose own samples come first
             maker.engine.fetch_ahead(self._plan.upcoming(number, first=first))
-        self._submitted += 1

@@ -13,6 +13,7 @@ from conftest import FLAT_IMAGES, damage
 from fake_stream import FakeStream
 
 import fastpipe
+from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.transfer import Transfer
 from fastpipe.errors import SampleError
 from fastpipe.loading.epoch import Epoch
@@ -144,3 +145,21 @@ def test_an_interrupt_while_the_next_epochs_batch_is_queued_loses_no_batch(
         with mock.patch.object(Transfer, "begin", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
             next(this_epoch)  # its own batch is queued already
         assert_same(list(loader), epochs[2])
+
+
+@pytest.mark.parametrize("number", [0, BATCHES // 2, BATCHES - 1])
+def test_a_batch_that_cannot_be_queued_is_told_in_its_turn(flat: Path, stream: FakeStream, number: int) -> None:
+    """Also the last one, which the end of the epoch must not hide."""
+    begin = Transfer.begin
+
+    def failing(transfer: Transfer, batch: HostBatch) -> object:
+        if batch.number == number:
+            raise ValueError("the augmentation failed")
+        return begin(transfer, batch)
+
+    with loader_of(flat) as loader, mock.patch.object(Transfer, "begin", failing):
+        batches = iter(loader)
+        for _ in range(number):
+            next(batches)
+        with pytest.raises(ValueError, match="the augmentation failed"):
+            next(batches)
