@@ -82,8 +82,7 @@ def loader(
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`; or the folder, URL or unpacked source
-            that `fastpipe.open` takes.
+        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
             number that returns one, the same for the same epoch. Or "bucket", or fastpipe.Buckets(...): whole images in
@@ -95,17 +94,16 @@ def loader(
             twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
-        views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View objects. A batch is
-            then (list of images by view, labels). None: one view, and no list.
+        views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View objects. Images are
+            then a list by view. None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
         sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass, Repeated or Sequential; a
             torch Sampler, whose random draws then follow from `seed` and the epoch; or a function of the epoch's number
             that returns numbers of samples, the same on all ranks. None: each sample once.
-        epoch_size: samples in an epoch of all ranks together, with repeats; the next epoch continues where it ends.
-            None: the number of samples. In a mixture also "smallest" (None) or "largest": until the first, or the last,
-            dataset has come to its end.
+        epoch_size: samples in an epoch of all ranks together; the next epoch continues where it ends. None: the number
+            of samples. In a mixture also "smallest" (None) or "largest": to the end of the first, or last, dataset.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine that are known now.
@@ -113,30 +111,28 @@ def loader(
         device: device of the batches: "cpu" (None), "cuda", "cuda:1". "cuda" is the current GPU; if that is cuda:0 and
             a launcher set LOCAL_RANK, the GPU of that number.
         augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for example kornia's, one
-            or a list of them, which mean fastpipe.Augment(modules), so the result is normalised with ImageNet's mean
-            and standard deviation. None: batches stay uint8.
+            or a list of them: fastpipe.Augment(modules), which also normalises. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
             with its own label, which the seed selects. Too little memory, and an image that has too many pixels or is
             too small for a RandomCrop, are always errors; `data.select` leaves such images out.
-        verify: True: while reading, compare the hash of each sample's bytes with the packed hash; a sample with another
-            one cannot be decoded. dataset.json, index.npy and the columns of `fields` are compared, too: DatasetError.
-            Without this, a changed bit may give wrong pixels or labels. What is not packed has no hashes.
+        verify: True: compare the hashes of samples while reading, and of dataset.json, index.npy and the columns of
+            `fields`. A sample with another hash cannot be decoded; a file with another one is a DatasetError. Without
+            this, a changed bit may give wrong pixels or labels. What is not packed has no hashes.
         fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid", "epoch": a batch is
             a dict with these keys. With size="bucket" also "image_size" and "pixel_mask", with mixup or cutmix
             "mix_index" and "mix_lam". Boxes, points and masks move with the image; fastpipe.Boxes and fastpipe.Points
             are names with options. Or a dict, for keys with other names: {"pixel_values": "image"}. None: a batch is
             (images, labels).
-        prepare: a function of the entries of a batch of `fields` that are on the host: all but images and masks. It
-            returns a dict of entries to add or to replace, such as tokens. It is called once a batch, ahead of the
-            training loop, in one thread of its own. Its result must depend on nothing else, so that a resumed run gets
-            the same batches.
+        prepare: a function of the entries of a batch of `fields`, all but images and masks. It returns a dict of
+            entries to add or to replace, such as tokens. It is called once a batch, ahead of the training loop, in one
+            thread of its own. Its result must depend on the entries alone, so that a resumed run gets the same batches.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;
             None: the values that torch.distributed has when an epoch begins if it is initialised, else 0 of 1.
         partition: "sample": all ranks share all samples of each global batch. "node": the ranks of a node share the
-            samples of the node's own part of the dataset, and read nothing else. Or the number of parts: the same
-            number gives the same global batches on any number of nodes that divides it.
+            node's own part of the dataset. Or the number of parts: the same number gives the same global batches on any
+            number of nodes that divides it.
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
 
@@ -163,6 +159,11 @@ def loader(
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
+    if prepare is not None and (fields is None or not callable(prepare)):
+        raise ConfigError(
+            f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it gets, got {fields!r}; "
+            'say what they have, fields=("image", "label", ...)'
+        )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     recipe_with = partial(  # checked before the dataset is opened, which may take long
@@ -199,17 +200,10 @@ def loader(
             _tell_unpacked(store.index)
         if verify:
             check_saved(store.index)
-    if prepare is not None and fields is None:
-        raise ConfigError(
-            'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
-        )
-    if prepare is not None and not callable(prepare):
-        raise ConfigError(f"prepare: expected a function, got {prepare!r}")
     reader = field_reader(dataset, recipe, augmentations, fields)
 
     index, stats, slots = dataset.index, Stats(), []
-    # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
-    # being filled.
+    # A buffer is with the user or on its way to the device, one with the batch handed out, the rest are being filled.
     keep = ahead + 2 + stream.lookahead
     for view in recipe.views:
         shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3

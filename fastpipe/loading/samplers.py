@@ -34,9 +34,8 @@ _MOST_REPEATS = 1024
 class Weighted:
     """Samples are drawn by weights: `fastpipe.loader(data, sampler=fastpipe.Weighted(w))`.
 
-    Each sample comes as often as its weight says, on average exactly; in one epoch a sample that is due 2.4 times
-    comes 1 to 4 times, where independent draws scatter far more. In a mixture each dataset's samples are drawn by their
-    weights, and its share stays. `loader.set_weights` changes the weights between epochs.
+    A sample that is due 2.4 times comes 1 to 4 times in an epoch, and exactly as often on average. In a mixture the
+    shares of its datasets stay. `loader.set_weights` changes the weights between epochs.
 
     Args:
         weights: at least 0: {class name: weight} or {key: weight}, where others have 1, or one weight for each sample
@@ -52,8 +51,7 @@ class Weighted:
 class PerClass:
     """Batches of P classes and K samples of each, for metric learning: Note [P x K] in plan/picks.py.
 
-    The classes of a global batch differ, and so do the samples of a class, unless it has fewer than K. Each class comes
-    equally often, and each of its samples, too. Samples without a label are in no batch.
+    Each class comes equally often, and each of its samples, too. Samples without a label are in no batch.
 
     Args:
         samples: K.
@@ -84,8 +82,7 @@ class Sequential:
 
 
 def balanced(data: Dataset) -> dict[str, float]:
-    """Weights with which all classes of a dataset come equally often:
-    `sampler=fastpipe.Weighted(fastpipe.balanced(data))`.
+    """Weights with which all classes come equally often: `sampler=fastpipe.Weighted(fastpipe.balanced(data))`.
 
     Args:
         data: of `fastpipe.open`, or `loader.dataset`.
@@ -105,26 +102,16 @@ def balanced(data: Dataset) -> dict[str, float]:
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """A checked sampler.
-
-    Attributes:
-        picks, repeats: as of Recipe.
-        by_class: P (0: as many as fill a global batch), K and the labels of all samples, of a PerClass.
-        listed: rows of a global batch -> a pick that says by itself how many samples an epoch has.
-        ordered: it gives the order, so nothing is shuffled.
-        labelled: it picks no sample without a label.
-        identity: what a state has to say of it.
-        weighted: as it was passed, if samples are drawn by weights.
-    """
+    """A checked sampler; `picks`, `repeats` and `identity` are those of a Recipe, which calls the last one sampling."""
 
     picks: tuple[Pick, ...] = ()
     repeats: int = 1
-    by_class: tuple[int, int, Int64s] | None = None
-    listed: Callable[[int], Listed] | None = None
-    ordered: bool = False
-    labelled: bool = False
+    by_class: tuple[int, int, Int64s] | None = None  # P (0: as many as fill a global batch), K, labels of all samples
+    listed: Callable[[int], Listed] | None = None  # rows of a global batch -> a pick that says how long an epoch is
+    ordered: bool = False  # it gives the order, so nothing is shuffled
+    labelled: bool = False  # it picks no sample without a label
     identity: Mapping[str, Any] = field(default_factory=dict)
-    weighted: Weighted | None = None
+    weighted: Weighted | None = None  # as it was passed
 
     def with_weights(self, weights: Any, data: Dataset, *, shuffle: bool) -> Sampling:
         """The same with other weights."""
