@@ -18,10 +18,9 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
 from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.placed import Points
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, chosen_fields, name_of
+from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, check_mirrored, chosen_fields, name_of
 
 _MOST_VIEWS = 64
 
@@ -152,17 +151,9 @@ def field_reader(
         )
     kinds = {name: data.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
     parts = [part for augment in augments if augment is not None for part in moving_parts(augment)]
-    hflip = any(view.flip > 0 for view in recipe.views)
-    mirroring = [part.name for part in parts if part.mirrors]
-    mirroring += ["TenCrop"] * isinstance(recipe.crop, TenCrop) + ["hflip"] * hflip
-    for asked in chosen.values():
-        if isinstance(asked, Points) and asked.flip_pairs is None and mirroring:
-            raise ConfigError(
-                f"fields: {asked.name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a "
-                f"right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points "
-                "that change places; flip_pairs=[] if there are none; or "
-                f"{'hflip=False' if hflip else f'leave {mirroring[-1]} out'}"
-            )
+    mirroring = [part.name for part in parts if part.mirrors] + ["TenCrop"] * isinstance(recipe.crop, TenCrop)
+    mirroring += ["hflip"] * any(view.flip > 0 for view in recipe.views)
+    check_mirrored(chosen.values(), mirroring[-1] if mirroring else "")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             _check_augment(augment, kinds, view.size or recipe.size)
