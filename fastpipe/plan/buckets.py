@@ -1,19 +1,36 @@
-"""Pictures of any shape -> whole pictures of about one size, and the shapes of the batches that hold them."""
+"""Pictures of any shape -> whole pictures of about one size, in batches of like shape.
+
+Note [grouped batches]
+The batches of an epoch are taken some at a time: as many as make a window of the shuffled order, at least 16. The
+samples of these batches are sorted by shape and dealt out again: each batch gets a stretch of the sorted samples, and
+which batch gets which stretch is drawn. So every batch is full, no sample is left over, reading stays in the window,
+and any batch is found without the windows before it. Of each sequence of a Note [partition] the samples are sorted by
+themselves, since a node may read its own only. Batch and size depend on the global batch, not on ranks.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
-from fastpipe.plan.draws import Int64s
+from fastpipe.plan.draws import Int64s, bits
+from fastpipe.plan.order import CHUNKS_PER_WINDOW
+from fastpipe.plan.partition import Partition
 
 _AREA = 224 * 224
 _LONGEST = 2  # sides of the square of the same area: only pictures more elongated than 4:1 become smaller
+_LEAST_BATCHES = 16  # fewer would leave much padding
+_MOST_SAMPLES = 1 << 18  # sorted at once, unless a global batch has more
+_MOST_WINDOWS = 4  # in memory: that at hand, and those that are fetched ahead
+# Some batches whose samples are dealt out anew: the size of each, (height, width), and of each sequence (n,) the
+# position, from the window's first on, that stands at each grouped one.
+_Window = tuple[list[tuple[int, int]], dict[int, Int64s]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +69,8 @@ class Buckets(PaddedCrop):
         else:
             area = whole("area", _AREA if self.area is None else self.area, least=1, most=MAX_OUTPUT_PIXELS**2)
             object.__setattr__(self, "area", area)
-            side, longest = math.isqrt(area), _LONGEST * math.isqrt(area)
+            side = math.isqrt(area)
+            longest = _LONGEST * side
         if self.max_size is None:
             object.__setattr__(self, "max_size", min(longest, MAX_OUTPUT_PIXELS))
         elif whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS) < side:
@@ -113,3 +131,83 @@ class Buckets(PaddedCrop):
         """(n,) numbers by which pictures of one shape, rounded up, stand together, and like shapes near each other."""
         steps: Int64s = -(-resized // self.size_divisible)
         return steps @ (2 * MAX_OUTPUT_PIXELS, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """See Note [grouped batches]."""
+
+    partition: Partition  # with all sequences
+    resized: Callable[[int, int, int], Int64s]  # sequence, start, stop -> (n, 2) sides of the pictures in their rows
+    buckets: Buckets
+    _: KW_ONLY
+    batches: int  # that are grouped together
+    key: int | None  # of the draws of their order; None: from narrow to wide, window by window
+    _windows: dict[int, _Window] = field(default_factory=dict, init=False)
+
+    @staticmethod
+    def batches_of(chunk: int, global_batch_size: int) -> int:
+        """How many batches are grouped together, where `chunk` samples of the order are read together."""
+        wanted = max(_LEAST_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size)
+        return max(1, min(wanted, _MOST_SAMPLES // global_batch_size))
+
+    def size(self, batch: int) -> tuple[int, int]:
+        """(height, width) of a batch."""
+        return self._window(batch // self.batches)[0][batch % self.batches]
+
+    def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
+        """Which positions of the order stand at [start, stop) of a batch: the first one of its window, and those
+        counted from it. A sample that stands in where a node has none left is of the batch before.
+        """
+        if self.partition.edge(sequence, batch) > start:
+            batch -= 1
+        begin = self.partition.edge(sequence, batch // self.batches * self.batches)
+        _, chosen = self._window(batch // self.batches)
+        return begin, chosen[sequence][start - begin : stop - begin]
+
+    def grouped(self, sequence: int, positions: Int64s) -> Int64s:
+        """Where positions of the order stand in the batches; those that no batch has stay in place."""
+        found = positions.copy()
+        inside = positions < self.partition.edge(sequence, self.partition.batches)
+        if not inside.any():
+            return found
+        windows = np.full(len(positions), -1, dtype=np.int64)
+        windows[inside] = self.partition.batches_of(sequence, positions[inside]) // self.batches
+        for number in np.unique(windows[inside]).tolist():
+            begin, mine = self.partition.edge(sequence, number * self.batches), windows == number
+            places = np.argsort(self._window(number)[1][sequence])
+            found[mine] = begin + places[positions[mine] - begin]
+        return found
+
+    def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
+        """The positions of the order that must be on their way before a batch, all batches after the first one having
+        said so: a window's first batch may need any of them.
+        """
+        begin = batch // self.batches * self.batches if first else batch + self.batches
+        last = self.partition.batches
+        start, stop = (min(each, last) for each in (begin, batch + self.batches + 1))
+        return self.partition.edge(sequence, start), self.partition.edge(sequence, stop)
+
+    def _window(self, number: int) -> _Window:
+        if number in self._windows:
+            return self._windows[number]
+        first = number * self.batches
+        batches = np.arange(first, min(first + self.batches, self.partition.batches), dtype=np.int64)
+        ranks = np.arange(len(batches))  # which stretch of the sorted samples each batch gets
+        if self.key is not None:
+            ranks = np.argsort(bits(self.key, batches), kind="stable")
+        largest = np.ones((len(batches), 2), dtype=np.int64)
+        chosen = {}
+        for sequence, _ in self.partition.sequences:
+            edges = [self.partition.edge(sequence, batch) for batch in range(first, first + len(batches) + 1)]
+            resized = self.resized(sequence, edges[0], edges[-1])
+            order = np.argsort(self.buckets.likeness(resized), kind="stable")
+            stretches = np.split(order, np.cumsum(np.diff(edges)[np.argsort(ranks)])[:-1])
+            dealt = [stretches[rank] for rank in ranks]
+            for batch, rows in enumerate(dealt):
+                largest[batch] = np.maximum(largest[batch], resized[rows].max(axis=0, initial=1))
+            chosen[sequence] = np.concatenate(dealt)
+        while len(self._windows) >= _MOST_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[number] = [self.buckets.shape(each[None]) for each in largest], chosen
+        return self._windows[number]

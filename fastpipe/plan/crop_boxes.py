@@ -56,8 +56,7 @@ def plan_crops(
 ) -> Crops:
     """Plans the crops of n pictures, at least 1 x 1: crop.rows each, one picture after the other.
 
-    `seed`, `epoch` and `samples`, (n,), name the draws. ConfigError where a picture, which it calls by `name`, is
-    smaller than a random crop without a resize.
+    `seed`, `epoch` and `samples`, (n,), name the draws. ConfigError where a picture is smaller than a random crop.
     """
     if isinstance(crop, RandomResizedCrop):
         (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
@@ -67,11 +66,10 @@ def plan_crops(
             return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
         return _fixed(crop, size, widths, heights)
     canvas = canvas_of(crop, size, widths, heights)
-    room = canvas.room(size)
-    if (room < 0).any():
+    if (canvas.room < 0).any():
         check_room(crop, size, widths, heights, name)
     drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
-    left_top = (np.stack(drawn, axis=1) * (room + 1)).astype(np.int64)
+    left_top = (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64)
     return _cut(crop, size, canvas, left_top, widths, heights)
 
 
@@ -86,11 +84,12 @@ def _fixed(crop: Crop, size: tuple[int, int], widths: Int64s, heights: Int64s) -
     if isinstance(crop, Resize):
         return crops_at(_whole(widths, heights), crop, size)
     canvas = canvas_of(crop, size, widths, heights)
-    room = canvas.room(size)
+    left_top = np.rint(canvas.room / 2.0).astype(np.int64)  # the middle; a Letterbox has no room
     if isinstance(crop, FiveCrop):
-        left_top = _several_places(room, crop.rows)
-    else:
-        left_top = np.rint(room / 2.0).astype(np.int64) if isinstance(crop, CenterCrop) else np.zeros_like(room)
+        room = canvas.room[:, None]
+        five = np.concatenate([room * [(0, 0), (1, 0), (0, 1), (1, 1)], left_top[:, None]], axis=1)
+        mirrored = room * (1, 0) + five * (-1, 1)  # the last five of ten, mirrored back
+        left_top = np.concatenate([five, mirrored], axis=1)[:, : crop.rows].reshape(-1, 2)
     return _cut(crop, size, canvas, left_top, widths, heights)
 
 
@@ -99,15 +98,10 @@ def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: tuple[int, int
     return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
 
 
-def plan_bucket(buckets: Buckets, size: tuple[int, int] | None, widths: Int64s, heights: Int64s, flips: Bools) -> Crops:
-    """Plans the rows of n whole pictures, at the top left; in those that are mirrored later, at the right.
-
-    `size` is the rows' (height, width); None: what these pictures need.
-    """
-    size = size or buckets.shape(buckets.resized(widths, heights))
+def plan_bucket(buckets: Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s, flips: Bools) -> Crops:
+    """Plans the rows of n whole pictures, at the top left; in those that are mirrored later, at the right."""
     canvas = canvas_of(buckets, size, widths, heights)
-    left_top = np.zeros_like(canvas.resized)
-    left_top[flips, 0] = (canvas.resized[:, 0] - size[1])[flips]
+    left_top = flips[:, None] * (canvas.resized - size[::-1]) * (1, 0)
     crops = _cut(buckets, size, canvas, left_top, widths, heights)
     return replace(crops, shown=canvas.resized[:, ::-1].copy())
 
@@ -118,16 +112,11 @@ class Canvas:
 
     resized: Int64s  # (n, 2) width and height of each resized picture
     before: Int64s  # (n, 2) pixels of padding left and above
-    after: Int64s  # (n, 2) right and below
-
-    def room(self, size: tuple[int, int]) -> Int64s:
-        """(n, 2) by how much it is wider and higher than a crop of (height, width)."""
-        room: Int64s = self.resized + self.before + self.after - size[::-1]
-        return room
+    room: Int64s  # (n, 2) by how much it is, with all padding, wider and higher than the crop
 
 
 def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Canvas:
-    """The canvas that a crop cuts from, by torchvision's rules."""
+    """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
     output, resized = np.array(size[::-1]), np.stack([widths, heights], axis=1)
     before = after = np.zeros_like(resized)
     if isinstance(crop, Buckets):
@@ -143,11 +132,11 @@ def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heigh
         resized = _of_shorter_side(shorter_side(crop, size), widths, heights)
     elif isinstance(crop, RandomCrop):
         resized = resized if crop.resize is None else _of_shorter_side(crop.resize, widths, heights)
-        before, after = (np.broadcast_to(sides, resized.shape) for sides in (crop.sides[:2], crop.sides[2:]))
+        before, after = (np.broadcast_to(sides, resized.shape) for sides in np.reshape(crop.padding, (2, 2)))
         if crop.pad_if_needed:
             lacking = np.maximum(output - (resized + before + after), 0)
             before, after = before + lacking, after + lacking
-    return Canvas(resized, before, after)
+    return Canvas(resized, before, resized + before + after - output)
 
 
 def check_room(
@@ -156,7 +145,7 @@ def check_room(
     """Raises ConfigError if pictures are smaller than a random crop; `name` names the first of them."""
     if not isinstance(crop, RandomCrop) or crop.pad_if_needed:
         return
-    small = np.flatnonzero((canvas_of(crop, size, widths, heights).room(size) < 0).any(axis=1))
+    small = np.flatnonzero((canvas_of(crop, size, widths, heights).room < 0).any(axis=1))
     if len(small):
         at = int(small[0])
         raise ConfigError(
@@ -184,16 +173,6 @@ def _whole(widths: Int64s, heights: Int64s) -> NDArray[np.int32]:
     return np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
 
 
-def _several_places(room: Int64s, count: int) -> Int64s:
-    """Left and top of torchvision's five crops, (n * count, 2); the last five of ten are of the mirrored picture,
-    mirrored back.
-    """
-    corners = room[:, None] * [(0, 0), (1, 0), (0, 1), (1, 1)]
-    five = np.concatenate([corners, np.rint(room / 2.0).astype(np.int64)[:, None]], axis=1)
-    mirrored = room[:, None] * (1, 0) + five * (-1, 1)
-    return np.concatenate([five, mirrored], axis=1)[:, :count].reshape(-1, 2)
-
-
 def _of_shorter_side(resize: int, widths: Int64s, heights: Int64s) -> Int64s:
     """torchvision's Resize(resize)."""
     return _scaled(widths <= heights, resize, resize, widths, heights)
@@ -217,8 +196,7 @@ def random_resized(
 ) -> Int64s:
     """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
 
-    Each crop comes with its seed; several are drawn in the time of few. `epoch` and `samples`, (n,), name the draws. It
-    gives (crops, n, 4): left, top, width and height of each crop of each picture.
+    Each crop comes with its seed. They give (crops, n, 4): left, top, width and height of each crop of each picture.
     """
     if len(crops) == len(samples) == 1:
         ((crop, seed),) = crops

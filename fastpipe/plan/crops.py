@@ -190,7 +190,14 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "padding", self.sides)
+        parts = tuple(self.padding) if isinstance(self.padding, (tuple, list)) else (self.padding,)
+        if len(parts) not in (1, 2, 4):
+            raise ConfigError(
+                "padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), "
+                f"got {self.padding!r}"
+            )
+        checked = tuple(whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts)
+        object.__setattr__(self, "padding", checked * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
         if not self.pads and (self.fill, self.padding_mode) != ((0, 0, 0), "constant"):
             raise ConfigError(
@@ -203,21 +210,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
             )
 
     @property
-    def sides(self) -> tuple[int, int, int, int]:
-        """Left, top, right, bottom."""
-        parts = tuple(self.padding) if isinstance(self.padding, (tuple, list)) else (self.padding,)
-        if len(parts) not in (1, 2, 4):
-            raise ConfigError(
-                "padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), "
-                f"got {self.padding!r}"
-            )
-        checked = [whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts]
-        left, top, right, bottom = checked * (4 // len(parts))
-        return left, top, right, bottom
-
-    @property
     def pads(self) -> bool:
-        return self.pad_if_needed or any(self.sides)
+        return self.pad_if_needed or self.padding != (0, 0, 0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

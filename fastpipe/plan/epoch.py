@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
-from fastpipe.plan.draws import Stream, key, keys, uniform
-from fastpipe.plan.grouping import Grouping
-from fastpipe.plan.order import joined, run_ranges, runs_of, sample_ranges
-from fastpipe.plan.passes import Ids, Passes, Taken
-from fastpipe.plan.recipe import Recipe, partition_of
+from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
+from fastpipe.plan.order import Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
+from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 _MOST_LOOKED_AT = 1 << 21  # samples: 0.6 s
 _AT_ONCE = 1 << 20
@@ -42,13 +41,10 @@ class EpochPlan:
         self.orders = {number: self._order_of(number, size) for number, size in everyones.sequences}
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
-            self._grouping = Grouping(
-                everyones,
-                partial(_resized, self._content, self.orders, recipe.crop),
-                recipe.crop,
-                batches=Grouping.batches_of(self._content.chunk, everyones.global_batch_size),
-                key=key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None,
-            )
+            stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
+            resized = partial(_resized_at, self._content, self.orders, recipe.crop)
+            together = Grouping.batches_of(self._content.chunk, everyones.global_batch_size)
+            self._grouping = Grouping(everyones, resized, recipe.crop, batches=together, key=stream)
 
     def _order_of(self, sequence: int, size: int) -> tuple[int, Passes]:
         """The order of a sequence: a node's part of a share; see Note [partition]."""
@@ -60,15 +56,14 @@ class EpochPlan:
         begin = self._partition.begins[sequence]
         if pick is not None and not self._content.mixed:
             begin = self.epoch * places * recipe.repeats  # draws are made anew: a pass of their own
-        together = pick is None or pick.together or pick.ordered
         order = Passes(
             places,
-            self._content.chunk if together else 1,
+            self._content.chunk if pick is None or pick.together else 1,
             seed=recipe.seed if recipe.sequences * shares == 1 else key(recipe.seed, sequence, Stream.SEQUENCE),
             begin=begin,
             size=size,
             repeats=recipe.repeats,
-            shuffle=recipe.shuffle and (pick is None or not pick.ordered),
+            shuffle=recipe.shuffle,
             ids=partial(_ids_of, recipe, self.epoch, share, first),  # not of self: no circle of objects
         )
         return first + int(self._content.starts[share]), order
@@ -81,19 +76,18 @@ class EpochPlan:
         share = self._partition.share(number)
         ids, names = [], []
         for sequence, start, stop in share.spans:
-            base, order = self.orders[sequence]
             if self._grouping is None:
-                taken = order.take(start, stop)
+                begin, chosen = start, np.arange(stop - start)
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
-                taken = order.take(begin, begin + int(chosen.max(initial=-1)) + 1)[chosen]
-            ids.append(taken.ids)
-            names.append(self._names(sequence, taken, base))
-        return self._plan(
-            np.concatenate(ids)[share.rows], share.valid, np.concatenate(names)[share.rows], self._size_of(number)
-        )
+            base, order = self.orders[sequence]
+            taken = order.take(begin, begin + int(chosen.max(initial=-1)) + 1)
+            ids.append(taken.ids[chosen])
+            names.append(self._names(sequence, taken, base)[chosen])
+        rows = share.rows
+        return self._plan(np.concatenate(ids)[rows], share.valid, np.concatenate(names)[rows], self._size_of(number))
 
-    def _names(self, sequence: int, taken: Taken, base: int) -> NDArray[np.int64]:
+    def _names(self, sequence: int, taken: Taken, base: int) -> Int64s:
         """Numbers that name the random draws of rows: where a sample comes once in a pass, the sample's own."""
         recipe, content = self.recipe, self._content
         share = sequence % len(content.weights)
@@ -103,9 +97,9 @@ class EpochPlan:
         return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
-        """What the engine should have read ahead before batch `number`, in order: (n,) of order.RANGE_DTYPE; see
-        EpochOrder.reads. `first`: no batch was before it. Then its own samples, those of `plan`, come first of all, so
-        that it need not wait for a whole window.
+        """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, in order; see EpochOrder.reads.
+
+        `first`: no batch was before it. Then the samples of `plan`, its own, come before a whole window does.
         """
         content, index = self._content, self._content.index
         plain = content.plain and not self.recipe.picks
@@ -121,7 +115,7 @@ class EpochPlan:
             ranges = joined(sample_ranges(index.records_of(samples)))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
-    def upcoming(self, number: int, *, first: bool) -> NDArray[np.int64]:
+    def upcoming(self, number: int, *, first: bool) -> Int64s:
         """This rank's samples of the chunks that `reads` names before batch `number`, chunk by chunk."""
         found = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._spans_ahead(number, first=first):
@@ -137,13 +131,13 @@ class EpochPlan:
             return self._partition.spans(number)
         return [(each, *self._grouping.due(each, number, first=first)) for each, _ in self._partition.sequences]
 
-    def _mine(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _mine(self, sequence: int, positions: Int64s) -> Bools:
         """Which positions of a sequence are this rank's."""
         if self._grouping is not None:
             positions = self._grouping.grouped(sequence, positions)
         return self._partition.mine(sequence, positions)
 
-    def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int) -> BatchPlan:
+    def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
         """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where no sampler picks
         it is never the sample itself.
         """
@@ -161,44 +155,37 @@ class EpochPlan:
         size = next((made.crops.size for made, view in views if view.size is None), recipe.size)  # the batch's
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
-    def of(self, ids: NDArray[np.int64], number: int = 0) -> BatchPlan:
+    def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
         """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
         size of batch `number`; with Buckets, as a batch of these samples alone.
         """
-        size = None if self._grouping is not None else self._size_of(number)
+        crop = self.recipe.crop
+        size = crop.shape(_resized(self._content, crop, ids)) if isinstance(crop, Buckets) else self._size_of(number)
         return self._plan(ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size)
 
-    def _size_of(self, number: int) -> tuple[int, int]:
+    def _size_of(self, number: int) -> Size:
         if self._grouping is not None:
             return self._grouping.size(number)
         return self.recipe.size if self._sizes is None else self._sizes(number)
 
-    def _plan(
-        self,
-        ids: NDArray[np.int64],
-        valid: NDArray[np.bool_],
-        names: NDArray[np.int64],
-        size: tuple[int, int] | None,
-    ) -> BatchPlan:
-        recipe = self.recipe
+    def _plan(self, ids: Int64s, valid: Bools, names: Int64s, size: Size) -> BatchPlan:
+        views = self.recipe.views
         samples, records = self._content.numbers(ids), self._content.read(ids)
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
+        named: dict[str, Any] = {"epoch": self.epoch, "samples": names}
+        drawn = uniform(keys([view.seed for view in views], self.epoch, Stream.FLIP)[:, None], names)
+        random = [(view.crop, view.seed) for view in views if isinstance(view.crop, RandomResizedCrop)]
+        boxes = iter(random_resized(random, widths, heights, **named) if random else ())
         planned = []
-        drawn = uniform(keys([view.seed for view in recipe.views], self.epoch, Stream.FLIP)[:, None], names)
-        random = [(view.crop, view.seed) for view in recipe.views if isinstance(view.crop, RandomResizedCrop)]
-        boxes = iter(random_resized(random, widths, heights, epoch=self.epoch, samples=names) if random else ())
-        for view, draws in zip(recipe.views, drawn, strict=True):
+        for view, draws in zip(views, drawn, strict=True):
             flips = draws < view.flip
             if isinstance(view.crop, Buckets):
                 crops = plan_bucket(view.crop, size, widths, heights, flips)
             elif isinstance(view.crop, RandomResizedCrop):
-                assert size is not None
                 crops = crops_at(next(boxes), view.crop, view.size or size)
             else:
-                assert size is not None
-                named = {"seed": view.seed, "epoch": self.epoch}
-                called = _names(self._content.index, samples)
-                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, name=called, **named)
+                name = _names(self._content.index, samples)
+                crops = plan_crops(view.crop, view.size or size, widths, heights, seed=view.seed, name=name, **named)
                 flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
             planned.append(BatchPlan(ids, samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
@@ -225,7 +212,7 @@ def check_pictures(recipe: Recipe) -> None:
             check_room(view.crop, view.size or size, widths, heights, _names(index, samples))
 
 
-def _names(index: Index, samples: NDArray[np.int64]) -> Callable[[int], str]:
+def _names(index: Index, samples: Int64s) -> Callable[[int], str]:
     return lambda at: index.name_of(int(samples[at]))
 
 
@@ -235,19 +222,23 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, first: int, number: int) -> 
     """
     content = recipe.content
     start = int(content.starts[share])
-    pick = recipe.picks[share] if recipe.picks else None
-    at_places = content.ids_at if recipe.shuffle and (pick is None or not pick.ordered) else np.asarray
-    if pick is None:
+    at_places = content.ids_at if recipe.shuffle else np.asarray
+    if not recipe.picks:
         return lambda places: at_places(places + (first + start))
     seed = key(recipe.seed, share, Stream.SEQUENCE) if content.mixed else recipe.seed
-    drawn = pick.ids(recipe.places(share, epoch), seed=seed, epoch=number)
+    drawn = recipe.picks[share].ids(recipe.places(share, epoch), seed=seed, epoch=number)
     return lambda places: at_places(drawn(places + first) + start)
 
 
-def _resized(
-    content: Content, orders: dict[int, tuple[int, Passes]], buckets: Buckets, sequence: int, start: int, stop: int
-) -> NDArray[np.int64]:
-    """(n, 2) widths and heights in their rows of the samples at positions of a sequence's order."""
-    records = content.index.records_of(content.numbers(orders[sequence][1].take(start, stop).ids))
+def _resized(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
+    """(n, 2) widths and heights of samples in their rows."""
+    records = content.index.records_of(content.numbers(ids))
     # A damaged record is found when its sample's batch is planned.
     return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
+
+
+def _resized_at(
+    content: Content, orders: dict[int, tuple[int, Passes]], buckets: Buckets, sequence: int, start: int, stop: int
+) -> Int64s:
+    """The same of those at positions of a sequence's order."""
+    return _resized(content, buckets, orders[sequence][1].take(start, stop).ids)

@@ -1,4 +1,4 @@
-"""(samples, seed, epoch) -> the order of that epoch, any stretch of it at a time, and the bytes to read ahead of it.
+"""(samples, seed, epoch) -> the order of an epoch, any stretch of it at a time, and the bytes to read ahead of it.
 
 Note [chunked shuffle]
 Reading a shard front to back is many times faster than reading at random, and a full permutation of a billion samples
@@ -9,15 +9,28 @@ chunk is already a fair mix of classes. A dataset that fits one window gets a un
 All chunks are rotated by a random distance each epoch, so that neighbours which share a chunk change, and so that the
 one chunk that is short, always the last, does not always hold the same samples.
 Chunks of one sample need no window: the permutation of chunks is one of all samples.
+
+Note [passes]
+Passes follow one another without end, each in a new order: pass p is the order that epoch p of a plain loader has. A
+pass goes through places. Each place is a sample, or, where a sampler picks, a draw: the sampler tells the sample of
+each draw of a pass. In a pass each place comes `repeats` times in a row. An epoch is a stretch of this, and the next
+epoch begins where it ends. So short epochs go through the whole dataset before a sample comes again, and a plain epoch
+is exactly one pass.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.draws import Int64s, Stream, bits, key, mix
+from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key, mix
+
+Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
@@ -25,6 +38,7 @@ MOST_SAMPLES_PER_CHUNK = 1024  # tiny pictures: a window is sorted out in 3 ms, 
 CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shuffle of the sample, that needs it
 _ROUNDS = 8
 _MOST_WINDOWS = 3  # in memory: that at hand, and those that are fetched ahead
+_MOST_PASSES = 2  # that a batch may lie in, with few exceptions
 
 # A part of a shard, in bytes; never beyond the shard's end.
 RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
@@ -63,7 +77,7 @@ def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | NDArray
 
 
 class EpochOrder:
-    """The order of one epoch of so many samples, at least 1; without shuffle, that of the shards."""
+    """The order of one pass through so many samples, at least 1; without shuffle, that of the shards."""
 
     def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
         self._samples, self._shuffle = samples, shuffle
@@ -154,6 +168,106 @@ class EpochOrder:
         chunks = places.copy()
         chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
         return chunks
+
+
+class Taken(NamedTuple):
+    """A stretch of an epoch, (n,) each."""
+
+    ids: Int64s  # of the samples
+    places: Int64s  # of the sequence's passes
+    times: Int64s  # which time a row's place comes in the epoch, at least: 0, 1, ... Never the same twice for a place
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """The order of an epoch, of one sequence; see Note [passes]."""
+
+    places: int  # that a pass goes through, at least 1
+    chunk: int  # places that are read together
+    _: KW_ONLY
+    seed: int  # picks the orders
+    begin: int  # where in the endless order the epoch begins
+    size: int  # positions of the epoch
+    repeats: int  # how often in a row a place comes
+    shuffle: bool  # False gives all passes the order of the places
+    ids: Callable[[int], Ids]  # pass -> the ids at its places
+    _made: dict[int, tuple[EpochOrder, Ids]] = field(default_factory=dict, init=False)
+
+    def take(self, start: int, stop: int) -> Taken:
+        """The rows at positions [start, stop) of the epoch."""
+        none = np.empty(0, dtype=np.int64)
+        ids, places = [none], [none]
+        for number, first, end in self._pieces(start, stop):
+            low = first // self.repeats
+            order, ids_of = self._pass(number)
+            some = np.repeat(order.take(low, -(-end // self.repeats)), self.repeats)[first - low * self.repeats :]
+            places.append(some[: end - first])
+            ids.append(ids_of(places[-1]))
+        times, at = np.divmod(np.arange(start, stop, dtype=np.int64) + self.begin % self._length, self._length)
+        return Taken(np.concatenate(ids), np.concatenate(places), at % self.repeats + times * self.repeats)
+
+    def reads(self, start: int, stop: int, *, first: bool, runs: bool) -> Int64s:
+        """What to read ahead before positions [start, stop) are read; see EpochOrder.reads.
+
+        With `runs`, where neighbouring places are neighbouring samples, (n, 2) runs of places; else (n,) ids.
+        """
+        found = [np.empty((0, 2) if runs else 0, dtype=np.int64)]
+        for number, low, high, anew in self._stretches(start, stop, first=first):
+            order, ids_of = self._pass(number)
+            read = order.reads(low, high, first=anew)
+            found.append(read if runs else ids_of(members(read)))
+        return np.concatenate(found)
+
+    def ahead(self, start: int, stop: int, mine: Callable[[Int64s], Bools], *, first: bool) -> list[Int64s]:
+        """The ids of each run of `reads` that positions of this epoch have; `mine` says which positions count."""
+        found = []
+        for number, low, high, anew in self._stretches(start, stop, first=first):
+            order, ids_of = self._pass(number)
+            begin, end = order.positions_ahead(low, high, first=anew)
+            positions = np.arange(begin * self.repeats, end * self.repeats) + number * self._length - self.begin
+            within = (positions >= 0) & (positions < self.size)
+            within[within] = mine(positions[within])
+            places = np.unique(np.repeat(order.take(begin, end), self.repeats)[within])
+            for run in order.reads(low, high, first=anew):
+                found.append(ids_of(places[slice(*np.searchsorted(places, run))]))
+        return found
+
+    @property
+    def _length(self) -> int:
+        return self.places * self.repeats
+
+    def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """(pass, start, stop): where the positions stand in each pass that they lie in."""
+        pieces = []
+        at, end = self.begin + start, self.begin + stop
+        while at < end:
+            number, inside = divmod(at, self._length)
+            upto = min(self._length, inside + end - at)
+            pieces.append((number, inside, upto))
+            at += upto - inside
+        return pieces
+
+    def _stretches(self, start: int, stop: int, *, first: bool) -> list[tuple[int, int, int, bool]]:
+        """(pass, start, stop, first): the same in places, each once, for EpochOrder.reads."""
+        found = []
+        pieces = self._pieces(start, stop)
+        if first and start == stop < self.size:  # a mixture's first batch may have none of a share that comes later
+            number, inside = divmod(self.begin + start, self._length)
+            pieces = [(number, inside, inside)]
+        for number, low, high in pieces:
+            anew = first or low == 0
+            begin = low // self.repeats if anew else -(-low // self.repeats)
+            found.append((number, begin, -(-high // self.repeats), anew))
+            first = False
+        return found
+
+    def _pass(self, number: int) -> tuple[EpochOrder, Ids]:
+        if number not in self._made:
+            while len(self._made) >= _MOST_PASSES:
+                del self._made[next(iter(self._made))]
+            order = EpochOrder(self.places, self.chunk, seed=self.seed, epoch=number, shuffle=self.shuffle)
+            self._made[number] = order, self.ids(number)
+        return self._made[number]
 
 
 def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:

@@ -17,8 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
-from fastpipe.plan.order import permute
-from fastpipe.plan.passes import Ids
+from fastpipe.plan.order import Ids, permute
 
 # More samples' weights are not kept in memory.
 MOST_KEPT = 1 << 24
@@ -29,8 +28,7 @@ _TRY = 1 << 40
 class Pick:
     """How the places of a pass become samples."""
 
-    together = True  # neighbouring places are neighbouring samples
-    ordered = False  # the places are taken as they stand, whatever shuffle= is
+    together = True  # neighbouring places are neighbouring samples, or taken as they stand
 
     def rows(self, epoch: int) -> int | None:
         """Places that an epoch goes through; None: as many as it is long."""
@@ -53,7 +51,6 @@ class SpreadDraws(Pick):
         self._last = int(np.flatnonzero(weights)[-1])
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """See Pick."""
         stream = key(seed, epoch, Stream.DRAW)
 
         def drawn(numbers: Int64s) -> Int64s:
@@ -76,7 +73,6 @@ class DistinctDraws(Pick):
         self._weights = weights[self._drawable]
 
     def distinct(self, epoch: int) -> bool:
-        """See Pick."""
         return True
 
     def __len__(self) -> int:
@@ -84,7 +80,6 @@ class DistinctDraws(Pick):
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """See Pick."""
         times = -np.log1p(-uniform(key(seed, epoch, Stream.DRAW), self._drawable)) / self._weights
         return np.sort(self._drawable[np.argpartition(times, count - 1)[:count]]).__getitem__
 
@@ -107,7 +102,6 @@ class TriedDraws(Pick):
         self._tries = max(1, round(tries))
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """See Pick."""
         which, luck = key(seed, epoch, Stream.DRAW), key(seed, epoch, Stream.LUCK)
 
         def drawn(numbers: Int64s) -> Int64s:
@@ -128,8 +122,6 @@ class TriedDraws(Pick):
 class Listed(Pick):
     """The samples that a function names: epoch -> (n,) ids, checked. Those of two epochs are kept."""
 
-    together, ordered = False, True
-
     def __init__(self, numbers_of: Callable[[int], Int64s]) -> None:
         def of(epoch: int) -> tuple[Int64s, bool]:
             numbers = numbers_of(epoch)
@@ -144,15 +136,12 @@ class Listed(Pick):
         return xxhash.xxh3_64_hexdigest(self._of(epoch)[0].astype("<i8").tobytes())
 
     def rows(self, epoch: int) -> int | None:
-        """See Pick."""
         return len(self._of(epoch)[0])
 
     def distinct(self, epoch: int) -> bool:
-        """See Pick."""
         return self._of(epoch)[1]
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """See Pick."""
         return self._of(epoch)[0].__getitem__
 
 
@@ -170,8 +159,6 @@ class ByClass(Pick):
         classes, samples: P and K.
     """
 
-    together, ordered = False, True
-
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
         ids = np.flatnonzero(labels >= 0)
         self._members = ids[np.argsort(labels[ids], kind="stable")]
@@ -179,7 +166,6 @@ class ByClass(Pick):
         self._classes, self._samples = classes, samples
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """See Pick."""
         many, each, total = self._classes, self._samples, len(self._counts)
         order, members = key(seed, 0, Stream.CLASS), key(seed, 0, Stream.MEMBER)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.plan.grouping import Grouping
+from fastpipe.plan.buckets import Grouping
 
 COUNT = 60
 CLASSES = ["ant", "bee", "cow", "dog"]

@@ -21,7 +21,7 @@ from PIL import Image
 import fastpipe
 from fastpipe.device.streams import HostStream
 from fastpipe.errors import ConfigError
-from fastpipe.plan.grouping import Grouping
+from fastpipe.plan.buckets import Grouping
 
 SIZES = [(100, 60), (60, 100), (80, 80), (90, 30), (64, 48), (48, 64), (30, 90), (100, 75), (75, 100)]  # of pictures
 COUNT = 75

@@ -17,7 +17,7 @@ from PIL import Image
 
 from fastpipe import _engine
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crop_boxes import Crops, canvas_of, plan_crops
+from fastpipe.plan.crop_boxes import Canvas, Crops, canvas_of, plan_crops
 from fastpipe.plan.crops import INTERPOLATIONS, PADDING_MODES, Crop, FiveCrop, Letterbox, RandomCrop, TenCrop
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 
@@ -48,11 +48,18 @@ def rows_of(image: NDArray[np.uint8], crops: Crops, size: tuple[int, int], flip:
     ]
 
 
+def padding_after(canvas: Canvas, size: tuple[int, int]) -> NDArray[np.int64]:
+    """(n, 2) pixels of padding right and below."""
+    return canvas.room + size[::-1] - canvas.resized - canvas.before
+
+
 def by_torchvision(v2: Any, thing: Any, crop: RandomCrop | Letterbox, drawn: Any, flip: bool) -> Any:
     """Resized, padded and cut one after the other, by v2's functions, at the place that was drawn."""
     size, crops, width, height = drawn
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
-    (resized,), (before,), (after,) = (each.tolist() for each in (canvas.resized, canvas.before, canvas.after))
+    (resized,), (before,), (after,) = (
+        each.tolist() for each in (canvas.resized, canvas.before, padding_after(canvas, size))
+    )
     do = v2.functional
     if resized != [width, height]:
         thing = do.resize(thing, resized[::-1], v2.InterpolationMode[crop.interpolation.upper()])
@@ -112,7 +119,7 @@ def test_masks_are_torchvisions(
     mask = np.random.default_rng(seed).integers(0, 256, (height, width), dtype=np.uint8)
     crops = planned(crop, size, width, height, seed)
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
-    widest = np.maximum(canvas.before, canvas.after)
+    widest = np.maximum(canvas.before, padding_after(canvas, size))
     if crop.padding_mode in ("reflect", "symmetric") and (widest >= canvas.resized).any():
         return  # torch has no such padding; Pillow has, and pictures are compared with it
     thing = torchvision.tv_tensors.Mask(torch.from_numpy(mask)[None])
@@ -178,7 +185,7 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
     widths, heights = np.full(DRAWS, width), np.full(DRAWS, height)
     crops = plan_crops(crop, size, widths, heights, seed=5, epoch=0, samples=np.arange(DRAWS))
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
-    room = (canvas.resized + canvas.before + canvas.after)[0] - size[::-1]
+    room = canvas.room[0]
     scale = np.array([width, height]) / canvas.resized[0]
     places = np.rint(crops.boxes[:, :2] / scale).astype(int) + canvas.before[0]
     assert places.min(axis=0).tolist() == [0, 0]
@@ -187,7 +194,7 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
     expected = DRAWS / len(counts)
     excess = ((counts - expected) ** 2 / expected).sum() - (len(counts) - 1)
     assert excess < 6 * np.sqrt(2 * len(counts))
-    padding = list(crop.sides)
+    padding = list(crop.padding)
     theirs = v2.RandomCrop(size, padding=padding).make_params([Image.new("RGB", tuple(canvas.resized[0].tolist()))])
     assert theirs["padding"] == padding or not any(padding)
     assert 0 <= theirs["left"] <= room[0]

@@ -19,10 +19,9 @@ from patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.plan import content, order
-from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.partition import Partition, Ranks
 from fastpipe.plan.recipe import Recipe
 
