@@ -14,7 +14,7 @@ from fastpipe.native import _engine
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> colour type: gray, gray and alpha, RGB, RGB and alpha
 _STRIPS = b"fpST"
-# Of samples in a strip, about, and rows at least: a strip costs some 150 bytes, and those that a crop touches are inflated whole.
+# Bytes of samples in a strip, about, and rows at least: a strip costs some 150 bytes, and is inflated as a whole.
 _STRIP_BYTES, _LEAST_ROWS = 1 << 15, 16
 _STORED_BYTES = 1 << 14  # up to so many samples are not compressed: reading them is a copy
 # How samples are deflated: level, strategy, and with filters or without. Photos are smallest without matches, and five
