@@ -1,4 +1,4 @@
-"""Sample numbers -> index records, images and masks, whole or cropped, read and decoded on the calling thread."""
+"""Sample numbers -> images and masks, whole or cropped, read and decoded on the calling thread."""
 
 from __future__ import annotations
 
@@ -43,20 +43,6 @@ class Pictures:
         self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))
         if self._reader is not None:
             self._reader.begin(self)
-
-    def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """The index records of some samples.
-
-        Args:
-            samples: (n,) sample numbers in [0, samples of the dataset).
-
-        Returns:
-            (n,) of INDEX_DTYPE.
-
-        Raises:
-            DatasetError: the index cannot be read, or a record is impossible.
-        """
-        return self._index.read(samples)
 
     def fetched(self, samples: NDArray[np.int64]) -> AbstractContextManager[object]:
         """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`.

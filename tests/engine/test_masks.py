@@ -255,7 +255,7 @@ def test_whole_masks_are_read_on_the_calling_thread(
 ) -> None:
     fields = Fields(copied(textured), as_mask(bits), bits=bits)
     pictures = Pictures(fields.index)
-    records = pictures.records(np.arange(5))
+    records = fields.index.read(np.arange(5))
     for sample, record in enumerate(records):
         found = pictures.mask(sample, record, fields.records[sample])
         assert found.dtype == dtype
@@ -271,7 +271,7 @@ def test_a_whole_second_picture(textured: Path, copied: Callable[[Path], Path]) 
 
     fields = Fields(copied(textured), file_of)
     pictures = Pictures(fields.index)
-    record = pictures.records(np.array([6]))[0]
+    record = fields.index.read(np.array([6]))[0]
     assert np.array_equal(pictures.second_picture(6, record, fields.records[6]), second(record))
 
 

@@ -388,11 +388,12 @@ def test_a_program_ends_cleanly_with_a_daemon_thread_in_mid_read(large: Path) ->
         import numpy as np
         from fastpipe.format.index import Index
         from fastpipe.engine.pictures import Pictures
-        pictures = Pictures(Index(sys.argv[1]))
+        index = Index(sys.argv[1])
+        pictures = Pictures(index)
         def run():
             while True:
                 numbers = np.arange(6)
-                for number, record in zip(numbers, pictures.records(numbers)):
+                for number, record in zip(numbers, index.read(numbers)):
                     pictures.decode(int(number), record)
         for _ in range(3):
             threading.Thread(target=run, daemon=True).start()
