@@ -16,10 +16,15 @@ void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) { at_least(buf
 // A box may be so small that what lies around it has no size that a number could hold.
 long rounded(double size) { return std::lround(std::min(size, 1e9)); }
 
+// Whether each pixel of the output is one of the picture: then its weight is 1 with every interpolation.
+bool copies(const Box& box, Size out) {
+  return box.width == out.width && box.height == out.height && box.x == std::floor(box.x) && box.y == std::floor(box.y);
+}
+
 }  // namespace
 
 Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip, Resampling resampling) {
-  nearest_ = resampling.interpolation == Interpolation::nearest;
+  nearest_ = resampling.interpolation == Interpolation::nearest || copies(box, out);
   if (nearest_) return plan_nearest(box, bounds, out, flip);
   columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, resampling, *kernels_);
   rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, resampling, *kernels_);

@@ -20,7 +20,7 @@ namespace fastpipe {
 //   finish()  puts the output's rows together from those
 // Where the height shrinks by far more than the width, resizing down comes first, as in Pillow 13: take() then keeps
 // the rows. The order matters by at most a bit, since the result of the first pass is rounded to bytes.
-// For nearest, take() picks the columns, and finish() the rows.
+// For nearest, and where nothing changes its size, take() picks the columns, and finish() the rows.
 class Resizer {
  public:
   explicit Resizer(const ResizeKernels* kernels = best_kernels()) : kernels_(kernels) {}
