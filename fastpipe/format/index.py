@@ -30,7 +30,7 @@ from fastpipe.format.layout import (
 )
 from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
-from fastpipe.format.shard_list import ShardColumns, count, one_of, text
+from fastpipe.format.shard_list import ShardColumns, a_list, count, one_of, text
 
 _REPACK = "pack the source again, with --overwrite"
 
@@ -47,8 +47,7 @@ class Index:
     """The description of a stored dataset, without its pixels; this one of a packed dataset in a folder.
 
     Opening reads dataset.json and maps index.npy. The records of samples are read only when they are needed, so a
-    dataset of a billion samples opens at once. `read` and `records_of` read records from the file; see
-    Note [records of the index] in open_file.py. `records` is for who looks at many.
+    dataset of a billion samples opens at once; see Note [records of the index] in open_file.py.
 
     Args:
         version: None: the newest.
@@ -56,17 +55,15 @@ class Index:
         shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
 
     Attributes:
-        path: the dataset's folder, or its URL.
+        path, folder: the dataset's folder, or its URL; the absolute path of the folder that the shards are in.
+        files: the folder of its index and columns.
         counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
         shard_sizes, shard_starts: (shards,) uint64, in bytes; (shards,) int64: number of the first sample of each.
-        records: one record per sample, dtype INDEX_DTYPE, read-only; of a packed dataset an np.memmap.
+        records: one per sample, dtype INDEX_DTYPE, read-only, for who looks at many; of a packed dataset an np.memmap.
         fingerprint: hex digest that identifies the content and order of this dataset, byte by byte.
         content: hex digest of its samples' identities, sizes and labels, in order: it is the same for each storage.
-        storage: how images are stored: "jpeg" or "coefficients".
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
-        folder: absolute path of the folder that the files are in.
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
-        files: the folder of its index and columns.
         may_be_large: there may be pictures of more than max_pixels.
         scattered: samples lie anywhere in the order of `samples_at`: nothing is gained by reading neighbours together.
         why_not: of several datasets, the fields that not all have, or that do not go together, and why.
@@ -101,7 +98,7 @@ class Index:
         columns = ShardColumns()
         info = read_info(dataset_folder(path), columns.take, version)
         try:
-            self.classes = [text(name) for name in _list(info["classes"])]
+            self.classes = [text(name) for name in a_list(info["classes"])]
             self.version = info["version"]
             self.fingerprint = text(info["fingerprint"])
             self.content = text(info["content"])
@@ -112,12 +109,12 @@ class Index:
             self.stored_bytes = count(info["stored_bytes"])
             self.shards = columns.of(dataset_folder(path), info["shards"])
             samples = count(info["samples"])
-            self.class_counts = [count(each) for each in _list(info["class_counts"])]
+            self.class_counts = [count(each) for each in a_list(info["class_counts"])]
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
             self.may_be_large = max_pixels is not None and max_pixels < max(
-                (count(each["options"].get("max_pixels", 0)) for each in _list(info.get("packs", []))), default=0
+                (count(each["options"].get("max_pixels", 0)) for each in a_list(info.get("packs", []))), default=0
             )
             if len(self.class_counts) != len(self.classes):
                 raise ValueError("class_counts and classes have different lengths")
@@ -130,14 +127,12 @@ class Index:
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         self.files = self.folder / version_folder(self.version)
-        self._records_file = _identity(self.files / INDEX_FILE)
-        self.records = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, _REPACK)[0].mapped(samples)
+        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, _REPACK)
+        self._records_file, self.records = rows.file.identity, rows.mapped(samples)
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The content of dataset.json, read again, because a loader does not need most of it. DatasetError: the folder
-        now holds a different dataset.
-        """
+        """The content of dataset.json, read again, for a loader does not need most of it. DatasetError: another one."""
         info = read_info(self.folder, version=self.version)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
@@ -156,18 +151,18 @@ class Index:
 
     def check_same(self) -> None:
         """DatasetError: index.npy is gone, or the folder now holds a different dataset."""
-        self._refuse_other(OpenFile(self.files / INDEX_FILE))
+        self._opened()
 
-    def _refuse_other(self, file: OpenFile) -> None:
-        if _identity(file.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+    def _opened(self) -> Rows:
+        file = OpenFile(self.files / INDEX_FILE)
+        if file.identity != self._records_file:  # a copy of the same dataset may have taken its place
             refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
+        return Rows(file, self.records.offset, INDEX_DTYPE)
 
     @cached_property
     def _rows(self) -> Rows:
         """The records in the file, which is opened when they are first read, and of use to forked children, too."""
-        file = OpenFile(self.files / INDEX_FILE)
-        self._refuse_other(file)
-        return Rows(file, self.records.offset, INDEX_DTYPE)
+        return self._opened()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -193,11 +188,9 @@ class Index:
         return self._rows.take(samples)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of (n,) samples and checks that they can be true.
-
-        A record tells the truth of no other one: samples lie in their shards one behind the other, so one that points
-        at another sample's bytes does not fit between its neighbours.
-        DatasetError: the index cannot be read, or a record holds an impossible place, size or label.
+        """Copies the records of (n,) samples and checks that they can be true: samples lie in their shards one behind
+        the other, so a record that points at another sample's bytes does not fit between its neighbours. DatasetError:
+        the index cannot be read, or a record holds an impossible place, size or label.
         """
         near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
         records: NDArray[np.void]
@@ -314,17 +307,11 @@ def refuse_other(path: Place, expected: str, found: object) -> None:
         )
 
 
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"expected a list, got {value!r}")
-    return value
-
-
 def read_info(
     path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
 ) -> dict[str, Any]:
-    """The content of dataset.json of a version, or of the newest one; the hook is json's object_hook. DatasetError:
-    there is no dataset, or it is unfinished, damaged or of another format version.
+    """The content of dataset.json of a version, None: the newest; the hook is json's object_hook. DatasetError: it is
+    missing, unfinished, damaged or of another format version.
     """
     file = path / DATASET_FILE
     if version is not None:
@@ -367,15 +354,6 @@ def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any]
     if not isinstance(info.get("version"), int) or not 0 < info["version"] < 2**31:
         raise DatasetError(f"{file} has a missing or invalid field ('version': {info.get('version')!r}); {_REPACK}")
     return info
-
-
-def _identity(file: Path | int) -> tuple[int, ...] | None:
-    """Values that identify a file; None if it does not exist."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -71,6 +71,12 @@ class OpenFile:
         """Of the file, as long as this object lives."""
         return self._descriptor.number()
 
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Values that another file, or this one when it is written again, does not have."""
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
         """A range of the file. DatasetError: it cannot be read, or the file ends before."""
         try:
@@ -118,13 +124,13 @@ class Rows:
     """
 
     def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:
-        self._file, self._first_byte, self._dtype = file, first_byte, dtype
+        self.file, self._first_byte, self._dtype = file, first_byte, dtype
         self.path, self.row_bytes = file.path, dtype.itemsize
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
         starts = self._first_byte + numbers.ravel() * self.row_bytes
-        data, places = self._file.gather(starts, starts + self.row_bytes)
+        data, places = self.file.gather(starts, starts + self.row_bytes)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[places.reshape(numbers.shape) // self.row_bytes]
         return rows
 
@@ -141,7 +147,7 @@ class Rows:
 
     def gather(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
         """The bytes of ranges of rows, as `OpenFile.gather` has them."""
-        return self._file.gather(self._first_byte + begins * self.row_bytes, self._first_byte + ends * self.row_bytes)
+        return self.file.gather(self._first_byte + begins * self.row_bytes, self._first_byte + ends * self.row_bytes)
 
     def mapped(self, count: int) -> np.memmap[tuple[int], np.dtype[Any]]:
         """The first rows, in a map of the file. DatasetError: the system refuses it."""

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 
 class Texts:
     """Many short texts in one piece of memory. As Python objects they take megabytes, most of which a process keeps
-    when the objects are gone; and every worker process of a DataLoader has those of a dataset.
-
-    Attributes:
-        data: all of them, in the file system's bytes.
-        bounds: (n + 1,) int64: where each begins, and the end of all.
+    when the objects are gone; and every worker process of a DataLoader has those of a dataset. `data` are all of them,
+    in the file system's bytes; of n texts `bounds` are the n starts, and the end of all.
     """
 
     def __init__(self, data: bytes, bounds: NDArray[np.int64]) -> None:
@@ -28,7 +25,6 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
-        """Gathers them."""
         encoded = [os.fsencode(text) for text in texts]
         return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
 
@@ -36,7 +32,6 @@ class Texts:
         return len(self.bounds) - 1
 
     def bytes_at(self, number: int) -> bytes:
-        """One of them, as bytes."""
         return self.data[self.bounds[number] : self.bounds[number + 1]]
 
     def __getitem__(self, number: int) -> str:
@@ -80,11 +75,9 @@ class ShardColumns:
         self._sizes.append(size_bytes)
         return None
 
-    def of(self, folder: Path, entries: object) -> Shards:
+    def of(self, folder: Path, entries: Any) -> Shards:
         """The shards; `entries` are what `take` has left. KeyError, TypeError, ValueError: an entry cannot be there."""
-        if not isinstance(entries, list):
-            raise TypeError(f"expected a list, got {entries!r}")
-        for entry in entries:
+        for entry in a_list(entries):
             if entry is not None:
                 _checked(entry)
                 raise ValueError("the number of samples in all shards together is too large")
@@ -95,7 +88,7 @@ class ShardColumns:
         return Shards(folder, [("", names)], bounds, sizes)
 
 
-class Shards(Sequence[Shard]):
+class Shards:
     """Shards by number, in one folder or below it. Of n shards `bounds` are the n first samples and the end of all,
     `sizes` those of the files. `names` are in groups, each with what goes before its names.
     """
@@ -120,13 +113,7 @@ class Shards(Sequence[Shard]):
     def __len__(self) -> int:
         return len(self.sizes)
 
-    @overload
-    def __getitem__(self, number: int) -> Shard: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Shard]: ...
-    def __getitem__(self, number: int | slice) -> Shard | list[Shard]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> Shard:
         place = range(len(self))[number]
         group = int(np.searchsorted(self._groups, place, side="right")) - 1
         before, names = self._names[group]
@@ -153,6 +140,13 @@ def text(value: object) -> str:
     """Checks a text in dataset.json."""
     if not isinstance(value, str):
         raise TypeError(f"expected a string, got {value!r}")
+    return value
+
+
+def a_list(value: object) -> list[Any]:
+    """Checks a list in dataset.json."""
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
     return value
 
 

@@ -71,8 +71,8 @@ def scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str
 
 
 class UnpackedIndex(Index):
-    """The description of an unpacked source: an `Index` whose records are in memory, made by a scan; see Note [unpacked
-    sources]. A sample's key is the path of its file. DatasetError: there is no picture.
+    """The description of an unpacked source, whose records are in memory, made by a scan; see Note [unpacked sources].
+    DatasetError: there is no picture.
     """
 
     form = "unpacked"
@@ -123,17 +123,12 @@ class UnpackedIndex(Index):
 
     def _fingerprint(self) -> str:
         """Of classes, paths, sizes, labels and places in tars, which decide the order; copies have the same."""
-        digest = xxhash.xxh3_128()
-        for name in self.classes:
-            digest.update(os.fsencode(name) + b"\0")
-        columns = self._columns
-        digest.update(columns.paths.data)
-        digest.update(columns.paths.bounds[1:].tobytes())
-        for name in ("size", "label"):
-            digest.update(columns.files[name].tobytes())
-        digest.update(self._numbers.tobytes())
-        for name in ("shard", "offset") if columns.archives is not None else ():
-            digest.update(columns.files[name].tobytes())
+        files, paths = self._columns.files, self._columns.paths
+        digest = xxhash.xxh3_128(b"".join(os.fsencode(name) + b"\0" for name in self.classes))
+        digest.update(paths.data)
+        in_tars = () if self._columns.archives is None else (files["shard"], files["offset"])
+        for values in (paths.bounds[1:], files["size"], files["label"], self._numbers, *in_tars):
+            digest.update(values.tobytes())
         return f"unpacked-{digest.hexdigest()}"
 
     def rejected(self, most: int = 3) -> str:
@@ -150,24 +145,22 @@ class UnpackedIndex(Index):
         """The records are in memory."""
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """See Index. DatasetError: a picture has too many pixels."""
         found = self.records_of(samples)
         self.check_pixels(samples, found)
         return found
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """See Index."""
         return self.records[samples]
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See Note [unpacked sources]."""
         return self._reading_order[places]
 
     @cached_property
     def _reading_order(self) -> NDArray[np.int64]:
         """A fixed permutation, so that any part of it is a fair mix of classes; or as the samples lie in tars."""
-        numbers = np.arange(len(self), dtype=np.int64)
-        return permute(numbers, len(self), _PERMUTATION) if self.scattered else self._as_they_lie()
+        if not self.scattered:
+            return self._as_they_lie()
+        return permute(np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION)
 
     def _as_they_lie(self) -> NDArray[np.int64]:
         return np.lexsort((self.records["offset"], self.records["shard"]))
@@ -175,18 +168,13 @@ class UnpackedIndex(Index):
     @cached_property
     def scattered(self) -> bool:  # type: ignore[override]
         """Whether samples are files, or lie sorted by class in tars."""
-        if self._columns.archives is None:
-            return True
+        if self._columns.archives is None or len(self) < 2 or len(self.classes) < 2:
+            return self._columns.archives is None
         labels = self.records["label"][self._as_they_lie()]
-        if len(labels) < 2 or len(self.classes) < 2:
-            return False
-        shares = np.bincount(labels - NO_LABEL) / len(labels)
-        chance = float((shares**2).sum())
-        together = float((labels[1:] == labels[:-1]).mean())
-        return together > chance + _SORTED * (1 - chance)
+        chance = float(((np.bincount(labels - NO_LABEL) / len(labels)) ** 2).sum())
+        return float((labels[1:] == labels[:-1]).mean()) > chance + _SORTED * (1 - chance)
 
     def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
-        """The paths of some samples, as packing would note them."""
         paths = self._columns.paths
         return [readable(paths[number]) for number in self._numbers[samples].tolist()]
 
@@ -204,17 +192,15 @@ class UnpackedIndex(Index):
         return known[self._numbers[samples]]
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        """The sample whose bytes begin there."""
         found = np.flatnonzero((self.records["shard"] == shard) & (self.records["offset"] == offset))
         return int(found[0]) if len(found) else None
 
     def where(self, sample: int) -> tuple[str, str, int]:
-        """Path of the file or tar, key and byte offset of a sample, for messages."""
+        """See Index; the key is the path."""
         record = self.records[sample]
         return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
 
     def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
-        """See Index; it names the file."""
         shard, key, offset = self.where(sample)
         for ours, theirs in _WORDS.items():
             reason = reason.replace(ours, theirs)
