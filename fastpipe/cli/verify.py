@@ -14,7 +14,7 @@ from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, o
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
-from fastpipe.format.index import read_info
+from fastpipe.format.description import read_info
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.source.files import source_path
 from fastpipe.progress import shown

@@ -1,4 +1,4 @@
-"""The content of dataset.json <-> its bytes, which have a hash of themselves; and what they tell of a folder."""
+"""The content of dataset.json <-> its bytes, which have a hash of themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import io
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import xxhash
 
-from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FORMAT
+from fastpipe.errors import DatasetError
+from fastpipe.format.folder import Place, why_no_dataset
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, FORMAT_VERSION
 
+REPACK = "pack the source again, with --overwrite"
 SELF_CHECKSUM = "self_xxh3_64"
 
 _BLANK = b"0" * 16
@@ -78,15 +81,50 @@ def is_foreign(file: File) -> bool:
         return False
 
 
-def damage(index: Index, size_of: Callable[[str], int] | None = None) -> str | None:
-    """A shard that is gone or of another size; None: there is none. To find changed bits everything would have to be
-    read. `size_of` gives the size of a file, by name, or raises OSError; None: the file system is asked.
+def read_info(
+    path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
+) -> dict[str, Any]:
+    """The content of dataset.json of a version, None: the newest; the hook is json's object_hook. DatasetError: it is
+    missing, unfinished, damaged or of another format version.
     """
-    for shard in index.shards:
-        try:
-            size = shard.path.stat().st_size if size_of is None else size_of(shard.path.name)
-        except OSError as problem:
-            return f"{shard.path.name}: {problem.strerror}"
-        if size != shard.size_bytes:
-            return f"{shard.path.name} has {size:,} bytes, expected {shard.size_bytes:,}"
-    return None
+    file = path / DATASET_FILE
+    if version is not None:
+        file = path / (described_in(path, version, read_info(path)["version"]) + DATASET_FILE)
+    try:
+        data = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise DatasetError(why_no_dataset(path)) from problem
+    except OSError as problem:
+        raise DatasetError(
+            f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the limit on open files "
+            "(ulimit -n)"
+        ) from problem
+    return info_in(data, file, hook)
+
+
+def described_in(path: Place, version: int, newest: int) -> str:
+    """The folder of a version's dataset.json, with "/" behind it: "" for the newest. DatasetError: it is not there."""
+    if not 0 < version <= newest:
+        raise DatasetError(
+            f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log "
+            f"{path}"
+        )
+    return "" if version == newest else f"v{version}/"
+
+
+def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """As `read_info`, of the bytes of that file."""
+    try:
+        info: object = json.loads(data, object_hook=hook)
+    except (ValueError, RecursionError) as problem:
+        raise DatasetError(f"{file} is not valid JSON ({problem}); {REPACK}") from problem
+    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
+    if info.get("format_version") != FORMAT_VERSION:
+        raise DatasetError(
+            f"{file} has format version {info.get('format_version')!r}; this fastpipe reads version {FORMAT_VERSION}. "
+            f"Install the version of fastpipe that packed it, or {REPACK}"
+        )
+    if not isinstance(info.get("version"), int) or not 0 < info["version"] < 2**31:
+        raise DatasetError(f"{file} has a missing or invalid field ('version': {info.get('version')!r}); {REPACK}")
+    return info

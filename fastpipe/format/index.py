@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format import tar_writer as tar
 from fastpipe.format.columns import open_column
-from fastpipe.format.fields import FIELDS_FOLDER, read_fields
-from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
+from fastpipe.format.description import REPACK, read_info
+from fastpipe.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, read_fields
+from fastpipe.format.folder import Place, dataset_folder
 from fastpipe.format.layout import (
     COEFFICIENTS_STORAGE,
     DATASET_FILE,
-    DATASET_FORMAT,
-    FORMAT_VERSION,
     INDEX_DTYPE,
     INDEX_FILE,
     NO_LABEL,
@@ -32,7 +32,8 @@ from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, a_list, count, one_of, text
 
-_REPACK = "pack the source again, with --overwrite"
+_NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
+_MOST_OPEN = 32  # shards
 
 
 class ReadableShard(Protocol):
@@ -74,7 +75,6 @@ class Index:
         convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
 
-    form = "dataset"
     packed = True
     scattered = False
     may_be_large = True
@@ -122,12 +122,12 @@ class Index:
                 raise ValueError("samples differs from the sum of the shards' samples")
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
-                f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {_REPACK}"
+                f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {REPACK}"
             ) from problem
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         self.files = self.folder / version_folder(self.version)
-        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, _REPACK)
+        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, REPACK)
         self._records_file, self.records = rows.file.identity, rows.mapped(samples)
 
     @cached_property
@@ -178,7 +178,7 @@ class Index:
 
     def __repr__(self) -> str:
         return (
-            f"<fastpipe {self.form} {str(self.path)!r}: {len(self)} samples, "
+            f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "
             f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}, "
             f"{len(self.shards)} {'shard' if len(self.shards) == 1 else 'shards'}>"
         )
@@ -217,7 +217,7 @@ class Index:
                 f"{self.files / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
                 f"{', '.join(f'{name} {records[name][at]}' for name in names)}; expected shard {int(shard[at])}, "
                 "a byte range inside it that overlaps no other sample, at least 1 x 1 pixels but no more than these "
-                f"bytes can hold, and a label below {len(self.classes)}. The index is damaged: {_REPACK}"
+                f"bytes can hold, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
             )
         self.check_pixels(samples, records)
         return records
@@ -240,7 +240,7 @@ class Index:
         return places
 
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
-        """The paths of the sources of (n,) samples; None where the shards have them: source_paths.py."""
+        """The paths of the sources of (n,) samples; None where the shards have them: see SourcePaths."""
         return [None] * len(samples)
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
@@ -268,8 +268,10 @@ class Index:
     def fetch_columns(self, names: Iterable[str]) -> None:
         """Brings the files of some fields here, where they are behind a URL."""
 
-    def reader(self) -> object | None:
-        """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here."""
+    def reader(self, of: Index | None = None) -> object | None:
+        """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here. `of`
+        is a mixture with this dataset in it, whose shards are meant.
+        """
         return None
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
@@ -286,6 +288,19 @@ class Index:
         name = self.shards[int(record["shard"])].name
         key = sample_key(shard_number(name), int(record["offset"]) - BEFORE_BYTES)
         return str(self.path / name), key, int(record["offset"])
+
+    def damage(self, size_of: Callable[[str], int]) -> str | None:
+        """A shard that is gone or of another size; None: there is none. To find changed bits everything would have to
+        be read. `size_of` gives the size of a file, by name, or raises OSError.
+        """
+        for shard in self.shards:
+            try:
+                size = size_of(shard.name)
+            except OSError as problem:
+                return f"{shard.name}: {problem.strerror}"
+            if size != shard.size_bytes:
+                return f"{shard.name} has {size:,} bytes, expected {shard.size_bytes:,}"
+        return None
 
     def name_of(self, sample: int) -> str:
         """A sample, for messages."""
@@ -307,53 +322,43 @@ def refuse_other(path: Place, expected: str, found: object) -> None:
         )
 
 
-def read_info(
-    path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
-) -> dict[str, Any]:
-    """The content of dataset.json of a version, None: the newest; the hook is json's object_hook. DatasetError: it is
-    missing, unfinished, damaged or of another format version.
+class SourcePaths:
+    """Reads the paths of the files that samples were packed from in KEY.json, which lies behind the picture in the
+    shard: its pages were read together with the picture's. Several threads and forked children may use the same one.
     """
-    file = path / DATASET_FILE
-    if version is not None:
-        file = path / (described_in(path, version, read_info(path)["version"]) + DATASET_FILE)
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._shard = lru_cache(_MOST_OPEN)(index.open_shard)  # what is dropped closes itself
+
+    def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
+        """The paths of samples with these records (docs/format.md). DatasetError: a shard or a note is damaged."""
+        places = zip(self._index.paths_of(samples), records[["shard", "offset", "size"]].tolist(), strict=True)
+        return [
+            _path(self._shard(shard), offset, tar.padded(offset + size, tar.BLOCK)) if known is None else known
+            for known, (shard, offset, size) in places
+        ]
+
+
+def _path(shard: ReadableShard, offset: int, at: int) -> str:
+    """The path in the note whose header begins at byte `at`, of the sample whose image begins at `offset`."""
+    key = sample_key(shard_number(str(shard.path).rpartition("/")[2]), offset - BEFORE_BYTES)
+    data = shard.read(at, tar.BLOCK + _NOTE_BYTES)  # a shard ends with more than that
+    header = data[: tar.BLOCK]
     try:
-        data = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as problem:
-        raise DatasetError(why_no_dataset(path)) from problem
-    except OSError as problem:
+        size = int(header[tar.SIZE_FIELD], 8)
+        if size > MOST_VALUE_BYTES or header != tar.header(key + ".json", size):
+            raise ValueError("it does not begin with its header")
+        note = data[tar.BLOCK :] if size <= _NOTE_BYTES else shard.read(at + tar.BLOCK, size)
+        path = json.loads(note[:size])["path"]
+        if not isinstance(path, str):
+            raise TypeError(f"its path is {path!r:.40}")
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
         raise DatasetError(
-            f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the limit on open files "
-            "(ulimit -n)"
+            f"{shard.path}: {key}.json is damaged ({problem}); expected a note with the path of the source at byte "
+            f"{at}. Restore it (fastpipe verify DATA --repair SRC)"
         ) from problem
-    return info_in(data, file, hook)
-
-
-def described_in(path: Place, version: int, newest: int) -> str:
-    """The folder of a version's dataset.json, with "/" behind it: "" for the newest. DatasetError: it is not there."""
-    if not 0 < version <= newest:
-        raise DatasetError(
-            f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log "
-            f"{path}"
-        )
-    return "" if version == newest else f"v{version}/"
-
-
-def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
-    """As `read_info`, of the bytes of that file."""
-    try:
-        info: object = json.loads(data, object_hook=hook)
-    except (ValueError, RecursionError) as problem:
-        raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
-    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
-        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    if info.get("format_version") != FORMAT_VERSION:
-        raise DatasetError(
-            f"{file} has format version {info.get('format_version')!r}; this fastpipe reads version {FORMAT_VERSION}. "
-            f"Install the version of fastpipe that packed it, or {_REPACK}"
-        )
-    if not isinstance(info.get("version"), int) or not 0 < info["version"] < 2**31:
-        raise DatasetError(f"{file} has a missing or invalid field ('version': {info.get('version')!r}); {_REPACK}")
-    return info
+    return path
 
 
 def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:

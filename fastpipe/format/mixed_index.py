@@ -33,13 +33,10 @@ class MixedIndex(Index):
     Attributes:
         parts: the datasets, at least one.
         starts: (parts + 1,) the first sample of each dataset, and the end.
-        reader_of: makes what brings the bytes of shards that are not here; None: all are here.
     """
 
-    form = "mixed"
     folder = Path("/")
     least_label = NO_LABEL
-    reader_of: Callable[[MixedIndex], object] | None = None
 
     def __init__(self, parts: Sequence[Index], labels: Sequence[NDArray[np.int64]], classes: Sequence[str]) -> None:
         self.parts = tuple(parts)
@@ -137,17 +134,13 @@ class MixedIndex(Index):
         return of_parts(self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name))
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        part, number = self._shard(shard)
+        part, number = _place(self._first_shards, shard)
         found = self.parts[part].sample_at(number, offset)
         return None if found is None else found + int(self.starts[part])
 
     def open_shard(self, number: int) -> ReadableShard:
-        part, inside = self._shard(number)
+        part, inside = _place(self._first_shards, number)
         return self.parts[part].open_shard(inside)
-
-    def _shard(self, number: int) -> tuple[int, int]:
-        part = int(np.searchsorted(self._first_shards, number, side="right")) - 1
-        return part, number - int(self._first_shards[part])
 
     def where(self, sample: int) -> tuple[str, str, int]:
         part, number = self._part(sample)
@@ -159,11 +152,11 @@ class MixedIndex(Index):
         return part.sample_error(number, reason, replace=replace)
 
     def _part(self, sample: int) -> tuple[Index, int]:
-        number = int(self.part_of(np.array([sample]))[0])
-        return self.parts[number], sample - int(self.starts[number])
+        part, number = _place(self.starts, sample)
+        return self.parts[part], number
 
-    def reader(self) -> object | None:
-        return None if self.reader_of is None else self.reader_of(self)
+    def reader(self, of: Index | None = None) -> object | None:
+        return next((part.reader(self) for part in self.parts if isinstance(part.path, Url)), None)
 
     @property
     def convert(self) -> Callable[[int], bytes] | None:  # type: ignore[override]
@@ -174,6 +167,12 @@ class MixedIndex(Index):
         if part.convert is None:
             raise DatasetError(f"sample {number} of {part.path} is no JPEG that can be decoded; pack it again")
         return part.convert(number)
+
+
+def _place(starts: NDArray[np.int64], number: int) -> tuple[int, int]:
+    """In which part a shard or sample is, and its number there, by where the parts begin."""
+    part = int(np.searchsorted(starts, number, side="right")) - 1
+    return part, number - int(starts[part])
 
 
 def _together(parts: Sequence[tuple[NDArray[Any] | None, int]], missing: object) -> NDArray[Any] | None:

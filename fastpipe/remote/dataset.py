@@ -14,10 +14,10 @@ from typing import Any
 import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.description import fingerprint, read_self_checksum
+from fastpipe.format.description import described_in, fingerprint, info_in, read_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index, described_in, info_in
+from fastpipe.format.index import Index
 from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.mixed_index import MixedIndex
@@ -100,14 +100,14 @@ class RemoteIndex(Index):
         """Brings sources.npy."""
         self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
 
-    def reader(self) -> Reader:
-        """What brings its shards' bytes, in this process.
+    def reader(self, of: Index | None = None) -> Reader:
+        """What brings its shards' bytes, in this process, or those of a mixture with this dataset in it.
 
         Raises:
             EngineError: this is a forked child of the process that opened the dataset.
             DatasetError: the cache cannot be written.
         """
-        return reader_of(self)
+        return _reader_of(self if of is None else of)
 
     def remote(self) -> Remote:
         """The dataset for one more reader; errors as of `reader`."""
@@ -182,12 +182,8 @@ class RemoteIndex(Index):
             new.unlink(missing_ok=True)
 
 
-def reader_of(index: Index) -> Reader:
-    """What brings the bytes of the shards of a dataset, or of a mixture of which some lie on this machine.
-
-    Raises:
-        EngineError, DatasetError: as RemoteIndex.reader.
-    """
+def _reader_of(index: Index) -> Reader:
+    """What brings the bytes of the shards of a dataset, or of a mixture of which some lie on this machine."""
     parts = index.parts if isinstance(index, MixedIndex) else (index,)
     datasets = [part.remote() if isinstance(part, RemoteIndex) else None for part in parts]
     reader = Reader(index, Caches(datasets, [part.shard_sizes for part in parts]))

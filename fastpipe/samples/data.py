@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
 from fastpipe.format.folder import Place, Url, dataset_folder
-from fastpipe.format.index import Index, refuse_other
+from fastpipe.format.index import Index, SourcePaths, refuse_other
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import MixedIndex
-from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.content import ById, Content
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.urls import place_of
@@ -100,12 +99,7 @@ class Data:
         if self._relabelled is None:
             return stored[0]
         classes, labels = self._relabelled
-        index = MixedIndex(stored, labels, classes)
-        if any(isinstance(each.path, Url) for each in stored):
-            from fastpipe.remote.dataset import reader_of
-
-            index.reader_of = reader_of
-        return index
+        return MixedIndex(stored, labels, classes)
 
     @cached_property
     def content(self) -> Content:

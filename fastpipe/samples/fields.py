@@ -14,7 +14,7 @@ from fastpipe.device.host_batch import HostFields, Places
 from fastpipe.engine.pictures import Pictures
 from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
-from fastpipe.format.source_paths import SourcePaths
+from fastpipe.format.index import SourcePaths
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById

@@ -39,13 +39,6 @@ _told: set[str] = set()
 _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
 _SORTED = 0.5
-# What the engine says of shards -> the same of files as they lie.
-_WORDS = {
-    "the shard has changed since it was packed": "the file has changed since it was scanned",
-    "the shard cannot be opened": "the file cannot be opened",
-    "the shard cannot be read": "the file cannot be read",
-    "the sample is beyond the end of the shard": "the picture is beyond the end of the file",
-}
 
 
 def scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
@@ -75,7 +68,6 @@ class UnpackedIndex(Index):
     DatasetError: there is no picture.
     """
 
-    form = "unpacked"
     packed = False
     version = 0
     storage = JPEG_STORAGE
@@ -202,8 +194,8 @@ class UnpackedIndex(Index):
 
     def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
         shard, key, offset = self.where(sample)
-        for ours, theirs in _WORDS.items():
-            reason = reason.replace(ours, theirs)
+        # What the engine says of a shard is of a file here.
+        reason = reason.replace("the shard", "the file").replace("since it was packed", "since it was scanned")
         if "has changed since" in reason:
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         else:

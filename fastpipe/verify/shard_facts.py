@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.description import SELF_CHECKSUM, fingerprint, read_self_checksum
+from fastpipe.format.description import SELF_CHECKSUM, fingerprint, read_info, read_self_checksum
 from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
-from fastpipe.format.index import Index, read_info
+from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number, version_folder
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.remote.objects import Objects

@@ -24,8 +24,7 @@ import fastpipe
 from fastpipe import progress
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.format.index import Index
-from fastpipe.format.source_paths import SourcePaths
+from fastpipe.format.index import Index, SourcePaths
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import pack_options

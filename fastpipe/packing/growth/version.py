@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.description import read_info
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index, read_info
+from fastpipe.format.index import Index
 from fastpipe.format.intact import Intact, intact_sources
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in

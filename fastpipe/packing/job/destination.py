@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.format.description import damage
 from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
@@ -172,8 +171,8 @@ def plan_run(
 def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     """What is missing of a dataset, as far as names and sizes tell."""
     try:
-        if isinstance(journal.store.place, Path):
-            return damage(Index(journal.store.place))
+        if isinstance(place := journal.store.place, Path):
+            return Index(place).damage(lambda name: (place / name).stat().st_size)
         there = journal.store.sizes()
         for shard in info["shards"]:
             if there.get(shard["name"]) != shard["size_bytes"]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import damage, read_self_checksum
+from fastpipe.format.description import read_self_checksum
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.intact import intact_sources
@@ -65,7 +65,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
         behind.fetch_sources()
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
-    problem = damage(index, lambda name: state_at(root, name).size_bytes)
+    problem = index.damage(lambda name: state_at(root, name).size_bytes)
     if checksum is not None and checksum[0] != checksum[1]:
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
