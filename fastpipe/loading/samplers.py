@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
-from fastpipe.checks import flag, real_number, whole
+from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Float64s, Int64s, Stream, key
@@ -232,10 +232,7 @@ def _weighted(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:
     content, replacement = data.content, flag("Weighted(replacement=)", sampler.replacement)
     if content.mixed and not replacement:
         raise impossible("mixture without replacement")
-    weights: Any = sampler.weights
-    named = isinstance(weights, Mapping)
-    of_classes = named and (not weights or any(name in data.class_to_idx for name in weights))
-    found = _named_weights(data, weights, of_classes) if named else _sample_weights(len(data), weights)
+    found, of_classes = _checked_weights(data, sampler.weights)
     mark = f"{xxhash.xxh3_64_hexdigest(found.tobytes())}{'' if replacement else ' without replacement'}"
 
     labels = data.by_id("label")
@@ -269,40 +266,36 @@ def _check_sum(total: float) -> None:
         raise ConfigError("Weighted: expected weights with a finite sum, got inf; divide them all by the largest one")
 
 
-def _sample_weights(count: int, weights: Any) -> Float64s:
+def _checked_weights(data: Dataset, weights: Any) -> tuple[Float64s, bool]:
+    """(samples,), and False; of classes (classes + 1,), the last one that of samples without a label, and True."""
+    count, known, named = len(data), data.class_to_idx, isinstance(weights, Mapping)
+    of_classes = named and (not weights or any(name in known for name in weights))
+    names: Sequence[Any] = [*weights] if named else range(count)
+    if of_classes and (unknown := [name for name in names if name not in known]):
+        raise ConfigError(
+            f"Weighted: {data.path} has no class {unknown[0]!r}{near(unknown[0], data.classes)}; names of classes and "
+            "keys of samples do not go together"
+        )
     expected = (
         f"Weighted: expected a number at least 0 for each of {count} samples, or {{class name: number}}, or "
         "{key: number}"
     )
-    found = array_of(weights, expected, np.float64)
-    if found.shape != (count,):
-        raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
-    if len(wrong := np.flatnonzero(~(np.isfinite(found) & (found >= 0)))):
-        raise ConfigError(f"{expected}; got {found[wrong[0]]} for sample {wrong[0]}")
-    return found
-
-
-def _named_weights(data: Dataset, weights: Mapping[Any, Any], of_classes: bool) -> Float64s:
-    """(classes + 1,) of classes, the last one that of samples without a label; of keys, (samples,)."""
-    kind, known = "class" if of_classes else "key", data.class_to_idx
-    for name, given in weights.items():
-        if of_classes and name not in known:
-            raise ConfigError(
-                f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of classes and keys of "
-                "samples do not go together"
-            )
-        weight = real_number(given)
-        if weight is None or not 0 <= weight < math.inf:
-            raise ConfigError(f"Weighted: expected a number at least 0 for {kind} {name!r}, got {given!r}")
-    found = np.ones(len(known) + 1 if of_classes else len(data))
+    given = array_of([*weights.values()] if named else weights, expected, np.float64)
+    if given.shape != (len(names),):
+        raise ConfigError(f"{expected}; got {f'shape {given.shape}' if given.ndim else repr(weights)}")
+    if len(wrong := np.flatnonzero(~(np.isfinite(given) & (given >= 0)))):
+        kind = "class" if of_classes else "key" if named else "sample"
+        raise ConfigError(f"{expected}; got {given[wrong[0]]} for {kind} {names[wrong[0]]!r}")
+    if not named:
+        return given, False
+    found = np.ones(len(known) + 1 if of_classes else count)
     if of_classes:
         found[NO_LABEL] = 0
-        found[[known[name] for name in weights]] = [*weights.values()]
+        found[[known[name] for name in names]] = given
     else:
-        first = next(iter(weights))
-        end = f". Nor is {first!r} a class{near(first, data.classes)}"
-        found[ids_of_keys(data.content, [*weights], "Weighted", end)] = [*weights.values()]
-    return found
+        end = f". Nor is {names[0]!r} a class{near(names[0], data.classes)}"
+        found[ids_of_keys(data.content, names, "Weighted", end)] = given
+    return found, of_classes
 
 
 def _tried(

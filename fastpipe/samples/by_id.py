@@ -115,8 +115,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return found if np.ndim(ids) else found[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        starts = range(0, self._count, _AT_ONCE)
-        parts = [self[start : start + _AT_ONCE] for start in starts] or [self[0:0]]
+        parts = [self[ids] for ids in spans(self._count)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return found if dtype is None else found.astype(dtype)
 
@@ -136,8 +135,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return self._count, *self[:0].shape[1:]
 
     def __iter__(self) -> Iterator[Any]:
-        starts = range(0, self._count, _AT_ONCE)
-        return (value for start in starts for value in self[start : start + _AT_ONCE])
+        return (value for ids in spans(self._count) for value in self[ids])
 
     def __getattr__(self, name: str) -> Any:
         """What numpy's arrays have: mean(), max(), tolist(), ..."""
