@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastpipe.checks import flag, real_number, whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.columns import starts_of
 from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Stream
@@ -298,17 +299,18 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
             return self
         content = self.content
-        counts = np.bincount(np.searchsorted(content.starts, ids, side="right") - 1, minlength=len(content.weights))
+        shares = np.searchsorted(content.starts, ids, side="right") - 1
+        counts = np.bincount(shares, minlength=len(content.weights))
         if not counts.all():
             share = f" of share {int(np.argmin(counts))}, and a mixture needs some of each" if content.mixed else ""
             raise ConfigError(f"{method}: none of the {len(self):,} samples of {self.path} is left{share}; choose more")
         if content.mixed:
-            ids = ids[np.argsort(np.searchsorted(content.starts, ids, side="right"), kind="stable")]
+            ids = ids[np.argsort(shares, kind="stable")]
         samples = content.numbers(ids)
         said = f"{len(samples)} {xxhash.xxh3_64_hexdigest(samples.astype('<i8').tobytes())}"
         return self._with(
             samples=samples,
-            starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            starts=starts_of(counts.tolist()),
             labels=None if self._labels is None else Picked(self._labels, ids),
             added={name: Picked(column, ids) for name, column in self._added.items()},
             identity={**self._identity, "samples": said},
