@@ -109,8 +109,18 @@ def pack(
     ] = None,
     quality: Annotated[
         int | None,
-        typer.Option(help="JPEG quality of the images that --max-size shrinks; 90 if not given.", show_default=False),
+        typer.Option(
+            help="Make JPEGs of this quality of all images that are none, and of those that are encoded again. If not "
+            "given, images without loss become PNGs, and others JPEGs of quality 95, or 90 if --max-size shrinks them.",
+            show_default=False,
+        ),
     ] = None,
+    lossless: Annotated[
+        bool,
+        typer.Option(
+            "--lossless", help="Encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG, however large."
+        ),
+    ] = False,
     tile: Annotated[
         int,
         typer.Option(
@@ -144,7 +154,7 @@ def pack(
     storage: Annotated[
         Storage,
         typer.Option(
-            help="How images are stored: as JPEGs, or as their coefficients. These have the same pixels, load about "
+            help="How JPEGs are stored: as they are, or as their coefficients. These have the same pixels, load about "
             "twice as fast and take a third more bytes."
         ),
     ] = Storage.JPEG,
@@ -185,7 +195,8 @@ def pack(
 ) -> None:
     """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
-    JPEGs keep their exact pixels. If the command is interrupted, run it again: it continues where it stopped.
+    Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the command is
+    interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
@@ -202,6 +213,7 @@ def pack(
             "workers": workers,
             "max_size": max_size,
             "quality": quality,
+            "lossless": lossless,
             "tile": tile,
             "shard_size": shard_size,
             "seed": seed,

@@ -35,9 +35,10 @@ def pack_table(summary: Summary) -> RenderableType:
         hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
     changes = info["counts"]["reencoded"]
+    if info["counts"]["png"]:
+        table.add_row("stored as PNG", _by_reason(info["counts"]["png"]))
     if changes:
-        kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())
-        table.add_row("encoded again", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
+        table.add_row("encoded again", f"{_by_reason(changes)}; all others keep their exact pixels")
     if info["counts"]["exif_oriented"]:
         turned = (
             "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
@@ -60,6 +61,10 @@ def pack_table(summary: Summary) -> RenderableType:
         kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
         table.add_row("left out", f"{kinds}: members that are neither an image nor a label")
     return table
+
+
+def _by_reason(counts: dict[str, int]) -> str:
+    return f"{sum(counts.values()):,} ({', '.join(f'{pictures:,} {reason}' for reason, pictures in counts.items())})"
 
 
 def _names(names: Sequence[str], most: int = 8) -> str:

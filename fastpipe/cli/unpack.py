@@ -1,4 +1,4 @@
-"""`fastpipe unpack`: a dataset -> its images as JPEG files."""
+"""`fastpipe unpack`: a dataset -> its images as JPEG and PNG files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def unpack(
     dst: Annotated[str, typer.Argument(metavar="DST", help="New or empty folder for the images.")],
     form: Annotated[
         Format,
-        typer.Option("--format", help="One folder of JPEG files for each class, or tar shards (WebDataset)."),
+        typer.Option("--format", help="One folder of files for each class, or tar shards (WebDataset)."),
     ] = Format.FOLDER,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the images of a dataset as ordinary JPEGs.
+    """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
 
     They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.
     """
@@ -45,6 +45,6 @@ def unpack(
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
             return
-        out.print(f"{count(found.images, 'JPEG')}, {found.bytes:,} bytes, in {dst}")
+        out.print(f"{count(found.images, 'image')}, {found.bytes:,} bytes, in {dst}")
         if found.left_out:
             out.print(f"left out: the fields {', '.join(found.left_out)}; --format webdataset keeps them")

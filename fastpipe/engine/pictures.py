@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.errors import DatasetError
+from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -23,7 +24,7 @@ from fastpipe.plan.crops import Rendering
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.remote.reader import Reader
 
-_MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
+_MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take must load
 
 
 class Pictures:
@@ -185,9 +186,9 @@ class Pictures:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
         picture = np.empty((record["height"], record["width"], 3), dtype=np.uint8)
         try:
-            size = int(field["size"])
+            size, png = int(field["size"]), bool(field["format"] == PNG)
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
-                found[0].read_picture(found[1], size, picture)
+                found[0].read_picture(found[1], size, picture, png)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
         return picture
@@ -221,13 +222,13 @@ def _opened(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
     return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
 
 
-def size_of(jpeg: bytes) -> tuple[int, int]:
-    """Width and height of a JPEG or KEY.fpc in pixels, from its header; of any that the format can hold.
+def size_of(data: bytes) -> tuple[int, int]:
+    """Width and height of a JPEG, KEY.fpc or PNG in pixels, from its header; of any that the format can hold.
 
     Raises:
         ValueError: it has none.
     """
-    return _engine.picture_size(jpeg, _MOST_PIXELS)
+    return _engine.picture_size(data, _MOST_PIXELS)
 
 
 def jpeg_of(coefficients: bytes) -> bytes:
@@ -239,10 +240,10 @@ def jpeg_of(coefficients: bytes) -> bytes:
     return _engine.restore_jpeg(coefficients)
 
 
-def flaw(jpeg: bytes) -> str | None:
-    """Why a JPEG or KEY.fpc cannot be decoded; None if it can. All of it is decoded."""
+def flaw(data: bytes) -> str | None:
+    """Why a JPEG, KEY.fpc or PNG cannot be decoded; None if it can. All of it is decoded."""
     try:
-        _engine.decode(jpeg, max_pixels=_MOST_PIXELS)
+        _engine.decode(data, max_pixels=_MOST_PIXELS)
     except ValueError as problem:
         return str(problem)
     return None

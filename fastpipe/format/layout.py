@@ -7,11 +7,12 @@ import re
 import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
-# How images are stored: the ending of their members.
+# How JPEGs are stored.
 JPEG_STORAGE, COEFFICIENTS_STORAGE = "jpeg", "coefficients"
-PICTURE_ENDINGS = {JPEG_STORAGE: "jpg", COEFFICIENTS_STORAGE: "fpc"}
+# The endings of images, by how JPEGs are stored.
+PICTURE_ENDINGS = {JPEG_STORAGE: ("jpg", "png"), COEFFICIENTS_STORAGE: ("fpc", "png")}
 
 DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
@@ -38,7 +39,7 @@ INDEX_DTYPE = np.dtype(
 SOURCES_DTYPE = np.dtype(
     [
         ("bytes", "<u8"),  # size of the source's file
-        ("jpeg_bytes", "<u4"),  # size of the image as a JPEG, whatever its storage
+        ("jpeg_bytes", "<u4"),  # size of the image as a JPEG, whatever its storage; of a PNG its size
     ]
 )
 

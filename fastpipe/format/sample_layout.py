@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
 
-# A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg or KEY.fpc.
+# A header and a block for KEY.cls (a label has at most 20 digits), and the header of the image.
 BEFORE_BYTES = 3 * tar.BLOCK
 
 OURS = "fastpipe"  # the first entry of KEY.json: the class's name, and the identity of the source's picture
 _PATH = ', "path": '  # behind it
-FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
+FPC_MAGIC, PNG_MAGIC = b"FPC", b"\x89PNG\r\n\x1a\n"  # what a KEY.fpc and a KEY.png begin with
 _PIECE_BYTES = 4096  # of a picture, for its identity
 
 
@@ -48,8 +47,13 @@ class Stored(NamedTuple):
     member: bytes | None = None
 
 
-def before_picture(key: str, label: int, size_bytes: int, ending: str = PICTURE_ENDINGS[JPEG_STORAGE]) -> bytes:
-    """KEY.cls and the header of KEY.jpg, or of KEY.fpc: BEFORE_BYTES bytes."""
+def picture_ending(data: bytes) -> str:
+    """What follows "KEY." in the name of the member that begins with these bytes."""
+    return "png" if data.startswith(PNG_MAGIC) else "fpc" if data.startswith(FPC_MAGIC) else "jpg"
+
+
+def before_picture(key: str, label: int, size_bytes: int, ending: str) -> bytes:
+    """KEY.cls and the header of the image: BEFORE_BYTES bytes."""
     digits = str(label).encode()
     cls = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
     return cls + tar.header(f"{key}.{ending}", size_bytes)

@@ -40,6 +40,7 @@ def pack(
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
+    lossless: bool = False,
     tile: int = TILE,
     shard_size: int | str = DEFAULT_SHARD_BYTES,
     seed: int = 0,
@@ -61,8 +62,9 @@ def pack(
 ) -> Summary:
     """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
 
-    JPEGs keep their exact pixels. If the program is interrupted, run it again: it continues where it stopped. If the
-    dataset is there and up to date, there is nothing to do.
+    Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the program is
+    interrupted, run it again: it continues where it stopped. If the dataset is there and up to date, there is nothing
+    to do.
 
     Args:
         src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
@@ -80,7 +82,9 @@ def pack(
         split: the part of `src` to pack, such as "train", if it has several.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
-        quality: JPEG quality, 1 to 100, of the images that `max_size` shrinks; None: 90.
+        quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded
+            again; None: images without loss become PNGs, others JPEGs of quality 95, or 90 if `max_size` shrinks them.
+        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG.
         tile: approximate width in pixels of the smallest part that can be decoded alone; 0: no tiles.
         shard_size: of a shard, about, in bytes or as text such as "256MB".
         seed: for the order of the samples.
@@ -88,7 +92,7 @@ def pack(
         on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
         damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again.
         exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
-        storage: how images are stored: "jpeg", or "coefficients": about twice as fast to load, with the same pixels,
+        storage: how JPEGs are stored: "jpeg", or "coefficients": about twice as fast to load, with the same pixels,
             and a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         max_pixels: reject images with more pixels.

@@ -1,4 +1,4 @@
-"""A packed dataset -> JPEG files in folders, or WebDataset shards of JPEGs; however its images are stored."""
+"""A packed dataset -> JPEG and PNG files in folders, or WebDataset shards of them; however its images are stored."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL, shard_number
+from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, before_picture, sample_key
+from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
@@ -31,7 +31,7 @@ from fastpipe.store.folder import Folder
 
 
 class UnpackedSample(NamedTuple):
-    """A sample of a dataset with its image as a JPEG; `others` are the members behind it, as they are in the shard."""
+    """A sample of a dataset with its image as a JPEG or PNG; `others` are the members behind it, as in the shard."""
 
     shard: int
     key: str
@@ -42,7 +42,7 @@ class UnpackedSample(NamedTuple):
 
 
 def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
-    """Writes CLASS/KEY.jpg; images without a class lie beside the folders."""
+    """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
     for sample in samples:
         if sample.label not in folders:
@@ -57,7 +57,8 @@ def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSam
                     f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
                     "new folder with --format webdataset, which makes none"
                 ) from problem
-        with open(folders[sample.label] / f"{sample.key}.jpg", "xb", opener=no_link) as file:
+        name = f"{sample.key}.{picture_ending(sample.picture)}"
+        with open(folders[sample.label] / name, "xb", opener=no_link) as file:
             file.write(sample.picture)
 
 
@@ -66,8 +67,9 @@ def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSamp
     for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
             for sample in ours:
-                file.write(before_picture(sample.key, sample.label, len(sample.picture)))
-                file.write(sample.picture + tar.padding(len(sample.picture)) + sample.others)
+                picture = sample.picture
+                file.write(before_picture(sample.key, sample.label, len(picture), picture_ending(picture)))
+                file.write(picture + tar.padding(len(picture)) + sample.others)
             file.write(tar.end(file.tell()))
 
 
@@ -95,7 +97,7 @@ class Unpacked(NamedTuple):
     """What was written.
 
     Attributes:
-        images, bytes: how many JPEGs, and their bytes.
+        images, bytes: how many, and their bytes.
         left_out: fields of the dataset that folders of images have no place for.
     """
 
@@ -112,13 +114,13 @@ def unpack(
     workers: int | None = None,
     on_progress: Callable[[UnpackProgress], None] = lambda _: None,
 ) -> Unpacked:
-    """Writes the images of a dataset as JPEGs: those that packing with storage "jpeg" would have stored.
+    """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg" would have stored.
 
     Args:
         data: a packed dataset; of a URL shards are read there, past the cache.
         destination: a new or empty folder of this machine.
-        form: "folder": CLASS/KEY.jpg, images without a class as KEY.jpg. "webdataset": shards with the names, samples
-            and members of the dataset's own.
+        form: "folder": CLASS/KEY.jpg or .png, images without a class beside the folders. "webdataset": shards with the
+            names, samples and members of the dataset's own.
         workers, on_progress: as of `fastpipe.pack`.
     """
     choice("--format", form, tuple(_WRITE))
@@ -195,13 +197,13 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
         try:
             if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
                 raise ValueError("the bytes have changed since they were packed")
-            jpeg = jpeg_of(stored) if index.storage == COEFFICIENTS_STORAGE else stored
+            picture = jpeg_of(stored) if stored.startswith(FPC_MAGIC) else stored
         except ValueError as problem:
             remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
             raise index.sample_error(sample, f"{problem}; {remedy}") from None
         others = part[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
         others = others[: _members_end(others, key)]
-        found.append(UnpackedSample(number, key, int(record["label"]), jpeg, others, len(stored)))
+        found.append(UnpackedSample(number, key, int(record["label"]), picture, others, len(stored)))
     return found
 
 

@@ -120,8 +120,9 @@ class Writer:
         """Adds a sample. It is converted in the background; what is wrong with it is listed in rejected.jsonl.
 
         Args:
-            image: a path, the bytes of an image file, a PIL image, or (H, W, 3) uint8 RGB. JPEGs that come as a path
-                or bytes keep their exact pixels.
+            image: a path, the bytes of an image file, a PIL image, or (H, W) or (H, W, C) of uint8 or uint16, C
+                channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact pixels, as with `pack`; a PIL
+                image that a program has changed counts as one without loss.
             label: a position in the list of classes, or a class name; None: the sample has no label.
             key: names the sample, in the dataset and in messages; with keys an interrupted program can continue.
             **fields: the values of its fields; None, or no value: the sample has none.

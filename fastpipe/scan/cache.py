@@ -22,7 +22,7 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 4  # of the file, and of what a scan finds out
+_VERSION = 5  # of the file, and of what a scan finds out
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 
@@ -63,7 +63,7 @@ def _read(file: Path, *names: str) -> tuple[dict[str, Any], list[Any]]:
 
 def load(source: str) -> Columns | None:
     """The columns of the last scan; None if there are none, or none that can be used."""
-    from fastpipe.packing.picture.jpeg import versions
+    from fastpipe.packing.picture.jpeg import made_with
 
     try:
         about, (paths, bounds, files) = _read(cache_file(source), "paths", "bounds", "files")
@@ -82,7 +82,7 @@ def load(source: str) -> Columns | None:
         )
     except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
         return None
-    if about["versions"] != versions():  # another Pillow may read what this one did not
+    if about["versions"] != made_with():  # another Pillow may read what this one did not
         files["kind"][files["kind"] != PLAIN] = UNKNOWN
         columns.reasons = {}
     return columns
@@ -90,7 +90,7 @@ def load(source: str) -> Columns | None:
 
 def save(columns: Columns) -> None:
     """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
-    from fastpipe.packing.picture.jpeg import versions
+    from fastpipe.packing.picture.jpeg import made_with
 
     about = {
         "version": _VERSION,
@@ -100,7 +100,7 @@ def save(columns: Columns) -> None:
         "classes": columns.classes,
         "archives": columns.archives,
         "reasons": columns.reasons,
-        "versions": versions(),
+        "versions": made_with(),
     }
     text, paths = (np.frombuffer(data, dtype=np.uint8) for data in (json.dumps(about).encode(), columns.paths.data))
     body = io.BytesIO()

@@ -27,7 +27,7 @@ from fastpipe.progress import shown
 
 _AT_ONCE = 256  # files that a thread takes
 _THREADS = 16  # they wait for the disk
-_START_BYTES = 64 << 10  # of a file that is no plain JPEG; where the size does not stand there, all of it is read
+_START_BYTES = 64 << 10  # of a file that the engine cannot read; where the size does not stand there, all of it is read
 
 # How the engine gets a picture of a file: as it lies; by way of `convert`; not at all; no header has been read, or the
 # file could not be read: the next scan tries again, for permissions are no part of a file's state here.
@@ -223,16 +223,12 @@ def _unreadable(path: bytes, problem: OSError) -> DatasetError:
 
 
 def _look(path: bytes, start: int, size: int) -> tuple[int, int]:
-    """Width and height of what is no plain JPEG, as packing would store it. ImageError: packing would refuse it."""
+    """Width and height of what the engine cannot read, as packing stores it. ImageError: packing would refuse it."""
     from fastpipe.packing.picture.convert import stored_size
-    from fastpipe.packing.picture.pillow import PNG_END, png_header
-    from fastpipe.packing.picture.probe import image_format
 
     with LocalFile(path) as file:
         data = file.read_at(min(size, _START_BYTES), start)
         if size > _START_BYTES:
-            if image_format(data) == "PNG" and file.read_at(len(PNG_END), start + size - len(PNG_END)) == PNG_END:
-                data = png_header(data)
             with suppress(ImageError):  # perhaps because it is only the start
                 return stored_size(data)
             data = file.read_at(size, start)

@@ -209,7 +209,7 @@ class UnpackedIndex(Index):
         return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
 
     def convert(self, sample: int) -> bytes:
-        """Makes the JPEG of a sample that `fastpipe pack` would store. The file must be as it was scanned."""
+        """Makes what `fastpipe pack` would store of a sample. The file must be as it was scanned."""
         from fastpipe.packing.picture.convert import EncodeOptions, convert
 
         record = self.records[sample]

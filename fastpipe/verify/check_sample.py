@@ -10,7 +10,7 @@ import xxhash
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in
+from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in, picture_ending
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header
@@ -102,38 +102,37 @@ def _check(
     """
     shard, offset, size, width, height, label, digest, *named = record.item()
     key = facts.key(start)
-    jpeg_at = start + BEFORE_BYTES
+    picture_at = start + BEFORE_BYTES
     if shard != facts.number:
         return Mismatch(
             sample, start, "the sample is in a different shard than in the index", f"{shard}", f"{facts.number}"
         )
-    if offset != jpeg_at:
+    if offset != picture_at:
         return Mismatch(
-            sample, jpeg_at, "the JPEG is not at the offset in the index", f"byte {offset}", f"byte {jpeg_at}"
+            sample, picture_at, "the image is not at the offset in the index", f"byte {offset}", f"byte {picture_at}"
         )
-    expected = before_picture(key, label, size, facts.picture)
-    if data[:BEFORE_BYTES] != expected:
-        return _before(facts, sample, start, bytes(data[:BEFORE_BYTES]), expected)
-    jpeg = bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
-    if len(jpeg) != size:
-        return Mismatch(sample, jpeg_at, "the JPEG is truncated", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
-    found = xxhash.xxh3_64_intdigest(jpeg)
+    before, picture = bytes(data[:BEFORE_BYTES]), bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
+    if before not in (before_picture(key, label, size, ending) for ending in facts.pictures):
+        ending = picture_ending(picture)
+        return _before(key, sample, start, before, before_picture(key, label, size, ending), ending)
+    if len(picture) != size:
+        return Mismatch(sample, picture_at, "the image is truncated", f"{size} bytes", f"{len(picture)}", of_shard=True)
+    found = xxhash.xxh3_64_intdigest(picture)
     if found != digest:
         return Mismatch(
-            sample, jpeg_at, "the JPEG has changed since it was packed: hash", f"{digest:016x}", f"{found:016x}"
+            sample, picture_at, "the image has changed since it was packed: hash", f"{digest:016x}", f"{found:016x}"
         )
-    problem = flaw(jpeg)
+    problem = flaw(picture)
     if problem is not None:
-        return Mismatch(sample, jpeg_at, problem, of_shard=True)
-    if (width, height) != (size_now := size_of(jpeg)):
+        return Mismatch(sample, picture_at, problem, of_shard=True)
+    if (width, height) != (size_now := size_of(picture)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
-        return Mismatch(sample, jpeg_at, "the size of the JPEG differs from the index", *sizes)
+        return Mismatch(sample, picture_at, "the size of the image differs from the index", *sizes)
     return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, (*named,), with_end=with_end)
 
 
-def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
-    """Which member is not as it should be."""
-    key = facts.key(start)
+def _before(key: str, sample: int, start: int, got: bytes, expected: bytes, ending: str) -> Mismatch:
+    """Which member is not as it should be: KEY.cls, or the image, which has this ending."""
     if len(got) < len(expected):
         return Mismatch(sample, start, "the shard ends inside the sample", of_shard=True)
     place = next(number for number, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
@@ -142,27 +141,34 @@ def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: by
         if expected_label == label:
             return Mismatch(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
         return Mismatch(sample, start + place, f"the label in {key}.cls differs from the index", expected_label, label)
-    member = f"{key}.cls" if place < tar.BLOCK else f"{key}.{facts.picture}"
+    member = f"{key}.cls" if place < tar.BLOCK else f"{key}.{ending}"
     values = f"{expected[place]:#04x}", f"{got[place]:#04x}"
     return Mismatch(sample, start + place, f"the tar header of {member} does not match the index", *values)
 
 
 def _after(
-    shard: ShardFacts, sample: int, start: int, got: bytes, jpeg_bytes: int, named: tuple[int, ...], *, with_end: bool
+    shard: ShardFacts,
+    sample: int,
+    start: int,
+    got: bytes,
+    picture_bytes: int,
+    named: tuple[int, ...],
+    *,
+    with_end: bool,
 ) -> Mismatch | None:
-    """What is wrong behind the JPEG: its note is JSON, and the members of fields follow; their bytes are not known.
+    """What is wrong behind the image: its note is JSON, and the members of fields follow; their bytes are not known.
 
     `named` is what the index has of the note.
     """
     key = shard.key(start)
-    at = len(tar.padding(jpeg_bytes))
+    at = len(tar.padding(picture_bytes))
     note_at = at + tar.BLOCK
     try:
         note = got[note_at : note_at + size_in_header(got[at:])]
         told = named_in(note)
     except (ValueError, RecursionError):
         note, told = b"", None
-    expected = after_picture(key, jpeg_bytes, note)
+    expected = after_picture(key, picture_bytes, note)
     name = f"{key}.json" + (" or a field" if shard.members else "")
     for endings in shard.members if told else ():
         ending = _announced(got[len(expected) : len(expected) + tar.BLOCK], key, endings)
@@ -174,19 +180,19 @@ def _after(
     if shard.removed:
         got = got[: len(expected)]  # members of samples that were removed
     if with_end and not shard.removed:
-        expected += tar.end(start + BEFORE_BYTES + jpeg_bytes + len(expected))
+        expected += tar.end(start + BEFORE_BYTES + picture_bytes + len(expected))
         name += " and the archive's end"
     if told == named and got == expected:
         return None
     if told is not None and got == expected:
         words = "identity and path of its source differ from the index"
-        return Mismatch(sample, start + BEFORE_BYTES + jpeg_bytes + note_at, words, str(named), str(told))
+        return Mismatch(sample, start + BEFORE_BYTES + picture_bytes + note_at, words, str(named), str(told))
     places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
-    place = start + BEFORE_BYTES + jpeg_bytes + (next(places, note_at) if told else at)
+    place = start + BEFORE_BYTES + picture_bytes + (next(places, note_at) if told else at)
     return Mismatch(
         sample,
         place,
-        f"{name}, after the JPEG, has changed since it was packed; image and label are intact",
+        f"{name}, after the image, has changed since it was packed; image and label are intact",
         of_shard=True,
     )
 

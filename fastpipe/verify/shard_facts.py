@@ -29,7 +29,7 @@ class ShardFacts:
         path: of its file.
         first_sample, samples: which samples it holds.
         size_bytes, xxh3_64: of the file; the hash in hex.
-        picture: the ending of the images' members.
+        pictures: the endings that the images' members may have.
         members: the endings that the member of each field may have, in order.
         removed: further samples in it, which this version of the dataset does not have.
         direct: the files behind the URL where it is; None: it is a file of this machine.
@@ -43,7 +43,7 @@ class ShardFacts:
     size_bytes: int
     xxh3_64: str
     members: tuple[tuple[str, ...], ...] = ()
-    picture: str = "jpg"
+    pictures: tuple[str, ...] = ("jpg",)
     removed: int = 0
     direct: Objects | None = None
 
@@ -127,7 +127,7 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     first = 0
     fields = read_fields(info).values()
     members = tuple(filter(None, (_endings(field) for field in fields)))
-    picture = PICTURE_ENDINGS[info["storage"]]
+    pictures = PICTURE_ENDINGS[info["storage"]]
     for number, entry in enumerate(info["shards"]):
         name, samples, size_bytes = entry["name"], entry["samples"], entry["size_bytes"]
         if not isinstance(name, str) or shard_number(name) < 0:
@@ -138,7 +138,7 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
         digest = _digest(entry["xxh3_64"])
         removed = entry.get("removed", 0)
         shards.append(
-            ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, picture, removed)
+            ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, pictures, removed)
         )
         first += samples
     if not isinstance(info["index"]["name"], str):

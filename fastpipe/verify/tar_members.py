@@ -34,7 +34,7 @@ def sample_members(shard: ShardFacts, file: BinaryIO) -> Iterator[list[SampleMem
     for _ in range(shard.samples):
         key = shard.key(at)
         found: list[SampleMember] = []
-        for endings in (("cls",), (shard.picture,), ("json",), *shard.members):
+        for endings in (("cls",), shard.pictures, ("json",), *shard.members):
             head = read_at(file.fileno(), tar.BLOCK, at)
             ending = ending_in_header(head, key, endings)
             if ending is None and len(found) >= 3:

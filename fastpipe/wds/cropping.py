@@ -27,7 +27,7 @@ from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.wds.members import Opened, open_jpeg, open_other
+from fastpipe.wds.members import Opened, open_other, open_plain
 
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
@@ -113,7 +113,7 @@ class Cropping:
         """
         shape = (3, *self._size) if planar else (*self._size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
-        headers = {row: open_jpeg(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
+        headers = {row: open_plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
         failed = self._fill(out, {row: one for row, one in headers.items() if one}, epoch, numbers, threads, planar)
         others = [row for row, one in headers.items() if one is None or row in failed]
         if others:
@@ -138,7 +138,7 @@ class Cropping:
         threads: int,
         planar: bool,
     ) -> dict[int, str]:
-        """Fills these rows; returns those whose JPEG is refused, with the reason."""
+        """Fills these rows; returns those whose picture is refused, with the reason."""
         rows = np.array(list(opened), dtype=np.int64)
         if not len(rows):
             return {}
@@ -148,9 +148,9 @@ class Cropping:
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):
             tasks[field] = [getattr(one, field) for one in opened.values()]
-        jpegs = [one.data for one in opened.values() if one.data is not None]
+        plain = [one.data for one in opened.values() if one.data is not None]
         ours = np.array([one.data is not None for one in opened.values()])
-        tasks["size"][ours] = [len(jpeg) for jpeg in jpegs]
+        tasks["size"][ours] = [len(data) for data in plain]
 
         def resize(place: int) -> None:
             box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
@@ -160,7 +160,7 @@ class Cropping:
             out[rows[place]] = row.transpose(2, 0, 1) if planar else row
 
         _each(resize, np.flatnonzero(~ours).tolist(), threads)
-        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar, **rendering)
+        refused = _engine.fill_rows(plain, tasks[ours], out, self._exact, threads, planar, **rendering)
         if lacking := [reason for _, reason in refused if lacks_memory(reason)]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}

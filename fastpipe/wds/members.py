@@ -1,4 +1,4 @@
-"""A member of a WebDataset's sample -> is it a picture, and its JPEG or its pixels."""
+"""A member of a WebDataset's sample -> is it a picture, and bytes that the engine decodes, or its pixels."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.sample_layout import FPC_MAGIC
+from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.field_names import PICTURES
 
 _JPEG = b"\xff\xd8\xff"
-_DECODED = (_JPEG, FPC_MAGIC)  # by the engine
+_DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
 _FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
 
 
@@ -23,7 +23,7 @@ class Opened:
 
     Attributes:
         width, height: in pixels.
-        data: a JPEG or KEY.fpc that the engine decodes; None: `rgb` is there.
+        data: what the engine decodes; None: `rgb` is there.
         rgb: (height, width, 3) uint8.
     """
 
@@ -46,18 +46,18 @@ def is_picture(extension: str, data: object) -> bool:
     return jpeg and extension.rpartition(".")[2] not in _FILMS
 
 
-def open_jpeg(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Read the header of a JPEG or KEY.fpc; None if it is none that the engine decodes."""
+def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
+    """Read the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
     if not data.startswith(_DECODED):
         return None
     try:
-        return Opened(*_engine.picture_size(data, max_pixels), data=data)
+        return Opened(*_engine.picture_size(data, max_pixels), data)
     except ValueError:
         return None
 
 
 def open_other(data: bytes, *, max_pixels: int) -> Opened:
-    """What the engine refuses: JPEGs as `pack` stores them (without loss, if progressive); all others by Pillow.
+    """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
 
     Raises:
         ImageError: not a picture, damaged, or over the limit.

@@ -32,7 +32,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.picture.jpeg import versions
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.options import PackOptions
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
@@ -135,7 +135,7 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
         "stray_bytes": 1,
         "multi_frame": 1,
     }
-    assert info["made_with"] == versions()
+    assert info["made_with"] == made_with()
     assert info["made_with"]["pillow"] == PIL.__version__
     in_classes = sum(file.stat().st_size for file in source.rglob("*/*.*"))
     assert (info["packs"][0]["source"]["files"], info["packs"][0]["source"]["bytes"]) == (29, in_classes)

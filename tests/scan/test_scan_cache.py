@@ -254,7 +254,7 @@ def test_another_pillow_looks_again_at_what_is_no_jpeg(
 ) -> None:
     root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
     before = fastpipe.open(root).index
-    monkeypatch.setattr("fastpipe.packing.picture.jpeg.versions", lambda: {"pillow": "other"})
+    monkeypatch.setattr("fastpipe.packing.picture.jpeg.made_with", lambda: {"pillow": "other"})
     after = fastpipe.open(root).index
     assert len(reads[1]) == before.counts["converted"] + before.counts["rejected"]
     assert after.fingerprint == before.fingerprint

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import struct
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from fastpipe.engine.pictures import size_of
-from fastpipe.errors import ImageError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field, sidecars
-from fastpipe.format.sample_layout import Stored
+from fastpipe.format.sample_layout import PNG_MAGIC, Stored
 
 VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
 _INTEGERS = np.dtype("<i8")
+_BITS_AT = 24  # of a sample, in a PNG
 # Of the values of each kind; those of all others are bytes.
 _DTYPES: dict[str, np.dtype[Any]] = {
     "int": _INTEGERS,
@@ -55,7 +54,7 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     """The bytes that a value adds to each part, as it stands in the shard: its member, if it has one, at `offset`.
 
     Raises:
-        ImageError, KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
+        KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
     """
     note, values, labels = value.note, value.member or b"", b""
     if kind == "json":
@@ -64,21 +63,18 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
         note, labels = note["boxes"], np.array(note.get("labels", []), _INTEGERS).tobytes()
     length = len(values)
     if kind in ("mask", "image"):
-        values, length = _record(value.member, offset), 1
+        values, length = _record(kind, value.member, offset), 1
     elif kind in _DTYPES:
         numbers = np.array([note] if kind == "int" else note or [], _DTYPES[kind])
         values, length = numbers.tobytes(), len(numbers)
     return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
 
 
-def _record(data: bytes | None, offset: int) -> bytes:
+def _record(kind: str, data: bytes | None, offset: int) -> bytes:
     record = np.zeros((), FIELD_IMAGE_DTYPE)
     if data is not None:
-        if data.startswith(b"\xff\xd8"):
-            (width, height), bits, form = size_of(data), 8, JPEG
-        elif data[12:16] == b"IHDR" and len(data) >= 33:
-            (width, height, bits), form = struct.unpack_from(">IIB", data, 16), PNG
-        else:
-            raise ImageError(f"expected a PNG or a JPEG, got {data[:16]!r}")
-        record[()] = (offset, len(data), width, height, bits, form, xxhash.xxh3_64_intdigest(data))
+        form = PNG if data.startswith(PNG_MAGIC) else JPEG
+        size = size_of(data)
+        bits = data[_BITS_AT] if kind == "mask" else 8
+        record[()] = (offset, len(data), *size, bits, form, xxhash.xxh3_64_intdigest(data))
     return record.tobytes()

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.pillow import open_image
+from fastpipe.native import _engine
+from fastpipe.packing.picture.native import native
 from fastpipe.packing.picture.png import encode_png
 from fastpipe.packing.picture.probe import image_format
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
-# Of a gray PNG with fewer bits Pillow scales the values, so that the greatest is 255: these are the factors.
-_SCALES = {2: 85, 4: 17}
 
 
 def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
@@ -30,12 +29,12 @@ def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
-    opened = open_image(data, name, max_pixels=sys.maxsize)
-    if opened.image.mode not in ("1", "L", "I;16", "P"):
-        raise ImageError(f"a PNG with colours ({opened.image.mode}); {_EXPECTED}")
-    refuse_other_size(opened.size, size)
-    bits = data[24] if opened.image.mode == "L" else 0  # of the header
-    return opened.values() // _SCALES.get(bits, 1)
+    head = native(_engine.png_header, data, sys.maxsize)
+    if head["color"] not in ("gray", "palette"):
+        raise ImageError(f"a PNG with colours ({head['color']}); {_EXPECTED}")
+    refuse_other_size((head["width"], head["height"]), size)
+    ids: NDArray[Any] = native(_engine.decode_mask, data, sys.maxsize)
+    return ids if ids.dtype == np.uint8 else ids.astype(np.uint16)
 
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:

@@ -32,8 +32,9 @@ from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.columns import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
-from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
@@ -88,8 +89,7 @@ class Version:
     @contextmanager
     def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
         """Writes down what is done, so that no other program begins; PackError: one has."""
-        kinds = [one.kind for one in self.index.fields.values()]
-        plan = {"grows": self.index.fingerprint, "command": self.command, **about, "made_with": made_with(kinds)}
+        plan = {"grows": self.index.fingerprint, "command": self.command, **about, "made_with": made_with()}
         began = self.journal.begin_growth(plan)
         try:
             self.check_newest()
@@ -124,6 +124,7 @@ class Version:
         rejected = read_rejected(self.index.folder, self.index.version) if counts["rejected"] else []
         sources = Tally(
             changes=dict(counts["reencoded"]),
+            pngs=dict(counts["png"]),
             oriented=counts["exif_oriented"],
             stray_bytes=counts["stray_bytes"],
             multi_frame=counts["multi_frame"],

@@ -23,8 +23,9 @@ from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WOR
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import outcomes_of
-from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
@@ -148,7 +149,7 @@ def plan_run(
         "source": facts.root,
         "listing": facts.state,
         "options": shaping,
-        "made_with": made_with(facts.kinds.values()),
+        "made_with": made_with(),
     }
     unfinished = journal.plan()
     if unfinished is not None and info is None and not options.overwrite:

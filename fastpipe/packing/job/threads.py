@@ -18,9 +18,10 @@ from fastpipe.format.folder import Place
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
-from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
@@ -171,7 +172,7 @@ def plan_of(
 
 def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
     """The sources of each shard, by the name of its entry, which names their state and all that decides bytes."""
-    deciding = [options.shaping(listing.kinds), made_with(listing.kinds.values()), *plan[1:], stride]
+    deciding = [options.shaping(listing.kinds), made_with(), *plan[1:], stride]
     how = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
     found = {}
     for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):

@@ -1,52 +1,59 @@
-"""One source file's bytes -> the baseline JPEG that a shard holds, its pixels untouched wherever that is possible."""
+"""A source file's bytes -> what a shard holds: a JPEG of the same coefficients, or a PNG of the same pixels."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
 from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
-from fastpipe.packing.picture.pillow import TooManyPixelsError, open_image, refuse_more_pixels
+from fastpipe.packing.picture.native import native
+from fastpipe.packing.picture.pillow import (
+    OpenedImage,
+    TooManyPixelsError,
+    open_image,
+    refuse_more_pixels,
+    rgb_of,
+)
+from fastpipe.packing.picture.png import encode_png, is_ours
 from fastpipe.packing.picture.probe import COEFFICIENTS, image_format
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
-_TINY_PIXELS = 32 * 32  # of so few pixels each block counts, and its bytes do not
+_MAX_PNG_SIDE = 65535  # the index's limit
+_QUALITY, _SHRUNK_QUALITY = 95, 90
 TILE = 32
 DAMAGED = ("reject", "decode")
-
-_Given = ParamSpec("_Given")
-_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed JPEG.
+    """How a source becomes a packed picture.
 
     Attributes:
-        max_size: longest side in pixels; larger pictures are shrunk and encoded again; None: no limit.
-        quality: JPEG quality, 1 to 100, of shrunk pictures.
+        max_size: longest side in pixels; larger pictures are shrunk; None: no limit.
+        quality: JPEG quality, 1 to 100, of all that is encoded, and all that is no JPEG is; None: what has no loss
+            stays without, and all else gets 95, or 90 if it is shrunk.
+        lossless: nothing is encoded with loss.
         keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
         max_scans: refuse progressive JPEGs with more scans.
         tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
         damaged: "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's
             ImageFolder, still loads, as Pillow shows them.
-        storage: "jpeg", or "coefficients": the same coefficients in a form that is quicker to decode, and larger.
+        storage: of JPEGs: "jpeg", or "coefficients": the same coefficients in a form that is quicker to decode, and
+            larger.
     """
 
     max_size: int | None = None
-    quality: int = 90
+    quality: int | None = None
+    lossless: bool = False
     apply_exif: bool = False
     keep_metadata: bool = False
     max_pixels: int = MAX_PIXELS
@@ -55,19 +62,24 @@ class EncodeOptions:
     damaged: str = "reject"
     storage: str = JPEG_STORAGE
 
+    def as_png(self, *, lossless: bool) -> bool:
+        """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""
+        return self.lossless or (lossless and self.quality is None)
+
 
 @dataclass(frozen=True)
 class Packed:
     """One picture, ready for a shard.
 
     Attributes:
-        data: what a shard holds: a baseline JPEG of one scan, or its coefficients as a KEY.fpc.
-        change: why the picture had to be encoded again; None: its coefficients are the source's.
+        data: what a shard holds: a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG.
+        change: why the pixels are no longer the source's; None: they, or its coefficients, are.
+        png_of: of a PNG, what it was made of; None: it is a JPEG.
         stray_bytes: the source has bytes that belong to no segment; they were left out.
         multi_frame: the source has more frames (animation, pages); the first was packed.
         source_size: width and height of the source, as it is stored.
         orientation: the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies).
-        jpeg_bytes: how large it is as a JPEG.
+        jpeg_bytes: how large it is as a JPEG, or as a PNG.
         identity: of the source's picture: sample_layout.identity_of.
         class_name: the name of its class; None: it has none, or is called after its label.
     """
@@ -76,6 +88,7 @@ class Packed:
     width: int
     height: int
     change: str | None
+    png_of: str | None = None
     stray_bytes: bool = False
     multi_frame: bool = False
     source_size: tuple[int, int] = (0, 0)
@@ -91,29 +104,29 @@ class Packed:
         return self.orientation != 1
 
 
-def convert(data: bytes | NDArray[np.uint8], how: EncodeOptions, orientation: int | None = None) -> Packed:
-    """Packs a whole file, or (height, width, 3) uint8 RGB, whose EXIF orientation is 1..8; None: the file's own.
+def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
+    """Packs a whole file, or pixels of a program, whose EXIF orientation is 1..8; None: the file's own.
 
     Reads all of it, or of its first frame: what is damaged anywhere is refused.
 
     Raises:
         ImageError: not an image, damaged, or over a limit; the message is the reason.
     """
-    if not isinstance(data, bytes):
-        height, width = data.shape[:2]
-        return _encoded(data, _known((width, height), orientation or 1, how, "pixels"), how, [])
+    if isinstance(data, OpenedImage):
+        return _pack_opened(data, "pixels", how, orientation)
     name = image_format(data)
     if name == COEFFICIENTS:
-        data = _native(_engine.restore_jpeg, data)
+        data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
-        return _pack_decoded(data, name, how, orientation)
+        opened = open_image(data, name, max_pixels=how.max_pixels)
+        return _pack_opened(opened, name, how, orientation, data if name == "PNG" and is_ours(data) else None)
     try:
         return _pack_jpeg(data, how, orientation)
     except ImageError as problem:
         # A limit on work is no damage; that on pixels holds there, too.
         if how.damaged == "decode" and not str(problem).startswith(_engine.TOO_MANY_SCANS):
             with contextlib.suppress(ImageError):
-                return _pack_decoded(data, "JPEG", how, orientation)
+                return _pack_damaged(data, how, orientation)
         raise
 
 
@@ -123,14 +136,18 @@ def stored_size(data: bytes) -> tuple[int, int]:
     Raises:
         ImageError: the header says that `convert` would refuse it.
     """
-    name = image_format(data)
+    name, lossless = image_format(data), False
     if name == COEFFICIENTS:
-        return _native(_engine.picture_size, data, MAX_PIXELS)
+        return native(_engine.picture_size, data, MAX_PIXELS)
     try:
-        size = (read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=MAX_PIXELS)).size
+        if name == "JPEG":
+            size = read_header(data).size
+        else:
+            opened = open_image(data, name, max_pixels=MAX_PIXELS)
+            size, lossless = opened.size, opened.lossless
     except TooManyPixelsError as large:
         size = large.size
-    _refuse_long_sides(size)
+    _refuse_long_sides(size, png=lossless)
     return size
 
 
@@ -146,69 +163,94 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     kind = "12-bit" if info["precision"] == 12 else None
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
-    packed = replace(known, change=known.change or kind, stray_bytes=bool(info["stray_bytes"]))
+    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
     if jpeg is not None and known.change is None:
-        return replace(packed, data=jpeg, jpeg_bytes=info["jpeg_bytes"])
+        return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     if jpeg is None:
         rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
     else:  # the source's pixels, without stray bytes and 12-bit samples
-        rgb = _native(_engine.decode, jpeg, max_pixels=how.max_pixels)
-    segments = _kept(header, known, how, cmyk=info["components"] == 4)
-    return _encoded(rgb, packed, how, segments, gray=info["components"] == 1)
+        rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
+    samples = rgb[:, :, :1] if info["components"] == 1 else rgb
+    return _encoded(samples, known, how, kind, _kept(header, known, how, cmyk=info["components"] == 4))
 
 
-def _pack_decoded(data: bytes, name: str, how: EncodeOptions, orientation: int | None) -> Packed:
-    """Packs what Pillow makes of another format, or of a JPEG that is refused otherwise.
+def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
+    """Packs a JPEG that is refused otherwise, as Pillow shows it.
 
     Pillow takes no JPEG that ends early, but passes over whatever libjpeg only warns of: gray or shifted blocks where
     the data are damaged, or missing before an end marker.
     """
-    opened = open_image(data, name, max_pixels=how.max_pixels)
-    known = _known(opened.size, orientation or opened.orientation, how, name)
-    known = replace(known, multi_frame=opened.multi_frame)
+    opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
+    known = _known(opened.size, orientation or opened.orientation, how)
     segments: list[Segment] = []
-    if name == "JPEG":
-        known = replace(known, change="damaged JPEG")
-        with contextlib.suppress(ImageError):
-            segments = _kept(read_header(data), known, how, cmyk=opened.image.mode == "CMYK")
-    return _encoded(opened.rgb(), known, how, segments, gray=(name, opened.image.mode) == ("JPEG", "L"))
+    with contextlib.suppress(ImageError):
+        segments = _kept(read_header(data), known, how, cmyk=opened.cmyk)
+    return _encoded(opened.samples(), replace(known, change="damaged JPEG"), how, None, segments)
 
 
-def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, change: str | None = None) -> Packed:
-    """What is known of a picture before it is decoded. `change`: why it is encoded again if no option wants that.
+def _pack_opened(
+    opened: OpenedImage, name: str, how: EncodeOptions, orientation: int | None, ours: bytes | None = None
+) -> Packed:
+    """Packs what is no JPEG. `ours` has its bytes, if they are a PNG of ours."""
+    png = how.as_png(lossless=opened.lossless)
+    known = _known(opened.size, orientation or opened.orientation, how, png=png)
+    known = replace(known, multi_frame=opened.multi_frame)
+    samples = opened.samples()
+    if ours is not None and png and known.change is None:
+        return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
+    return _encoded(samples, known, how, name, [], lossless=opened.lossless)
+
+
+def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False) -> Packed:
+    """What is known of a picture before it is decoded. `png`: it becomes one.
 
     Raises:
         ImageError: it is over a limit.
     """
+    change = None
     refuse_more_pixels(size, how.max_pixels)
     if how.max_size is not None and max(size) > how.max_size:
         change = "shrunk"
     else:
-        _refuse_long_sides(size)
+        _refuse_long_sides(size, png=png)
         if how.apply_exif and orientation != 1:
             change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
 
 
 def _encoded(
-    rgb: NDArray[np.uint8], known: Packed, how: EncodeOptions, segments: list[Segment], *, gray: bool = False
+    samples: NDArray[Any],
+    known: Packed,
+    how: EncodeOptions,
+    kind: str | None,
+    segments: list[Segment],
+    *,
+    lossless: bool = False,
 ) -> Packed:
-    """A picture of which these are the pixels, as they are stored in the source."""
+    """A picture of these samples, which are those of the source, and came without loss or with.
+
+    `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG.
+    """
     if how.apply_exif:
-        rgb = apply_orientation(rgb, known.orientation)
-    if how.max_size is not None and max(rgb.shape[:2]) > how.max_size:
-        rgb, quality, sampling = shrink(rgb, how.max_size), how.quality, "420"
-    else:
-        quality, sampling = 100 if rgb.size <= 3 * _TINY_PIXELS else 95, "444"
-    encoded = encode_jpeg(rgb, quality=quality, sampling="gray" if gray else sampling)
+        samples = apply_orientation(samples, known.orientation)
+    quality, sampling = _QUALITY, "444"
+    if how.max_size is not None and max(samples.shape[:2]) > how.max_size:
+        samples, quality, sampling = shrink(samples, how.max_size), _SHRUNK_QUALITY, "420"
+    known = replace(known, width=samples.shape[1], height=samples.shape[0])
+    if how.as_png(lossless=lossless):
+        png = _within_limit(encode_png(samples))
+        return replace(known, data=png, png_of=kind or "JPEG", jpeg_bytes=len(png))
+    sampling = "gray" if samples.shape[2] < 3 else sampling
+    encoded = encode_jpeg(rgb_of(samples), quality=how.quality or quality, sampling=sampling)
     jpeg, info = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
-    return replace(known, data=jpeg, width=rgb.shape[1], height=rgb.shape[0], jpeg_bytes=info["jpeg_bytes"])
+    return replace(known, data=jpeg, change=known.change or kind, jpeg_bytes=info["jpeg_bytes"])
 
 
-def _refuse_long_sides(size: tuple[int, int]) -> None:
-    if max(size) > MAX_SIDE:
-        raise ImageError(f"{size[0]} x {size[1]} has a side over JPEG's {MAX_SIDE:,} pixels; --max-size shrinks it")
+def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
+    most, of = (_MAX_PNG_SIDE, "the index's") if png else (MAX_SIDE, "JPEG's")
+    if max(size) > most:
+        raise ImageError(f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it")
 
 
 def _kept(header: JpegHeader, known: Packed, how: EncodeOptions, *, cmyk: bool = False) -> list[Segment]:
@@ -217,20 +259,10 @@ def _kept(header: JpegHeader, known: Packed, how: EncodeOptions, *, cmyk: bool =
     return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=not cmyk)
 
 
-def _native(call: Callable[_Given, _Found], *args: _Given.args, **options: _Given.kwargs) -> _Found:
-    """Calls the extension, whose complaints about a picture are ImageErrors."""
-    try:
-        return call(*args, **options)
-    except ValueError as problem:
-        if lacks_memory(str(problem)):
-            raise MemoryError(str(problem)) from problem
-        raise ImageError(str(problem)) from problem
-
-
 def _transcode(
     data: bytes, segments: list[Segment], how: EncodeOptions, *, check_only: bool = False
 ) -> tuple[bytes | None, dict[str, int]]:
-    jpeg, info = _native(
+    jpeg, info = native(
         _engine.transcode,
         data,
         segments,
@@ -240,6 +272,10 @@ def _transcode(
         tile=how.tile,
         coefficients=how.storage == COEFFICIENTS_STORAGE,
     )
-    if jpeg is not None and len(jpeg) > MAX_SAMPLE_BYTES:
-        raise ImageError(f"{len(jpeg):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}")
-    return jpeg, info
+    return jpeg if jpeg is None else _within_limit(jpeg), info
+
+
+def _within_limit(data: bytes) -> bytes:
+    if len(data) > MAX_SAMPLE_BYTES:
+        raise ImageError(f"{len(data):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}")
+    return data

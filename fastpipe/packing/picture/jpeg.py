@@ -1,9 +1,10 @@
-"""Pixels -> a baseline JPEG: turned, scaled down by OpenCV, encoded by libjpeg-turbo; and the versions that decide."""
+"""Pixels -> turned, scaled down by OpenCV, a JPEG by libjpeg-turbo; and the versions of libraries that decide bytes."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import zlib
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,13 +84,16 @@ def apply_orientation(image: NDArray[Any], orientation: int) -> NDArray[Any]:
     return np.ascontiguousarray(turned)
 
 
-def shrink(rgb: NDArray[np.uint8], max_size: int) -> NDArray[np.uint8]:
-    """(height, width, 3) uint8 -> its longest side `max_size` pixels, by area averaging, in the same proportions."""
-    height, width = rgb.shape[:2]
+def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
+    """(height, width, 1..4) uint8 or uint16 -> its longest side `max_size` pixels, by area averaging, in the same
+    proportions.
+    """
+    height, width, channels = samples.shape
     longest = max(height, width)
     # Round half up in whole numbers: the same on every machine.
     size = [max(1, (2 * side * max_size + longest) // (2 * longest)) for side in (width, height)]
-    return np.asarray(_cv2().resize(rgb, size, interpolation=_cv2().INTER_AREA), np.uint8)
+    small: NDArray[Any] = _cv2().resize(samples, size, interpolation=_cv2().INTER_AREA)
+    return small.reshape(*size[::-1], channels)
 
 
 @functools.cache
@@ -106,12 +110,11 @@ def _cv2() -> Any:
 
 
 @functools.cache
-def versions(*, masks: bool = False) -> dict[str, str]:
-    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
-
-    With `masks` also libdeflate, which compresses them.
+def made_with() -> dict[str, str]:
+    """The versions of the libraries that decide bytes, by name: the engine's libjpeg-turbo transcodes, Pillow decodes,
+    OpenCV shrinks, libturbojpeg encodes JPEGs, zlib PNGs.
     """
-    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing"}
+    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing", "zlib": zlib.ZLIB_RUNTIME_VERSION}
     with contextlib.suppress(PackError):  # JPEGs can be packed without it. It tells no version: so what it makes does
         picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
         encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
@@ -121,4 +124,4 @@ def versions(*, masks: bool = False) -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "missing"
-    return {**found, "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else found
+    return found

@@ -1,4 +1,4 @@
-"""Turns a file into the 8-bit RGB pixels that Pillow's ``Image.open(file).convert("RGB")`` shows of its first frame.
+"""Turns a file into the samples of its first frame: PNGs by the engine, all other formats as Pillow shows them.
 
 Note [Pillow's plugins]
 A format's plugin is made by itself, not by ``Image.open``. So a plugin that runs another program (PostScript) or needs
@@ -17,27 +17,35 @@ import importlib
 import io
 import struct
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
+from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg_segments import exif_orientation
+from fastpipe.packing.picture.native import native
 
 _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
+_WITH_ALPHA = {"L": "LA", "P": "RGBA", "PA": "RGBA", "RGB": "RGBA"}
+_WITHOUT = {"1": "L", "L": "L", "LA": "LA", "RGBA": "RGBA"}  # all others are shown as RGB
 _SAVE_AS = "save it as 8-bit PNG"
 # What the classes and modules of Pillow's plugins are called, where it is not as their formats.
 _STEMS = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 
-PNG_END = b"\0\0\0\0IEND\xaeB`\x82"  # the last bytes of a PNG
-_NO_DATA = b"\0\0\0\0IDAT\x35\xaf\x06\x1e"
+_LOSSLESS = frozenset(["PNG", "BMP", "GIF", "PPM", "TGA", "ICO"])  # whatever is in the file
+_LOSSY_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"])
+_ANY_PIXELS = 2**62
 _CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
+_CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
 # Of TIFF.
 _RAW = 1
+_LOSSY_TIFF = frozenset([6, 7, 33003, 33005, 34712, 50001])  # JPEG, JPEG 2000, WebP
 _WHITE_IS_ZERO, _YCBCR = 0, 6
 _SEPARATE_PLANES = 2
 _UNSIGNED, _UNDEFINED = 1, 4
@@ -66,52 +74,37 @@ class OpenedImage:
     """A picture whose header has been read.
 
     Attributes:
-        format: its name, as `image_format` has it.
-        image: Pillow's.
+        size: width and height in pixels, as they will be decoded.
+        samples: decodes it to (height, width, channels) uint8 or uint16: gray; gray and alpha; RGB; RGB and alpha.
+            Palettes are looked up, samples of other bits stretched, inks turned into RGB; no color profile is applied.
+            ImageError: it is damaged or cut short.
         orientation: EXIF orientation, 1..8, which is not applied; 1 where absent or invalid. A TIFF's own, and a
             HEIC's, are part of the format: Pillow applies them.
         multi_frame: the file has more frames (animation, pages), which are not looked at.
-        gray_bits: bits of a gray sample where they are more than 8.
-        inverted: 0 is white, and Pillow leaves it so.
+        lossless: it has no loss, as far as that is known.
+        cmyk: its colours are inks.
     """
 
-    format: str
-    image: Any
+    size: tuple[int, int]
+    samples: Callable[[], NDArray[Any]]
     orientation: int = 1
     multi_frame: bool = False
-    gray_bits: int = 16
-    inverted: bool = False
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in pixels, as they will be decoded."""
-        width, height = self.image.size
-        return width, height
+    lossless: bool = True
+    cmyk: bool = False
 
     def rgb(self) -> NDArray[np.uint8]:
-        """Decodes it to (height, width, 3) uint8, C-contiguous; ImageError: it is damaged or cut short.
+        """Decodes it to (height, width, 3) uint8; see `rgb_of`."""
+        return rgb_of(self.samples())
 
-        Alpha is dropped, not blended; palettes are expanded; gray is repeated; of samples of more than 8 bits the
-        high ones are taken, so they are scaled and never clipped; no color profile is applied.
-        """
-        with _reasons(self.format):
-            self.image.load()
-            if self.image.mode in _MODES:
-                self.image.info.pop("transparency", None)  # a colour that stands for it; Pillow would warn of some
-                image = self.image if self.image.mode == "RGB" else self.image.convert("RGB")
-                return np.asarray(image, np.uint8)
-            high = (np.asarray(self.image) >> (self.gray_bits - 8)).astype(np.uint8)
-        return np.repeat((255 - high if self.inverted else high)[:, :, None], 3, axis=2)
 
-    def values(self) -> NDArray[Any]:
-        """Decodes it to what its pixels hold: gray values, or numbers of the palette's colours.
+def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
+    """Samples -> (height, width, 3) uint8, C-contiguous, as Pillow's ``convert("RGB")`` and the engine show them.
 
-        (height, width) uint8, of more than 8 bits uint16; another shape if it has colours.
-        """
-        with _reasons(self.format):
-            self.image.load()
-            found = np.asarray(self.image)
-        return found.astype(np.uint16 if found.dtype.itemsize > 1 else np.uint8)
+    Alpha is dropped, not blended; gray is repeated; of 16 bits the high ones are taken.
+    """
+    colors = samples[:, :, : samples.shape[2] - (samples.shape[2] % 2 == 0)]
+    high = (colors >> 8).astype(np.uint8) if colors.dtype == np.uint16 else colors
+    return np.ascontiguousarray(np.broadcast_to(high, (*high.shape[:2], 3)))
 
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
@@ -120,35 +113,91 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
     Raises:
         ImageError: over the limit, damaged, or of a kind that is not supported.
     """
+    if name == "PNG":
+        return _open_png(data, max_pixels)
     if name == "ICO":
         return _open_ico(data, max_pixels)
+    lossless = name in _LOSSLESS
     if name == "WebP":
         refuse_more_pixels(_webp_size(data), max_pixels)
-    if name == "JPEG 2000":
-        _check_jpeg_2000(data)
-    chunks = read_png(data) if name == "PNG" else PngChunks(data)
+        lossless = _is_lossless_webp(data)
+    elif name == "JPEG 2000":
+        lossless = _is_reversible(data, _check_jpeg_2000(data))
+    elif name == "AVIF":  # colours as they are, without a matrix (ITU-T H.273): only lossless files have them so
+        at = data.find(b"colrnclx")
+        lossless = at >= 0 and data[at + 12 : at + 14] == b"\0\0"
     with _reasons(name):
-        image = _plugin(name)(io.BytesIO(chunks.picture))
+        image = _plugin(name)(io.BytesIO(data))
         refuse_more_pixels(image.size, max_pixels)
-        animated = chunks.animated or getattr(image, "is_animated", False)
         _check_mode(image.mode, name)
-        orientation = exif_orientation(chunks.exif or image.info.get("exif") or b"")
-        bits, inverted = _check_tiff(image, data) if name == "TIFF" else (16, False)
-    return OpenedImage(name, image, orientation, bool(animated), bits, inverted)
+        bits, inverted = 16, False
+        if name == "TIFF":
+            bits, inverted = _check_tiff(image, data)
+            lossless = image.tag_v2.get(259, _RAW) not in _LOSSY_TIFF
+        orientation = exif_orientation(image.info.get("exif") or b"")
+        animated, cmyk = bool(getattr(image, "is_animated", False)), image.mode == "CMYK"
+    decode = partial(_samples, image, name, bits, inverted=inverted)
+    return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk)
 
 
-def rgb_of(image: Any) -> NDArray[np.uint8]:
-    """The pixels of a PIL image of a program's, as `OpenedImage.rgb` gives them; the image stays as it is."""
+def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
+    """Samples that a program gives, as a picture."""
+    return OpenedImage(samples.shape[1::-1], lambda: samples, lossless=lossless)
+
+
+def opened_pil(image: Any) -> OpenedImage:
+    """The samples of a PIL image that a program gives, as they are now; the image stays as it is.
+
+    It counts as lossless but where it comes directly from a file with loss.
+    """
     with _reasons("a PIL image"):
         copy = image.copy()
     _check_mode(copy.mode, "a PIL image")
-    return OpenedImage("a PIL image", copy).rgb()
+    return opened_pixels(_samples(copy, "a PIL image"), lossless=getattr(image, "format", None) not in _LOSSY_OF_PILLOW)
 
 
 def array_of(image: Any) -> NDArray[Any]:
     """What the pixels of a PIL image of a program's hold; the image stays as it is."""
     with _reasons("a PIL image"):
         return np.array(image)
+
+
+def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -> NDArray[Any]:
+    """See OpenedImage.
+
+    Args:
+        image: Pillow's.
+        bits: of a gray sample, where they are more than 8.
+        inverted: 0 is white, and Pillow leaves it so.
+    """
+    with _reasons(name):
+        image.load()
+        if image.mode in _MODES:
+            alpha = "transparency" in image.info or getattr(image.palette, "mode", None) == "RGBA" or image.mode == "PA"
+            mode = (alpha and _WITH_ALPHA.get(image.mode)) or _WITHOUT.get(image.mode, "RGB")
+            found = np.asarray(image if image.mode == mode else image.convert(mode))
+            return found if found.ndim == 3 else found[:, :, None]
+        gray: NDArray[Any] = np.asarray(image).astype(np.uint16)
+    if bits < 16:
+        gray = gray << (16 - bits) | gray >> (2 * bits - 16)
+    return (~gray if inverted else gray)[:, :, None]
+
+
+def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
+    """A PNG (W3C PNG 3rd edition), whose picture is that of its IDAT, also where it is animated."""
+    size = native(_engine.picture_size, data, _ANY_PIXELS)
+    refuse_more_pixels(size, max_pixels)
+    exif, animated, at = b"", False, 8
+    while (kind := data[at + 4 : at + 8]) not in (b"IEND", b""):
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        animated |= kind == b"fdAT"
+        if kind == b"eXIf":  # it may stand behind the picture
+            exif = data[at + 8 : end - 4]
+            if zlib.crc32(kind + exif).to_bytes(4, "big") != data[end - 4 : end]:
+                raise ImageError(f"damaged PNG: chunk eXIf at byte {at} has a wrong checksum")
+        at = end
+    decode = partial(native, _engine.png_samples, data, max_pixels)
+    return OpenedImage(size, decode, exif_orientation(exif), animated)
 
 
 def _plugin(name: str) -> Any:
@@ -233,8 +282,20 @@ def _webp_size(data: bytes) -> tuple[int, int]:
     return width & 0x3FFF, height & 0x3FFF
 
 
-def _check_jpeg_2000(data: bytes) -> None:
-    """Finds a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4)."""
+def _is_lossless_webp(data: bytes) -> bool:
+    """Whether the first frame is (RFC 9649, 2.5 to 2.7)."""
+    at = 12
+    while (kind := data[at : at + 4]) not in (b"VP8 ", b"VP8L", b""):
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        at += 8 + (16 if kind == b"ANMF" else size + size % 2)  # the chunks of a frame stand behind its head
+    return kind == b"VP8L"
+
+
+def _check_jpeg_2000(data: bytes) -> int:
+    """Finds a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4).
+
+    Gives the byte at which the codestream begins.
+    """
     start, end = 0, len(data)
     if not data.startswith(_CODESTREAM) and (box := data.find(b"jp2c")) >= 4:
         start, length = box + 4, int.from_bytes(data[box - 4 : box], "big")
@@ -244,6 +305,15 @@ def _check_jpeg_2000(data: bytes) -> None:
     # A picture's data hold neither marker.
     if end > len(data) or data.rfind(_END_OF_CODESTREAM, start, end) <= data.rfind(_START_OF_DATA, start, end):
         raise ImageError(f"truncated JPEG 2000: ends at byte {len(data)} before its end marker")
+    return start
+
+
+def _is_reversible(data: bytes, start: int) -> bool:
+    """Whether a codestream's default style is the transform without loss (ITU-T T.800, A.6.1)."""
+    at = start + 2
+    while (kind := data[at : at + 2]) not in (_CODING_STYLE, _START_OF_TILE, _START_OF_DATA, b""):
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return kind == _CODING_STYLE and data[at + 13 : at + 14] == b"\1"
 
 
 def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
@@ -252,64 +322,9 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
         icon = importlib.import_module("PIL.IcoImagePlugin").IcoFile(io.BytesIO(data))
         inner = data[icon.entry[0].offset :]
         if inner.startswith(b"\x89PNG"):
-            return OpenedImage("ICO", open_image(inner, "PNG", max_pixels=max_pixels).image)
+            return replace(_open_png(inner, max_pixels), orientation=1, multi_frame=False)
         width, height = struct.unpack_from("<ii", inner, 4)
         refuse_more_pixels((width, height // 2), max_pixels)
         image = icon.frame(0)
         _check_mode(image.mode, "ICO")
-        return OpenedImage("ICO", image)
-
-
-class PngChunks(NamedTuple):
-    """A PNG with its critical chunks only (their names begin with a capital letter), and what else is of use in it.
-
-    Without the others there is no animation, so the picture is IDAT's, which every reader shows; and no text, profile
-    or transparency that could be damaged. Chunk eXIf may stand behind the picture. `animated`: it has further frames.
-    """
-
-    picture: bytes
-    exif: bytes = b""
-    animated: bool = False
-
-
-def png_header(start: bytes) -> bytes:
-    """The start of a PNG, up to its picture data, as a PNG without them; as it is if they are not in it."""
-    at = start.find(b"IDAT") - 4  # in another chunk it makes a damaged PNG
-    return start[:at] + _NO_DATA + PNG_END if at >= 0 else start
-
-
-def read_png(data: bytes) -> PngChunks:
-    """Walks the chunks of a PNG up to IEND (W3C PNG 3rd edition, 5 and 11), and checks those that are needed.
-
-    Pillow stops at the last row that it needs. A file that is cut short or changed behind it, or in bytes that happen
-    to decode, is found here: it ends before IEND, a checksum is wrong, or IHDR or IDAT is missing.
-    """
-    kept: list[bytes | memoryview] = [data[:8]]
-    exif = b""
-    names: set[bytes] = set()
-    position = 8
-    while b"IEND" not in names:
-        length, kind = int.from_bytes(data[position : position + 4], "big"), data[position + 4 : position + 8]
-        end = position + 12 + length
-        if end > len(data):
-            raise ImageError(
-                f"truncated PNG: ends inside the chunk at byte {position} (needs {end} bytes, has {len(data)})"
-            )
-        if not kind.isalpha():
-            raise ImageError(f"damaged PNG: no chunk name at byte {position + 4}, got {kind!r}")
-        if not names and (kind != b"IHDR" or length != 13):
-            raise ImageError(f"damaged PNG: first chunk is {kind.decode()} of {length} bytes, expected IHDR of 13")
-        critical = kind[:1].isupper()
-        if critical or kind == b"eXIf":
-            chunk = memoryview(data)[position:end]
-            if zlib.crc32(chunk[4:-4]).to_bytes(4, "big") != chunk[-4:]:
-                raise ImageError(f"damaged PNG: chunk {kind.decode()} at byte {position} has a wrong checksum")
-        if critical:
-            kept.append(chunk)
-        elif kind == b"eXIf":
-            exif = data[position + 8 : end - 4]
-        names.add(kind)
-        position = end
-    if b"IDAT" not in names:
-        raise ImageError("damaged PNG: no picture data (chunk IDAT)")
-    return PngChunks(b"".join(kept), exif, b"fdAT" in names)
+        return OpenedImage(image.size, partial(_samples, image, "ICO"))

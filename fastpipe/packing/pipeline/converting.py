@@ -7,9 +7,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
@@ -19,6 +16,7 @@ from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import clamped, of_field, take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.packing.picture.pillow import OpenedImage
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.given import Given
@@ -76,7 +74,7 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Packe
 def convert_sample(
     sample: Source | Given,
     name: str,
-    read: Callable[[], bytes | NDArray[np.uint8]],
+    read: Callable[[], bytes | OpenedImage],
     values: Callable[[Packed], Iterator[Any]],
     how: EncodeOptions,
     kinds: Mapping[str, str],
@@ -105,7 +103,7 @@ def convert_sample(
         data = read()
         packed = convert(data, how)
         if identity is None:
-            view = data if isinstance(data, bytes) else data.tobytes()
+            view = data if isinstance(data, bytes) else data.samples().tobytes()
             identity = identity_of(len(view), lambda at, size: view[at : at + size])
         found, stored = values(packed), []
         for field, kind in kinds.items():

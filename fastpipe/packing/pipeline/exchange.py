@@ -26,10 +26,10 @@ import xxhash
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
-from fastpipe.packing.shard.journal import made_with
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Run
 from fastpipe.packing.source.listing import Listing, Source, packing_order
@@ -94,7 +94,7 @@ def outcomes_of(
 
 def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
     """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
-    said = _SPOOL_FORMAT, options.shaping(kinds), made_with(kinds.values())
+    said = _SPOOL_FORMAT, options.shaping(kinds), made_with()
     return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
 
 

@@ -16,11 +16,11 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.format.open_file import read_at
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import of_field, take
-from fastpipe.packing.picture.pillow import array_of, rgb_of
+from fastpipe.packing.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.reading import START_BYTES
 
-_IMAGE = "expected an image as a path, bytes, a PIL image or (H, W, 3) uint8"
+_IMAGE = "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of uint8 or uint16"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Given:
     Attributes:
         label: position of its class; NO_LABEL: none.
         size_bytes: of its image.
-        image: its file, the file's bytes, or (H, W, 3) uint8.
+        image: its file, the file's bytes, or its pixels.
         values: of each field; of "mask" and "image" also a file or its bytes.
         problem: why it cannot be packed; None: nothing is known.
     """
@@ -38,11 +38,11 @@ class Given:
     name: str
     label: int
     size_bytes: int
-    image: str | bytes | NDArray[np.uint8]
+    image: str | bytes | OpenedImage
     values: tuple[Any, ...]
     problem: str | None = None
 
-    def read_image(self) -> bytes | NDArray[np.uint8]:
+    def read_image(self) -> bytes | OpenedImage:
         """The image's bytes or pixels; errors as of `read_file`."""
         return read_file(self.image) if isinstance(self.image, str) else self.image
 
@@ -79,11 +79,11 @@ def _value(name: str, kind: str, value: object) -> Any:
         return None if value is None else _picture(kind, value)
 
 
-def _picture(kind: str, value: object) -> str | bytes | NDArray[Any]:
-    """A path, bytes, or an array of its own."""
+def _picture(kind: str, value: object) -> Any:
+    """A path, bytes, or pixels of its own."""
     expected, of_pil, of_array = _PICTURES[kind]
     if hasattr(value, "getbands") and hasattr(value, "tobytes"):  # of PIL, which need not be imported
-        return of_array(of_pil(value))
+        return of_pil(value)
     if isinstance(value, np.ndarray):
         return of_array(value.copy())
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -93,18 +93,18 @@ def _picture(kind: str, value: object) -> str | bytes | NDArray[Any]:
     raise ImageError(f"{expected}; got {type(value).__name__}")
 
 
-def _rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
+def _pixels(pixels: NDArray[Any]) -> OpenedImage:
+    samples = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    if samples.ndim != 3 or samples.shape[2] > 4 or samples.dtype not in (np.uint8, np.uint16) or not samples.size:
         raise ImageError(f"{_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
-    return np.ascontiguousarray(pixels)
+    return opened_pixels(np.ascontiguousarray(samples))
 
 
-_Arrays = Callable[[Any], NDArray[Any]]
-_PICTURES: dict[str, tuple[str, _Arrays, _Arrays]] = {
-    "image": (_IMAGE, rgb_of, _rgb),
+_PICTURES: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "image": (_IMAGE, opened_pil, _pixels),
     "mask": (
         "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16",
-        array_of,
+        lambda image: mask_of_array(array_of(image)),
         mask_of_array,
     ),
 }
@@ -129,13 +129,13 @@ def _label(label: object, classes: Mapping[str, int] | None) -> int:
     return number
 
 
-def _size(picture: str | bytes | NDArray[Any]) -> int:
+def _size(picture: str | bytes | OpenedImage) -> int:
     if isinstance(picture, str):
         try:
             return os.stat(picture).st_size
         except (OSError, ValueError):
             return 0  # reading it says what is wrong
-    return len(picture) if isinstance(picture, bytes) else picture.nbytes
+    return len(picture) if isinstance(picture, bytes) else picture.samples().nbytes
 
 
 def read_file(path: str) -> bytes:

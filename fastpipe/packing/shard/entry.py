@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -29,7 +30,8 @@ class Tally:
 
     Attributes:
         packed_bytes: of the images written.
-        changes: pictures that were encoded anew, by reason.
+        changes: pictures whose pixels are no longer the source's, by reason.
+        pngs: pictures that are stored as PNG, by what they were made of.
         oriented: pictures whose source carries an EXIF orientation other than upright.
         stray_bytes: pictures whose source had bytes that belong to no segment.
         multi_frame: pictures whose source has more frames, of which the first was packed.
@@ -39,6 +41,7 @@ class Tally:
     source_bytes: int = 0
     packed_bytes: int = 0
     changes: dict[str, int] = field(default_factory=dict)
+    pngs: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
     stray_bytes: int = 0
     multi_frame: int = 0
@@ -47,19 +50,20 @@ class Tally:
     def count(self, packed: Packed) -> None:
         """Adds one picture."""
         self.packed_bytes += len(packed.data)
-        if packed.change is not None:
-            self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
+        for counts, reason in ((self.changes, packed.change), (self.pngs, packed.png_of)):
+            if reason is not None:
+                counts[reason] = counts.get(reason, 0) + 1
         self.oriented += packed.oriented
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
 
     def add(self, other: Tally) -> None:
         for each in fields(self):
-            if each.name not in ("changes", "rejected"):
-                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-        for change, count in other.changes.items():
-            self.changes[change] = self.changes.get(change, 0) + count
-        self.rejected += [(path, reason) for path, reason in other.rejected]
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, dict):
+                setattr(self, each.name, dict(Counter(mine) + Counter(theirs)))
+            else:
+                setattr(self, each.name, mine + theirs)
 
 
 SOURCES = "", "sources"  # the part of sources.npy, as if it were that of a column of a field without a name

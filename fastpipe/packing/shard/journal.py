@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from fastpipe.format.layout import (
     shard_name,
     shard_number,
 )
-from fastpipe.packing.picture.jpeg import versions
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.store.files import PARTIAL
 from fastpipe.store.lock import LOCK_FILE, WorkFolder
@@ -154,11 +153,6 @@ def _another(store: Store, name: str) -> PackError:
         f"{store.place}/{name} is not what this pack has written there: another program writes to {store.place}. Wait "
         "until it ends, then run the same command again, or choose another folder"
     )
-
-
-def made_with(kinds: Collection[str]) -> dict[str, Any]:
-    """The versions of the libraries that decide bytes."""
-    return versions(masks="mask" in kinds)
 
 
 def _read(store: Store, name: str) -> bytes | None:

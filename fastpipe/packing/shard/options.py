@@ -25,7 +25,7 @@ class PackOptions:
     """What is packed and how.
 
     Attributes:
-        encode: how sources become JPEGs.
+        encode: what becomes of an image.
         source: how the source is read.
         shard_size: bytes of a shard, about; a Writer fills shards up to it.
         seed: picks the order of the samples.
@@ -54,12 +54,18 @@ class PackOptions:
             whole("--workers", self.workers, least=1, most=1024)
         if self.encode.max_size is not None:
             whole("--max-size", self.encode.max_size, least=1, most=65500)
-        whole("--quality", self.encode.quality, least=1, most=100)
+        if self.encode.quality is not None:
+            whole("--quality", self.encode.quality, least=1, most=100)
+            if self.encode.lossless:
+                raise ConfigError(
+                    "--lossless does not go with --quality, which is that of images with loss: leave out one"
+                )
         whole("--tile", self.encode.tile, least=0, most=65500)
         whole("--max-pixels", self.encode.max_pixels, least=1, most=65500 * 65500)
         whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
         choice("--damaged", self.encode.damaged, DAMAGED)
         choice("--storage", self.encode.storage, tuple(PICTURE_ENDINGS))
+        flag("--lossless", self.encode.lossless)
         flag("--keep-metadata", self.encode.keep_metadata)
         flag("shuffle", self.shuffle)
         flag("--overwrite", self.overwrite)
@@ -78,15 +84,12 @@ class PackOptions:
 
 # Options that users say as PackOptions and EncodeOptions have them.
 _OWN = {"seed", "shuffle", "overwrite", "workers"}
-_OF_ENCODING = {each.name for each in fields(EncodeOptions)} - {"quality", "apply_exif"}
-OPTIONS = (
-    _OWN | _OF_ENCODING | {"quality", "exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
-)
+_OF_ENCODING = {each.name for each in fields(EncodeOptions)} - {"apply_exif"}
+OPTIONS = _OWN | _OF_ENCODING | {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
 
 
 def pack_options(
     *,
-    quality: int | None = None,
     exif: str = "ignore",
     shard_size: int | str = DEFAULT_SHARD_BYTES,
     on_error: str = "report",
@@ -101,13 +104,6 @@ def pack_options(
         ConfigError: a value is wrong.
     """
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
-    if quality is not None:
-        if encode.get("max_size") is None:
-            raise ConfigError(
-                "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
-                "all others stay unchanged"
-            )
-        encode["quality"] = quality
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         from fastpipe.remote.options import remote_options  # most packs have no URLs
 

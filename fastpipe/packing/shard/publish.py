@@ -34,7 +34,7 @@ from fastpipe.format.layout import (
 )
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
-from fastpipe.packing.picture.jpeg import versions
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.tar import Tar
@@ -167,13 +167,14 @@ def publish_dataset(
         "counts": {
             "rejected": len(all_of.rejected),
             "reencoded": dict(sorted(all_of.changes.items())),
+            "png": dict(sorted(all_of.pngs.items())),
             "exif_oriented": all_of.oriented,
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
         },
         "packs": [*before.info["packs"], *([pack] if before.packs else [])],
         "history": [] if version == 1 else [*before.history, now],
-        "made_with": versions(masks="mask" in facts.kinds.values()),
+        "made_with": made_with(),
     }
     info["fingerprint"] = fingerprint(info)
     info, data = with_self_checksum(info)
@@ -197,7 +198,7 @@ class _Counted:
     Attributes:
         labels: how many samples have each.
         same: hash of all that does not depend on the storage.
-        stored_bytes, jpeg_bytes: of all images, as they are stored, and as JPEGs.
+        stored_bytes, jpeg_bytes: of all images, as they are stored, and as JPEGs or PNGs.
     """
 
     def __init__(self) -> None:

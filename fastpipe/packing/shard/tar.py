@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.fields import JPEG, PNG, Field, member
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, INDEX_DTYPE, JPEG_STORAGE, PICTURE_ENDINGS, shard_name
+from fastpipe.format.layout import INDEX_DTYPE, shard_name
 from fastpipe.format.sample_layout import (
     BEFORE_BYTES,
-    FPC_MAGIC,
     OURS,
+    PNG_MAGIC,
     after_picture,
     before_picture,
     key_hash,
+    picture_ending,
     sample_key,
 )
 from fastpipe.packing.picture.convert import Packed
@@ -98,14 +99,13 @@ def laid_out(
         if value.note is not None:
             note[name] = value.note
     size_bytes = len(packed.data)
-    stored = PICTURE_ENDINGS[COEFFICIENTS_STORAGE if packed.data.startswith(FPC_MAGIC) else JPEG_STORAGE]
-    pieces = [before_picture(key, label, size_bytes, stored), packed.data]
+    pieces = [before_picture(key, label, size_bytes, picture_ending(packed.data)), packed.data]
     pieces.append(after_picture(key, size_bytes, json.dumps(note).encode()))
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
         data, offset = value.member, 0
         if data is not None:
-            ending = member(Field(name, kind), JPEG if data.startswith(b"\xff\xd8") else PNG)
+            ending = member(Field(name, kind), PNG if data.startswith(PNG_MAGIC) else JPEG)
             assert ending is not None  # a value of this kind is a member
             head, tail = tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))
             offset = sum(map(len, pieces)) + len(head)
@@ -127,9 +127,9 @@ class Tar(NamedTuple):
 class TarWriter:
     """Writes one shard, a tar file in WebDataset's naming.
 
-    Each sample is KEY.cls (the label as decimal text), KEY.jpg and KEY.json (the source's path, and the change made to
-    it if any), in that order; then the members of its fields. Nothing in the bytes depends on the machine, the user or
-    the time.
+    Each sample is KEY.cls (the label as decimal text), the image (KEY.jpg, .fpc or .png) and KEY.json (the source's
+    path, and the change made to it if any), in that order; then the members of its fields. Nothing in the bytes depends
+    on the machine, the user or the time.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:

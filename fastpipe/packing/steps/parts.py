@@ -25,8 +25,9 @@ import xxhash
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 from fastpipe.format.open_file import FileState
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import spool_of
-from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
+from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.source.facts import Facts
@@ -143,7 +144,7 @@ def check(job: Job, listed: Listed) -> Listed:
         return listed
     raise PackError(
         f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
-        f"that decide the bytes ({made_with(listed.kinds.values())} here). Give all steps the same "
+        f"that decide the bytes ({made_with()} here). Give all steps the same "
         "options, install the same versions on all machines, and begin with --step list"
     )
 
