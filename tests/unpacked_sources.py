@@ -29,8 +29,6 @@ def odd_pictures() -> dict[str, bytes]:
         "unusual.jpg": unusual_sampling(),
         "stray.jpg": plain[:tables] + b"stray" + plain[tables:],
         LATE: plain[:11] + b"\x07" + plain[12:],  # JFIF of version 7
-        "picture.png": saved("PNG", size=(75, 50)),
-        "palette.png": saved("PNG", "P", (40, 44)),
         "alpha.webp": saved("WebP", "RGBA", (50, 66), lossless=True),
         "picture.bmp": saved("BMP", size=(33, 47)),
         "picture.gif": saved("GIF", size=(52, 41)),
@@ -47,6 +45,11 @@ def plain_pictures() -> dict[str, bytes]:
         "exif.jpg": saved("JPEG", size=(70, 90), exif=b"Exif\0\0" + bytes(30_000)),
         "stray-end.jpg": jpeg_bytes()[:-2] + b"stray" + jpeg_bytes()[-2:],
         "small.jpg": jpeg_bytes((3, 2)),
+        "picture.png": saved("PNG", size=(75, 50)),
+        "palette.png": saved("PNG", "P", (40, 44)),
+        "alpha.png": saved("PNG", "RGBA", (63, 39)),
+        "bits.png": saved("PNG", "1", (41, 35)),
+        "deep.png": saved("PNG", "I;16", (57, 43)),
     }
 
 
@@ -57,7 +60,7 @@ def bad_files() -> dict[str, bytes]:
         "notes.txt": b"no picture at all, and long enough",
         "empty.jpg": b"",
         "cut.jpg": plain[:200],
-        "cut.png": saved("PNG")[:60],
+        "cut.png": saved("PNG")[:30],
         "unknown.jxl": b"\xff\x0a" + bytes(40),
     }
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.errors import DatasetError
-from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -186,9 +185,9 @@ class Pictures:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
         picture = np.empty((record["height"], record["width"], 3), dtype=np.uint8)
         try:
-            size, png = int(field["size"]), bool(field["format"] == PNG)
+            size = int(field["size"])
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
-                found[0].read_picture(found[1], size, picture, png)
+                found[0].read_picture(found[1], size, picture)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
         return picture

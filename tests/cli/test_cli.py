@@ -68,9 +68,8 @@ def test_wrong_usage(source: Path, tmp_path: Path) -> None:
     for size in ("abc", "", "1XB", "-5MB", "1 MB 2"):
         assert "expected a number of bytes, or text such as" in failed(2, "pack", source, packed, "--shard-size", size)
     assert "shard-size: expected 100000" in failed(2, "pack", source, packed, "--shard-size", "1kB")
-    assert "--quality" in failed(2, "pack", source, packed, "--quality", 80)
-    assert "needs --max-size" in failed(2, "pack", source, packed, "--quality", 80)
-    assert "quality: expected 1 to 100, got 0" in failed(2, "pack", source, packed, "--max-size", 9, "--quality", 0)
+    assert "--lossless does not go with --quality" in failed(2, "pack", source, packed, "--quality", 80, "--lossless")
+    assert "quality: expected 1 to 100, got 0" in failed(2, "pack", source, packed, "--quality", 0)
     assert "workers: expected 1" in failed(2, "pack", source, packed, "--workers", 0)
     assert "must not contain DST" in failed(2, "pack", source, source / "inside")
     assert "dst" in failed(2, "pack", source).lower()

@@ -58,7 +58,8 @@ def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "a.png").write_bytes(saved("PNG"))
     (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))
     text = succeeded("pack", source, tmp_path / "packed")
-    assert re.search(r"encoded again +2 \(1 CMYK, 1 PNG\); all others keep their exact pixels", text)
+    assert re.search(r"encoded again +1 \(1 CMYK\); all others keep their exact pixels", text)
+    assert re.search(r"stored as PNG +1 \(1 PNG\)", text)
     assert "rejected  none" in text
 
 
@@ -102,6 +103,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     assert content["packs"][0]["options"] == {
         "max_size": 40,
         "quality": 70,
+        "lossless": False,
         "shard_size": 1048576,
         "seed": 3,
         "shuffle": True,

@@ -20,6 +20,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = write_large_folder(tmp_path_factory.mktemp("api") / "source", images=8)
     (root / "class-0" / "turned.jpg").write_bytes(saved(exif=exif(6)))
     (root / "class-0" / "progressive.jpg").write_bytes(saved(progressive=True))
+    (root / "class-0" / "picture.png").write_bytes(saved("PNG"))
+    (root / "class-0" / "lossy.webp").write_bytes(saved("WEBP"))
     damaged = bytearray(jpeg_bytes())
     damaged[-60:-50] = bytes(10)
     (root / "class-1" / "damaged.jpg").write_bytes(damaged)
@@ -30,6 +32,8 @@ OPTIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"workers": 1}, ["--workers", "1"]),
     ({"max_size": 60}, ["--max-size", "60"]),
     ({"max_size": 60, "quality": 50}, ["--max-size", "60", "--quality", "50"]),
+    ({"quality": 50}, ["--quality", "50"]),
+    ({"lossless": True}, ["--lossless"]),
     ({"tile": 0}, ["--tile", "0"]),
     ({"shard_size": 100_000}, ["--shard-size", "100000"]),
     ({"shard_size": "0.1MB"}, ["--shard-size", "0.1MB"]),
@@ -64,7 +68,7 @@ def test_progress_overwrite_and_on_error(source: Path, tmp_path: Path) -> None:
     seen: list[int] = []
     packed = tmp_path / "packed"
     fastpipe.pack(source, packed, on_progress=lambda now: seen.append(now.files))
-    assert seen == list(range(1, 12))
+    assert seen == list(range(1, 14))
     assert fastpipe.pack(source, packed).already_packed
     with pytest.raises(PackError, match="holds a different dataset"):
         fastpipe.pack(source, packed, seed=1)
@@ -78,7 +82,7 @@ def test_progress_overwrite_and_on_error(source: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"quality": 80}, "--quality needs --max-size"),
+        ({"quality": 80, "lossless": True}, "--lossless does not go with --quality"),
         ({"shard_size": "much"}, "expected a number of bytes, or text such as"),
         ({"exif": "turn"}, "expected 'ignore' or 'apply'"),
         ({"on_error": "stop"}, "expected 'report' or 'fail'"),

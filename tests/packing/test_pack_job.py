@@ -130,7 +130,8 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     assert info["jpeg_bytes"] == index.records["size"].sum() == summary.tally.packed_bytes
     assert info["counts"] == {
         "rejected": 1,
-        "reencoded": {"CMYK": 1, "GIF": 1, "PNG": 1},
+        "reencoded": {"CMYK": 1},
+        "png": {"GIF": 1, "PNG": 1},
         "exif_oriented": 0,
         "stray_bytes": 1,
         "multi_frame": 1,

@@ -12,9 +12,10 @@ from pack_sources import digests, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
+from fastpipe.packing.job import destination as destination_of_packs
+from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.picture.jpeg import versions
-from fastpipe.packing.shard import journal
+from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.options import PackOptions
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
@@ -175,7 +176,8 @@ def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed
 def test_a_pack_does_not_go_on_with_another_pillow(destination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_after(destination, 2)
     before = digests(destination)
-    monkeypatch.setattr(journal, "versions", lambda **_: {**versions(), "pillow": "1.1.7"})
+    for module in (destination_of_packs, threads):
+        monkeypatch.setattr(module, "made_with", lambda: {**made_with(), "pillow": "1.1.7"})
     with pytest.raises(PackError, match=r"made_with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
         pack(source_of(destination), destination, SHARDS)
     assert digests(destination) == before

@@ -248,8 +248,11 @@ def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
         assert found.images == len(index)
         for sample in range(len(index)):
             folder = tmp_path / name / index.class_name(int(index.records[sample]["label"]))
-            assert (folder / f"{key_of(index, sample)}.jpg").read_bytes() == packed_jpeg(jpegs, sample)
+            expected = packed_jpeg(jpegs, sample)
+            ending = "png" if expected.startswith(b"\x89PNG") else "jpg"
+            assert (folder / f"{key_of(index, sample)}.{ending}").read_bytes() == expected
         assert sum(len(files) for _, _, files in os.walk(tmp_path / name)) == len(index)
+        assert len(list((tmp_path / name).rglob("*.png"))) == 2
 
 
 def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:

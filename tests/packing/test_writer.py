@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 import torch
 from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
-from pack_sources import assert_same_pixels, digests, jpeg_bytes, pillow, pixels
+from numpy.typing import NDArray
+from pack_sources import assert_near, assert_same_pixels, digests, jpeg_bytes, pillow, pixels
 from PIL import Image
 
 import fastpipe
+from fastpipe import _engine
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
 from fastpipe.verify.verification import verify
@@ -173,13 +175,20 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
     ]  # the old sidecars are gone
 
 
+def deep_alpha() -> NDArray[np.uint16]:
+    """Gray and alpha of 16 bits."""
+    return np.random.default_rng(3).integers(0, 65536, (20, 30, 2), dtype=np.uint16)
+
+
 def test_images_of_all_forms(tmp_path: Path) -> None:
     jpeg = jpeg_bytes()
     (tmp_path / "a.jpg").write_bytes(jpeg)
     array = pixels()
     gray = Image.fromarray(array).convert("L")
+    from_jpeg = Image.open(tmp_path / "a.jpg")
+    others = (array, gray, deep_alpha(), deep_alpha()[:, :, 0], Image.fromarray(array).quantize(9), from_jpeg)
     with fastpipe.Writer(tmp_path / "packed") as writer:
-        for image in (tmp_path / "a.jpg", str(tmp_path / "a.jpg"), jpeg, bytearray(jpeg), array, gray):
+        for image in (tmp_path / "a.jpg", str(tmp_path / "a.jpg"), jpeg, bytearray(jpeg), *others):
             writer.add(image)
         array[:] = 0  # the Writer has copies
     index = Index(tmp_path / "packed")
@@ -187,12 +196,18 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
     packed = [data[record["offset"] :][: record["size"]] for record in index.records]
     for one in packed[:4]:
         assert_same_pixels(one, jpeg)
-    assert np.abs(pillow(packed[4]).astype(int) - pixels()).mean() < 3
-    assert np.abs(pillow(packed[5]).astype(int) - np.asarray(gray.convert("RGB"))).mean() < 3
-    assert index.info["counts"]["reencoded"] == {"pixels": 2}
-    assert index.records["label"].tolist() == [-1] * 6
+    shown = [pixels(), np.asarray(gray)[:, :, None], deep_alpha(), deep_alpha()[:, :, :1]]
+    for one, expected in zip(packed[4:], [*shown, pillow(packed[8])], strict=False):
+        samples = _engine.png_samples(one)
+        np.testing.assert_array_equal(samples, expected)
+        assert samples.dtype == expected.dtype
+    np.testing.assert_array_equal(pillow(packed[8]), np.asarray(others[4].convert("RGB")))
+    assert_near(pillow(packed[9]), pillow(jpeg), 2)
+    assert index.info["counts"]["png"] == {"pixels": 5}
+    assert index.info["counts"]["reencoded"] == {"pixels": 1}  # that came from a JPEG
+    assert index.records["label"].tolist() == [-1] * 10
     assert (index.classes, index.class_counts) == ([], [])
-    assert [note["path"] for note in notes(tmp_path / "packed")][2:] == ["#2", "#3", "#4", "#5"]
+    assert [note["path"] for note in notes(tmp_path / "packed")][2:6] == ["#2", "#3", "#4", "#5"]
 
 
 def test_labels(tmp_path: Path) -> None:
@@ -263,7 +278,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("seg", png("L", (70, 44)), "got 70 x 44"),
     ("seg", png("RGB"), "a PNG with colours"),
     ("seg", jpeg_bytes(), "JPEG, which may change ids"),
-    ("seg", png("L")[:-20], "truncated PNG"),
+    ("seg", png("L")[:-20], "the PNG is truncated"),
     ("seg", Image.open(io.BytesIO(png("L")[:-20])), "a PIL image that Pillow cannot decode"),
     ("seg", 3, "expected a mask"),
     ("seg", "nowhere.png", "cannot be read"),

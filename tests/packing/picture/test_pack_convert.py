@@ -28,7 +28,9 @@ from pack_sources import (
 from PIL import Image, ImageOps
 
 from fastpipe import _engine
+from fastpipe.errors import ImageError
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.packing.picture.png import encode_png
 
 PLAIN = EncodeOptions(tile=0)
 SOF0, DHT, SOS, DRI, EOI = 0xC0, 0xC4, 0xDA, 0xDD, 0xD9
@@ -88,11 +90,11 @@ def test_a_jpeg_keeps_its_pixels_in_tiles(name: str) -> None:
         assert packed.change is None
 
 
-@pytest.mark.parametrize("name", ["JPEG", "PNG", "large JPEG", "CMYK", "12-bit"])
+@pytest.mark.parametrize("name", ["JPEG", "WebP", "large JPEG", "CMYK", "12-bit"])
 def test_pictures_are_tiled_if_not_told_otherwise(name: str) -> None:
     source = {
         "JPEG": jpeg_bytes((256, 100)),
-        "PNG": saved("PNG", size=(256, 100)),
+        "WebP": saved("WEBP", size=(256, 100)),
         "large JPEG": jpeg_bytes((512, 200), quality=95),
         "CMYK": saved(mode="CMYK", size=(256, 100)),
         "12-bit": twelve_bit(jpeg_bytes((256, 100))),
@@ -205,36 +207,117 @@ def test_12_bit_shrinks_and_keeps_its_profile() -> None:
     assert (APP2, b"ICC_PROFILE\0\1\1abc") in segments(packed.data)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *((name, {}) for name in ("PNG", "BMP", "TIFF", "GIF", "PPM", "TGA", "ICO", "JPEG2000", "AVIF")),
-        ("WEBP", {"quality": 90}),
-        ("WEBP", {"lossless": True}),
-    ],
-)
-def test_other_formats_become_jpegs_of_full_color(name: str, options: dict[str, object]) -> None:
-    source = saved(name, **options)
+LOSSLESS = {
+    **{name: saved(name) for name in ("PNG", "BMP", "TIFF", "GIF", "PPM", "TGA", "ICO", "JPEG2000")},
+    "WEBP": saved("WEBP", lossless=True),
+}
+NAMES = {"WEBP": "WebP", "JPEG2000": "JPEG 2000"}
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_formats_without_loss_become_pngs_of_the_same_pixels(name: str) -> None:
+    packed = convert(LOSSLESS[name], PLAIN)
+    assert (packed.change, packed.png_of) == (None, NAMES.get(name, name))
+    assert packed.data.startswith(b"\x89PNG")
+    assert packed.jpeg_bytes == len(packed.data)
+    np.testing.assert_array_equal(pillow(packed.data), pillow(LOSSLESS[name]))
+    np.testing.assert_array_equal(_engine.decode(packed.data), pillow(LOSSLESS[name]))
+
+
+LOSSY = {
+    "WebP": saved("WEBP", quality=90),
+    "AVIF": saved("AVIF"),
+    "JPEG 2000": saved("JPEG2000", irreversible=True),
+    "TIFF": saved("TIFF", compression="jpeg"),
+    "CMYK": saved(mode="CMYK"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_formats_with_loss_become_jpegs_of_full_color(name: str) -> None:
+    source = LOSSY[name]
     packed = convert(source, PLAIN)
-    assert packed.change == {"WEBP": "WebP", "JPEG2000": "JPEG 2000"}.get(name, name)
+    assert (packed.change, packed.png_of) == (name, None)
     assert_plain_baseline(packed)
     frame = next(payload for marker, payload in segments(packed.data) if marker == SOF0)
     assert frame[5:] == bytes([3, 1, 0x11, 0, 2, 0x11, 1, 3, 0x11, 1])  # 4:4:4
-    luma_steps = next(payload for marker, payload in segments(packed.data) if marker == 0xDB)[1:65]
-    file = io.BytesIO()
-    tiny = packed.width * packed.height <= 32 * 32  # an icon is scaled down
-    Image.new("RGB", (8, 8)).save(file, "JPEG", quality=100 if tiny else 95)
-    assert list(luma_steps) == list(next(p for m, p in segments(file.getvalue()) if m == 0xDB)[1:65])
-    assert_near(pillow(packed.data), pillow(source), 4 if name == "GIF" else 2)  # few colors, dithered
+    assert luma_steps(packed.data) == luma_steps(of_quality(95))
+    assert_near(pillow(packed.data), pillow(source), 2)
+
+    packed = convert(source, replace(PLAIN, lossless=True))
+    assert (packed.change, packed.png_of) == (None, name)
+    np.testing.assert_array_equal(pillow(packed.data), pillow(source))
 
 
-def test_a_picture_of_a_few_pixels_keeps_its_colours() -> None:
-    """At the usual quality a block of noise differs by more than 3 on average."""
-    noise = np.random.default_rng(4).integers(0, 256, (4, 4, 3), dtype=np.uint8)
+def luma_steps(jpeg: bytes) -> bytes:
+    return next(payload for marker, payload in segments(jpeg) if marker == 0xDB)[1:65]
+
+
+def of_quality(quality: int) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(noise).save(file, "PNG")
-    packed = convert(file.getvalue(), PLAIN)
-    assert np.abs(pillow(packed.data).astype(int) - noise).mean() < 1.5
+    Image.new("RGB", (8, 8)).save(file, "JPEG", quality=quality)
+    return file.getvalue()
+
+
+def test_an_avif_without_a_matrix_is_without_loss() -> None:
+    source = saved("AVIF", subsampling="4:4:4")
+    at = source.index(b"colrnclx") + 12
+    identity = source[:at] + b"\0\0" + source[at + 2 :]
+    packed = convert(identity, PLAIN)
+    assert packed.png_of == "AVIF"
+    np.testing.assert_array_equal(pillow(packed.data), pillow(identity))
+
+
+@pytest.mark.parametrize("source", [*LOSSLESS.values(), *LOSSY.values()], ids=[*LOSSLESS, *LOSSY])
+def test_with_a_quality_all_but_jpegs_become_jpegs_of_it(source: bytes) -> None:
+    for quality in (30, 80):
+        packed = convert(source, replace(PLAIN, quality=quality))
+        assert packed.png_of is None
+        assert_plain_baseline(packed)
+        assert luma_steps(packed.data) == luma_steps(of_quality(quality))
+    assert convert(jpeg_bytes(), replace(PLAIN, quality=30)).data == convert(jpeg_bytes(), PLAIN).data
+
+
+@pytest.mark.parametrize("how", [PLAIN, replace(PLAIN, lossless=True), replace(PLAIN, storage="coefficients")])
+def test_a_png_of_ours_stays_as_it_is(how: EncodeOptions) -> None:
+    ours = encode_png(pixels(400, 300), strip_rows=40)  # as no other options make it
+    assert convert(ours, how).data == ours != convert(saved("PNG", size=(400, 300)), how).data
+    small = convert(saved("PNG"), how).data
+    assert convert(small, how).data == small
+
+
+def test_a_damaged_png_of_ours_is_refused() -> None:
+    ours = bytearray(encode_png(pixels(400, 300)))
+    ours[len(ours) // 2] ^= 1
+    with pytest.raises(ImageError, match="the PNG is corrupt"):
+        convert(bytes(ours), PLAIN)
+
+
+def test_samples_of_every_kind_are_shrunk_as_pngs() -> None:
+    rng = np.random.default_rng(6)
+    for channels in (1, 2, 3, 4):
+        for kind in (np.uint8, np.uint16):
+            samples = rng.integers(0, np.iinfo(kind).max, (60, 90, channels), dtype=kind, endpoint=True)
+            packed = convert(encode_png(samples), replace(PLAIN, max_size=30))
+            assert (packed.change, packed.png_of, packed.width, packed.height) == ("shrunk", "PNG", 30, 20)
+            areas = samples.reshape(20, 3, 30, 3, channels).mean(axis=(1, 3))
+            small = _engine.png_samples(packed.data)
+            assert (small.dtype, small.shape) == (kind, areas.shape)
+            np.testing.assert_allclose(small, areas, atol=1)
+
+
+def test_without_loss_a_jpeg_is_shrunk_and_turned_into_a_png() -> None:
+    for options in ({"max_size": 30}, {"apply_exif": True}):
+        source = saved(exif=exif(6))
+        packed = convert(source, replace(PLAIN, lossless=True, **options))
+        assert packed.png_of == "JPEG"
+        if "apply_exif" in options:
+            upright = ImageOps.exif_transpose(Image.open(io.BytesIO(source)))
+            np.testing.assert_array_equal(_engine.decode(packed.data), np.rot90(_engine.decode(source), -1))
+            assert (packed.width, packed.height) == upright.size
+    gray = convert(jpeg_bytes(sampling="gray"), replace(PLAIN, lossless=True, max_size=30))
+    assert _engine.png_samples(gray.data).shape[2] == 1
+    assert convert(jpeg_bytes(), replace(PLAIN, lossless=True)).data == convert(jpeg_bytes(), PLAIN).data
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -248,11 +331,14 @@ def test_exif_orientation_is_ignored_or_applied(orientation: int, image_format: 
     ignored = convert(source, PLAIN)
     assert ignored.oriented == (orientation != 1 and image_format != "TIFF")
     assert_near(luma(pillow(ignored.data)), luma(np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))), 2)
-    assert (ignored.change is None) == (image_format == "JPEG")
+    assert ignored.change is None
+    assert (ignored.png_of is None) == (image_format == "JPEG")
 
     applied = convert(source, EncodeOptions(tile=0, apply_exif=True))
     assert (applied.width, applied.height) == upright.size
     assert_near(luma(pillow(applied.data)), luma(np.asarray(upright)), 2)
+    if image_format != "JPEG":
+        np.testing.assert_array_equal(pillow(applied.data), np.asarray(upright))
     if orientation == 1 or image_format == "TIFF":
         assert applied == ignored
     else:
@@ -290,8 +376,11 @@ def test_small_jpegs_stay_as_they_are_under_max_size() -> None:
         )
 
 
-def test_small_pngs_are_not_given_the_quality_of_shrunk_ones() -> None:
-    assert convert(saved("PNG"), EncodeOptions(tile=0, max_size=70, quality=1)) == convert(saved("PNG"), PLAIN)
+def test_a_small_picture_is_not_given_the_quality_of_shrunk_ones() -> None:
+    for source in (saved("PNG"), saved("WEBP")):
+        assert convert(source, EncodeOptions(tile=0, max_size=70)) == convert(source, PLAIN)
+    shrunk = convert(saved("WEBP"), EncodeOptions(tile=0, max_size=69))
+    assert luma_steps(shrunk.data) == luma_steps(of_quality(90))
 
 
 def test_quality_is_that_of_shrunk_pictures() -> None:

@@ -112,10 +112,14 @@ def test_the_limit_of_pixels(image_format: str) -> None:
     assert reason(data, EncodeOptions(max_pixels=1199)) == "40 x 30 is over the limit of 1,199 pixels (--max-pixels)"
 
 
-def test_a_side_too_long_for_a_jpeg() -> None:
-    data = saved("PNG", "L", (65_501, 1))
-    assert "--max-size" in reason(data)
+def test_a_side_too_long_for_a_jpeg_or_an_index() -> None:
+    data = saved("PNG", "L", (65_535, 1))
+    assert convert(data, EncodeOptions()).width == 65_535
+    assert "a side over JPEG's 65,500 pixels; --max-size" in reason(data, EncodeOptions(quality=90))
     assert convert(data, EncodeOptions(max_size=100)).width == 100
+    data = saved("PNG", "L", (1, 65_536))
+    assert "a side over the index's 65,535 pixels; --max-size" in reason(data)
+    assert convert(data, EncodeOptions(max_size=100)).height == 100
 
 
 def test_the_limit_of_scans() -> None:

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe.errors import ImageError
 from fastpipe.packing.picture.jpeg_segments import exif_orientation, kept_segments, read_header
-from fastpipe.packing.picture.pillow import read_png
+from fastpipe.packing.picture.pillow import open_image
 from fastpipe.packing.picture.probe import EXPECTED, image_format
 
 WIDTH, HEIGHT = 13, 7
@@ -117,30 +118,29 @@ def test_names_what_is_not_supported(data: bytes, name: str) -> None:
     assert reason(image_format, data) == f"{name} is not supported; {EXPECTED}"
 
 
+def read_png(data: bytes) -> NDArray[np.uint8]:
+    return open_image(data, "PNG", max_pixels=10**6).rgb()
+
+
 def test_truncated_png_says_where() -> None:
     data = FILES["PNG"]
-    start = data.index(b"IDAT") - 4
-    needs = start + 12 + struct.unpack_from(">I", data, start)[0]
-    cut = start + 100
-    assert reason(read_png, data[:cut]) == (
-        f"truncated PNG: ends inside the chunk at byte {start} (needs {needs} bytes, has {cut})"
-    )
+    cut = data.index(b"IDAT") + 100
+    assert reason(read_png, data[:cut]) == "the PNG is truncated: it ends inside its IDAT chunk"
 
 
 def test_png_checksums() -> None:
     data = FILES["PNG"]
     wrong = bytearray(data)
     wrong[data.index(b"IDAT") + 20] ^= 1
-    assert "chunk IDAT" in reason(read_png, bytes(wrong))
-    assert "wrong checksum" in reason(read_png, bytes(wrong))
+    assert reason(read_png, bytes(wrong)) == "the PNG is corrupt: the checksum of its IDAT chunk is wrong"
     # A comment with a wrong checksum costs no pixel.
     comment = bytearray(chunk(b"tEXt", b"a\x00b"))
     comment[-1] ^= 1
-    assert read_png(data[:33] + comment + data[33:]).picture == data
+    np.testing.assert_array_equal(read_png(data[:33] + comment + data[33:]), read_png(data))
 
 
 def test_png_without_pixels() -> None:
-    assert "no picture data" in reason(read_png, FILES["PNG"][:33] + chunk(b"IEND", b""))
+    assert "it has no pixels" in reason(read_png, FILES["PNG"][:33] + chunk(b"IEND", b""))
 
 
 def test_every_truncation_of_a_png_is_found() -> None:

@@ -128,7 +128,7 @@ def test_webdataset_shards(tmp_path: Path) -> None:
     assert index.class_counts == [2, 1, 1, 2, 0, 0, 0, 1]
     assert summary.dropped == {}
     assert {field.name: field.kind for field in index.fields.values()} == {"json": "json", "seg_mask": "bytes"}
-    assert summary.info["counts"]["reencoded"] == {"PNG": 1}
+    assert summary.info["counts"]["png"] == {"PNG": 1}
     for sample, path in enumerate(notes(tmp_path / "packed")):
         shard, part, name = path.split("/")
         number = int(name.split(".")[0])
