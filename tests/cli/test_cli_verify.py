@@ -33,7 +33,7 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
     result = fp("verify", dataset, "--workers", 2)
     assert result.exit_code == 1
     _, key, offset = Index(dataset).where(6)
-    assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the JPEG has changed" in result.stdout
+    assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the image has changed" in result.stdout
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0
 

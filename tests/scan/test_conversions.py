@@ -18,12 +18,12 @@ from fastpipe.scan.index import UnpackedIndex
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of 20 PNGs."""
+    """A folder of 20 BMPs."""
     root = tmp_path_factory.mktemp("pictures") / "photos"
     for number in range(20):
         folder = root / f"class-{number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{number}.png").write_bytes(saved("PNG", size=(40 + number, 50)))
+        (folder / f"{number}.bmp").write_bytes(saved("BMP", size=(40 + number, 50)))
     return root
 
 
@@ -128,7 +128,7 @@ def test_a_conversion_that_hangs_is_named(
     monkeypatch.setattr("fastpipe.engine.conversions._PATIENCE_S", 0.2)  # the error would wait 10 s for the row
     with fastpipe.loader(pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.2) as loader:
         with pytest.raises(
-            EngineError, match=r"stuck converting sample 3 \(key class-0/14\.png\) at byte 0 of .*/14\.png"
+            EngineError, match=r"stuck converting sample 3 \(key class-0/14\.bmp\) at byte 0 of .*/14\.bmp"
         ):
             next(iter(loader))
         go_on.set()

@@ -200,7 +200,7 @@ def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_
         times = picture.stat()
         picture.write_bytes(png)
         os.utime(picture, ns=(times.st_atime_ns, times.st_mtime_ns))
-        with pytest.raises(SampleError, match=r"/picture\.png\) cannot be decoded: damaged PNG"):
+        with pytest.raises(SampleError, match=r"/picture\.png\) cannot be decoded: the PNG is corrupt"):
             list(loader)
 
 

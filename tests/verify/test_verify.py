@@ -175,7 +175,7 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
         (offset - 1000, f"padding of {key}.cls"),
         (offset - 1536, f"tar header of {key}.cls"),
         (offset - 512 + 124, f"tar header of {key}.jpg"),
-        (note - 512, f"{key}.json, after the JPEG, has changed"),
+        (note - 512, f"{key}.json, after the image, has changed"),
     ):
         flip(shard, byte)
         first, *rest = verify(dataset).findings
@@ -356,7 +356,7 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, m
     assert list(report.bad_samples()) == [(sample, sample + 1)]
     assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, sample]
     assert [
-        found.sample for found in report.findings if "the JPEG has changed since it was packed" in found.problem
+        found.sample for found in report.findings if "the image has changed since it was packed" in found.problem
     ] == [sample + 1]
     assert {found.file for found in report.findings} == {Path(shard).name}
 
