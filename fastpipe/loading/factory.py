@@ -24,7 +24,7 @@ from fastpipe.format.index import Index
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.epoch import Maker
 from fastpipe.loading.fields import Prepare
-from fastpipe.loading.loader import Loader, Look
+from fastpipe.loading.loader import Loader, Parts
 from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views, refuse
 from fastpipe.loading.ranks import Recipes, World, ranks_per_node
 from fastpipe.loading.samplers import sampling_of
@@ -223,7 +223,7 @@ def loader(
     compiled = any(each is not None and each.compiled for each in augmentations)
     exacts = all(each for _, each in slots)
     settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
-    return Loader(dataset, Look(recipes, maker, stream, augmentations), settings)
+    return Loader(dataset, Parts(recipes, maker, stream, augmentations), settings)
 
 
 def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:

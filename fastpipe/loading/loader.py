@@ -8,16 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch.utils.data import Sampler, SequentialSampler
 
 from fastpipe.augment import Augment
 from fastpipe.checks import whole
 from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Batch, Transfer
-from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.loading.advice import LoadWatch, Settings
@@ -25,7 +21,6 @@ from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import order_in, position_in, state_of
-from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, output_size
 from fastpipe.plan.epoch import EpochPlan, check_pictures
@@ -35,18 +30,8 @@ from fastpipe.samples.dataset import Dataset
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A batch on the CPU, as the training loop gets it."""
-
-    plan: BatchPlan
-    views: tuple[torch.Tensor, ...]  # images
-    labels: torch.Tensor
-    fields: list[dict[str, Any]]  # of each view, values by name; none if the loop gets (images, labels)
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a loader makes batches with: those of epochs, and those of chosen samples, for somebody who looks."""
+class Parts:
+    """What a loader makes batches with; for those of chosen samples, too, which fastpipe.preview draws."""
 
     recipes: Recipes
     maker: Maker
@@ -65,29 +50,6 @@ class Look:
         classes = len(maker.index.classes)
         return Transfer(self.stream, views, classes=classes, stats=maker.stats, watchdog=maker.watchdog)
 
-    def at(self, ids: NDArray[np.int64], epoch: int) -> Seen:
-        """Decodes samples, (n,) ids, at full size and takes them through the loader's device and augmentation."""
-        # Memory and figures of its own, and no thread but those of the engine.
-        views = [(SlotRing((0,), 0, self.stream.slot), True) for _ in self.augments]
-        maker = replace(self.maker, views=views, stats=Stats(), replace_bad=False, prepare=None)
-        of = EpochPlan(self.recipe, epoch)
-        made = maker.end(maker.begin(of.of(ids), of, 0))
-        transfer, fields = replace(self, maker=maker).transfer(), made.fields
-        staged = transfer.begin(made)
-        batch = transfer.hand_over(staged)
-        values: list[dict[str, Any]] = [{} for _ in staged.images]
-        for key, name in fields.names.items() if fields is not None else ():
-            several = len(values) > 1 and fields is not None and fields.by_view(name)
-            for view, mine in enumerate(values):
-                mine[name] = _on_cpu(batch[key][view] if several else batch[key])
-        return Seen(made.plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)
-
-
-def _on_cpu(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_on_cpu(each) for each in value]
-    return value.cpu() if isinstance(value, torch.Tensor) else value
-
 
 class Samples(Sampler[Any]):
     """The numbers of the samples that this rank gets in the next epoch. Lightning and timm call its `set_epoch`."""
@@ -105,7 +67,7 @@ class Samples(Sampler[Any]):
         return self._loader.batch_size * (len(plan) - 1) + len(last.samples)
 
     def _plan(self) -> EpochPlan:
-        return EpochPlan(self._loader.look.recipe, self._loader._course.next.epoch)
+        return EpochPlan(self._loader.parts.recipe, self._loader._course.next.epoch)
 
 
 class InOrder(Samples, SequentialSampler):
@@ -149,13 +111,13 @@ class Loader:
     num_workers, prefetch_factor = 0, None  # as of a DataLoader without processes; threads are in `stats()`
     _taken: Any = None  # the iterator of `batch_sampler`
 
-    def __init__(self, data: Dataset, look: Look, settings: Settings) -> None:
-        self._data, self.look = data, look
-        transfer = look.transfer()
+    def __init__(self, data: Dataset, parts: Parts, settings: Settings) -> None:
+        self._data, self.parts = data, parts
+        transfer = parts.transfer()
         # None of the following knows the loader, so that dropping it ends the threads.
-        self._snapshot = partial(_figures, look, transfer)
+        self._snapshot = partial(_figures, parts, transfer)
         self._watch = LoadWatch(self._snapshot, settings)
-        self._course = Course(look.maker, transfer, look.recipes)
+        self._course = Course(parts.maker, transfer, parts.recipes)
 
     @property
     def dataset(self) -> Dataset:
@@ -165,14 +127,14 @@ class Loader:
     @property
     def batch_size(self) -> int:
         """Samples a batch, of each rank."""
-        return self.look.recipe.batch_size
+        return self.parts.recipe.batch_size
 
     @property
     def view_seeds(self) -> list[int]:
         """The seed of each view; the first one is the loader's own. View k has the rows that a loader without views=,
         with the size, crop, hflip and augment of view k and with seed=view_seeds[k], has of the same samples.
         """
-        return [view.seed for view in self.look.recipe.views]
+        return [view.seed for view in self.parts.recipe.views]
 
     @property
     def classes(self) -> list[str]:
@@ -180,7 +142,7 @@ class Loader:
         return self._data.classes
 
     def __repr__(self) -> str:
-        recipe = self.look.recipe
+        recipe = self.parts.recipe
         if isinstance(recipe.crop, Buckets):
             what = "buckets"
         else:
@@ -188,13 +150,13 @@ class Loader:
             kinds = [f"{count} x ({size})" if recipe.more else size for size, count in sizes.items()]
             what = f"{' and '.join(kinds)} pixels"
         batches = f"{len(self)} batches of {self.batch_size}, {what}"
-        ranks = self.look.recipe.ranks
+        ranks = self.parts.recipe.ranks
         rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""
-        return f"<fastpipe loader {str(self._data.index.path)!r}: {batches}, on {self.look.stream.device}{rank}>"
+        return f"<fastpipe loader {str(self._data.index.path)!r}: {batches}, on {self.parts.stream.device}{rank}>"
 
     def __len__(self) -> int:
         """Number of batches in a whole epoch, also while the rest of a loaded epoch runs; `remaining` counts those."""
-        return batches_per_epoch(self.look.recipe, self._course.next.epoch)
+        return batches_per_epoch(self.parts.recipe, self._course.next.epoch)
 
     @property
     def remaining(self) -> int:
@@ -208,7 +170,7 @@ class Loader:
         next(iter(loader)) also uses up an epoch: in a notebook, call set_epoch(0) after it. After an error the iterator
         raises EngineError, never StopIteration, so no epoch ends early without an error.
         """
-        self.look.maker.engine.check_usable()
+        self.parts.maker.engine.check_usable()
         return Delivery(self._course, self._watch.add)
 
     def set_epoch(self, epoch: int) -> None:
@@ -226,7 +188,7 @@ class Loader:
             ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes come from a function,
                 size_choices= or buckets.
         """
-        recipe = self.look.recipe
+        recipe = self.parts.recipe
         if isinstance(recipe.crop, Buckets):
             raise impossible("sizes of buckets", f"set_size({size!r})")
         if recipe.sizes is not None:
@@ -243,7 +205,7 @@ class Loader:
             checked_crop(view.crop, height_width, train=False)
         check_pictures(replace(recipe, size=height_width))
         with self._course.lock:
-            self.look.recipes.size = height_width
+            self.parts.recipes.size = height_width
 
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on; see fastpipe.Weighted.
@@ -254,7 +216,7 @@ class Loader:
             ConfigError: the loader draws by no weights, or they are wrong.
         """
         with self._course.lock:
-            self.look.recipes.set_weights(weights, self._data)
+            self.parts.recipes.set_weights(weights, self._data)
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
@@ -262,7 +224,7 @@ class Loader:
         It counts the batches that the loop has got. With it, a loader in another process gives the remaining batches,
         with any num_workers, and with any world_size if the global batch size stays the same.
         """
-        size = None if self.look.recipes.size is None else self._course.size
+        size = None if self.parts.recipes.size is None else self._course.size
         return state_of(self._course.position, self._course.recipe, size, self._data)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -273,7 +235,7 @@ class Loader:
         """
         order = order_in(state, self._data)
         rows, check = order.get("global_batch_size"), partial(position_in, state, order)
-        position = check(self.look.recipes.of_batch(rows))
+        position = check(self.parts.recipes.of_batch(rows))
         if (size := state["size"]) is not None:
             try:
                 self.set_size(size)
@@ -283,12 +245,12 @@ class Loader:
                     f"cannot have them ({problem}). Open the loader with the same size=, size_choices=, crop= and "
                     "views= as the one that saved the state, or start without the state"
                 ) from problem
-        self._course.go_on_at(position, self.look.recipes.of_batch(rows), check)
+        self._course.go_on_at(position, self.parts.recipes.of_batch(rows), check)
 
     @property
     def sampler(self) -> Samples:
         """The numbers of the samples of the next epoch, without decoding them. Its `set_epoch` is the loader's."""
-        return Samples(self) if self.look.recipe.shuffle or self.look.recipe.picks else InOrder(self)
+        return Samples(self) if self.parts.recipe.shuffle or self.parts.recipe.picks else InOrder(self)
 
     @property
     def batch_sampler(self) -> Batches:
@@ -307,9 +269,9 @@ class Loader:
         """Ends the threads and closes all shards; iterating afterwards raises EngineError. Batches that the loop has
         got stay valid. Waits for the rows that threads are working on, milliseconds, or 10 s if a read does not end.
         """
-        self.look.maker.engine.close()
-        if self.look.maker.prepare is not None:
-            self.look.maker.prepare.close()
+        self.parts.maker.engine.close()
+        if self.parts.maker.prepare is not None:
+            self.parts.maker.prepare.close()
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
@@ -338,9 +300,9 @@ class Loader:
         self.close()
 
 
-def _figures(look: Look, transfer: Transfer) -> Stats:
+def _figures(parts: Parts, transfer: Transfer) -> Stats:
     """What has been done so far, and what is where at the moment."""
-    maker, engine = look.maker, look.maker.engine
+    maker, engine = parts.maker, parts.maker.engine
     epochs = [] if engine.is_foreign() else [epoch for each in list(maker.epochs) if (epoch := each()) is not None]
     made = [work.done for epoch in epochs for work in list(epoch.works)]
     return replace(
@@ -352,5 +314,5 @@ def _figures(look: Look, transfer: Transfer) -> Stats:
         batches_copying=transfer.under_way,
         slots_lent=sum(ring.lent for ring, _ in maker.views),
         slots_idle=sum(ring.idle for ring, _ in maker.views),
-        pinned_bytes=look.stream.pinned_bytes,
+        pinned_bytes=parts.stream.pinned_bytes,
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import Engine
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.loading.loader import Loader, Look, Seen
+from fastpipe.loading.loader import Loader, Parts
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 VARIANTS = 8
 SIZE = 160
@@ -76,41 +79,43 @@ def preview(
     from fastpipe.show.marks import with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
-    look, data = loader.look, loader.dataset
-    if look.recipe.crop.rows > 1:
+    parts, data = loader.parts, loader.dataset
+    recipe = parts.recipe
+    if recipe.crop.rows > 1:
         raise ConfigError(
-            f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
-            f"{look.recipe.crop.rows}; pass a loader with another crop="
+            f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has {recipe.crop.rows}; pass "
+            "a loader with another crop="
         )
-    ids = _some_samples(look, whole("rows", rows, least=1, most=MOST_ROWS))
-    seen = [look.at(ids, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
-    variants = list(_variants(seen, look.augments))
-    plan = variants[0].plan
-    fields = visible(data, look.maker.fields.names if look.maker.fields else ())
+    ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
+    # A column for each epoch, or for each view.
+    seen = [each for epoch in range(1 if recipe.more else VARIANTS) for each in seen_by(parts, ids, epoch)]
+    pixels = [_pixels(each.images, augment) for each, augment in zip(seen, cycle(parts.augments), strict=False)]
+    names = [f"{'view' if recipe.more else 'epoch'} {number}" for number in range(len(seen))]
+    plan = seen[0].plan
+    fields = visible(data, parts.maker.fields.names if parts.maker.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
     notes: list[list[str]] = []
     for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
         record = plan.records[row]
-        photo = _photo(look, plan, row)
-        boxes = np.stack([each.plan.crops.boxes[row] for each in variants]) * (photo.shape[1] / record["width"])
+        photo = _photo(parts, plan, row)
+        boxes = np.stack([each.plan.crops.boxes[row] for each in seen]) * (photo.shape[1] / record["width"])
         cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
-        for each in variants:
+        for each, images in zip(seen, pixels, strict=True):
             moved = marks_of_row(each.fields, row, fields, each.plan.crops.size)
-            cells.append(fitted(with_marks(_shrunk(each.pixels[row]), moved), SIZE))
+            cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
         captions += [
             loader.classes[record["label"]] if record["label"] >= 0 else "",
             f"{record['width']} x {record['height']}",
         ]
-        captions += [_caption(each.name, each.labels[row], loader.classes) for each in variants]
+        captions += [_caption(name, each.labels[row], data.classes) for name, each in zip(names, seen, strict=True)]
         notes.append(lines)
-    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(variants), notes=notes))
+    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(seen), notes=notes))
     return Preview(Path(os.path.abspath(out)), len(ids))
 
 
-def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:
+def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
     """The ids of so many samples of those that epochs have, ascending, or of as many as there are."""
-    recipe = look.recipe
     rng, count = np.random.default_rng(recipe.seed), len(recipe.content)
     if not recipe.picks:
         return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(np.int64)
@@ -120,33 +125,42 @@ def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:
     return np.sort(rng.choice(found, min(rows, len(found)), replace=False))
 
 
-class _Variant(NamedTuple):
-    """A column of the sheet.
+class Seen(NamedTuple):
+    """Some samples in one view, on the CPU, as the training loop gets them."""
 
-    Attributes:
-        name: its caption.
-        plan: of its rows.
-        pixels: (n, height, width, 3) uint8.
-        labels: as the training loop gets them.
-        fields: values by key.
-    """
-
-    name: str
     plan: BatchPlan
-    pixels: NDArray[np.uint8]
+    images: torch.Tensor
     labels: torch.Tensor
-    fields: dict[str, Any]
+    fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
 
-def _variants(seen: Sequence[Seen], augments: Sequence[Augment | None]) -> Iterator[_Variant]:
-    """A column for each epoch, or for each view."""
-    for epoch, each in enumerate(seen):
-        for view, (plan, images) in enumerate(zip(each.plan.views, each.views, strict=True)):
-            name = f"view {view}" if each.plan.more else f"epoch {epoch}"
-            yield _Variant(name, plan, _pixels(images, augments[view]), each.labels, each.fields[view])
+def seen_by(parts: Parts, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+    """Decodes samples, (n,) ids, at full size and takes them through a loader's device and augmentation: each view."""
+    # Memory and figures of its own, and no thread but those of the engine.
+    slots = [(SlotRing((0,), 0, parts.stream.slot), True) for _ in parts.augments]
+    maker = replace(parts.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
+    of = EpochPlan(parts.recipe, epoch)
+    made = maker.end(maker.begin(of.of(ids), of, 0))
+    transfer = replace(parts, maker=maker).transfer()
+    staged = transfer.begin(made)
+    batch = transfer.hand_over(staged)
+    fields, found = made.fields, []
+    for view, (plan, images) in enumerate(zip(made.plan.views, staged.images, strict=True)):
+        values = {}
+        for key, name in fields.names.items() if fields is not None else ():
+            by_view = bool(made.plan.more) and fields is not None and fields.by_view(name)
+            values[name] = _on_cpu(batch[key][view] if by_view else batch[key])
+        found.append(Seen(replace(plan, more=()), images.cpu(), staged.labels.cpu(), values))
+    return found
 
 
-def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_cpu(each) for each in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value
+
+
+def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     """A whole photo, shrunk or enlarged to fit a cell: (h, w, 3)."""
     record = plan.records[row]
     width, height = int(record["width"]), int(record["height"])
@@ -164,7 +178,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         names=plan.names[one],
         more=(),
     )
-    _decode(look.maker.engine, look.maker.index, whole_photo, image)
+    _decode(parts.maker.engine, parts.maker.index, whole_photo, image)
     return image.reshape(image.shape[1:])
 
 

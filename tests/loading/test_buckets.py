@@ -22,6 +22,7 @@ import fastpipe
 from fastpipe.device.streams import HostStream
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Grouping
+from fastpipe.show.preview import seen_by
 
 SIZES = [(100, 60), (60, 100), (80, 80), (90, 30), (64, 48), (48, 64), (30, 90), (100, 75), (75, 100)]  # of pictures
 COUNT = 75
@@ -276,8 +277,8 @@ def test_colours_are_augmented_and_previews_drawn(shapes: Path, tmp_path: Path) 
         batch = next(iter(loader))
         assert batch.images.dtype == torch.float32
         assert batch.pixel_mask.shape == batch.images[:, 0].shape
-    seen = opened(shapes).look.at(np.arange(5), 0)
-    assert len(seen.views[0]) == 5
+    seen = seen_by(opened(shapes).parts, np.arange(5), 0)[0]
+    assert len(seen.images) == 5
 
 
 def test_sources_that_are_not_packed(tmp_path: Path, shapes: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 import fastpipe
+from fastpipe.show.preview import seen_by
 
 CROPS = {"random": fastpipe.RandomResizedCrop, "whole": fastpipe.Resize}
 SIDE = 40
@@ -29,13 +30,13 @@ def test_batches_are_pillows(large: Path, kind: str, interpolation: str) -> None
     crop = CROPS[kind](interpolation=interpolation)
     whole = fastpipe.open(large)
     with fastpipe.loader(large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2) as loader:
-        seen = loader.look.at(np.arange(len(whole)), epoch=0)
+        seen = seen_by(loader.parts, np.arange(len(whole)), 0)[0]
         batches = [images for images, _ in loader]
     assert len(batches) == len(whole) // 4
-    for sample, image in enumerate(seen.views[0]):
+    for sample, image in enumerate(seen.images):
         expected = by_pillow(whole, sample, seen.plan.crops.boxes[sample], interpolation)
         assert np.array_equal(image.permute(1, 2, 0).numpy(), expected)
-    shown = {image.numpy().tobytes() for image in seen.views[0]}
+    shown = {image.numpy().tobytes() for image in seen.images}
     assert {image.numpy().tobytes() for images in batches for image in images} <= shown
 
 
@@ -70,8 +71,8 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     }
     for kind, crop in crops.items():
         with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
-            seen = loader.look.at(np.arange(len(whole)), epoch=0)
-        for picture, image, box in zip(pictures, seen.views[0], seen.plan.crops.boxes.tolist(), strict=True):
+            seen = seen_by(loader.parts, np.arange(len(whole)), 0)[0]
+        for picture, image, box in zip(pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True):
             if kind == "random":
                 x, y, width, height = map(int, box)
                 expected = by_torch(picture[:, y : y + height, x : x + width], (SIDE, SIDE))

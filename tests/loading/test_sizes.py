@@ -22,6 +22,7 @@ from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_options import batch_sizes
 from fastpipe.plan.recipe import Sizes
+from fastpipe.show.preview import seen_by
 
 CHOICES = (24, 32, (40, 16))
 SIZES = {(24, 24), (32, 32), (40, 16)}
@@ -237,11 +238,11 @@ def test_memory_of_the_largest_size_is_used_again() -> None:
 
 def test_looking_and_preview_have_the_epochs_size(textured: Path, tmp_path: Path) -> None:
     with opened(textured, size=lambda epoch: 16 + 8 * epoch) as loader:
-        assert loader.look.at(np.arange(3), 2).views[0].shape == (3, 3, 32, 32)
+        assert seen_by(loader.parts, np.arange(3), 2)[0].images.shape == (3, 3, 32, 32)
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=1).photos == 1
     with opened(textured, size=16) as loader:
         loader.set_size(24)
-        assert loader.look.at(np.arange(3), 0).views[0].shape == (3, 3, 24, 24)
+        assert seen_by(loader.parts, np.arange(3), 0)[0].images.shape == (3, 3, 24, 24)
 
 
 def test_errors(textured: Path) -> None:

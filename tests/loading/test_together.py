@@ -15,6 +15,7 @@ from field_values import FIELDS, sample
 
 import fastpipe
 from fastpipe import Boxes, Points, View
+from fastpipe.show.preview import seen_by
 
 COUNT, BATCH = 14, 4
 SIZE = (24, 30)
@@ -162,8 +163,8 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
 def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) -> None:
     fields = ["image", "boxes", "seg", POSE, "caption"]
     with loader_of(data, fields, views=[view for view, _ in VIEWS]) as loader:
-        seen = loader.look.at(np.arange(3), 1)
-        assert [each["seg"].shape[1:] for each in seen.fields] == [each.shape[2:] for each in seen.views]
+        seen = seen_by(loader.parts, np.arange(3), 1)
+        assert [each.fields["seg"].shape[1:] for each in seen] == [each.images.shape[2:] for each in seen]
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=2).photos == 2
 
 
@@ -172,7 +173,7 @@ def test_each_of_several_crops_has_its_own(data: Path, kind: Any) -> None:
     options: dict[str, Any] = {"size": 20, "train": False}
     fields = fields_of("list")
     with loader_of(data, fields, crop=kind(resize=26, mask_fill=3), **options) as loader:
-        batches, rows = list(loader), loader.look.recipe.crop.rows
+        batches, rows = list(loader), loader.parts.recipe.crop.rows
     dataset = fastpipe.open(data).cropped(kind(resize=26, mask_fill=3), size=20)
     dataset = dataset.with_fields(["id", "image", "boxes", POSE, "seg", "second"])
     middle = fastpipe.CenterCrop(resize=26, mask_fill=3)

@@ -70,7 +70,7 @@ def test_a_row_from_memory_is_the_row_of_the_engine(tmp_path: Path) -> None:
     index = fastpipe.open(write_folder(tmp_path / "photos", images=6)).index
     with fastpipe.loader(index.path, 6, train=False, size=20, shuffle=False) as loader:
         (batch,) = [images.permute(0, 2, 3, 1).numpy().copy() for images, _ in loader]
-        plan = loader.look.recipe
+        plan = loader.parts.recipe
     tasks = tasks_of(index, EpochPlan(plan, 0).batch(0))
     images = np.zeros((6, 20, 20, 3), dtype=np.uint8)
     for row in range(6):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.show import sheet
 from fastpipe.show.marks import Marks, colour_of, with_marks
-from fastpipe.show.preview import SIZE, VARIANTS
+from fastpipe.show.preview import SIZE, VARIANTS, seen_by
 from fastpipe.show.sheet import contact_sheet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -132,12 +132,12 @@ def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None
         data, COUNT, size=SIZE, fields=("image", fastpipe.Points("corners", flip_pairs=[(0, 1)])), exact=True
     ) as loader:
         fastpipe.preview(loader, tmp_path / "a.png", rows=COUNT)
-        seen = loader.look.at(np.arange(COUNT), 3)
+        (seen,) = seen_by(loader.parts, np.arange(COUNT), 3)
     picture = cv2.cvtColor(cv2.imread(str(tmp_path / "a.png")), cv2.COLOR_BGR2RGB)  # type: ignore[arg-type]
     near = 0
     for row in range(COUNT):
         pixels = cell(np.asarray(picture, dtype=np.uint8), row, 5)
-        x, y, visibility = seen.fields[0]["corners"][row][0, 0].tolist()
+        x, y, visibility = seen.fields["corners"][row][0, 0].tolist()
         if visibility == 2 and 4 < x < SIZE - 4 and 4 < y < SIZE - 4:
             assert (pixels[int(y), int(x)] == colour_of(0)).all()
             near += 1
