@@ -22,12 +22,8 @@ _PARSERS: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "json": jso
 
 @dataclass(frozen=True)
 class Ragged:
-    """Values of n samples that have any number of them each.
-
-    Attributes:
-        values: (M, ...): those of the first sample, then those of the second.
-        offsets: (n + 1,) int64: sample i has values[offsets[i]:offsets[i + 1]].
-        labels: (M,) int64, of boxes that have labels.
+    """Values of n samples that have any number of them each: sample i has values[offsets[i]:offsets[i + 1]]. The values
+    are (M, ...), the offsets (n + 1,) int64; labels are (M,) int64, of boxes that have some.
     """
 
     values: NDArray[Any]
@@ -40,8 +36,8 @@ class _Values:
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field, (values, offsets, *_) = field, sidecars(field)
-        self._values, self._count = open_npy(folder / values, _row_dtype(field), None, RESTORE)
-        self._offsets, _ = open_npy(folder / offsets, _INTEGERS, samples + 1, RESTORE)
+        self._values, self._count = open_npy(folder / values, _row_dtype(field), None)
+        self._offsets, _ = open_npy(folder / offsets, _INTEGERS, samples + 1)
         first, last = self._offsets.take(np.array([0, samples])).tolist()
         if (first, last) != (0, self._count) or (self._count and not self._values.row_bytes):
             raise DatasetError(
@@ -74,7 +70,7 @@ class RaggedColumn(_Values):
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         super().__init__(folder, samples, field)
         files = [folder / name for name in sidecars(field)[2:]]
-        self._labels = [open_npy(file, _INTEGERS, self._count, RESTORE)[0] for file in files]  # one, or none
+        self._labels = [open_npy(file, _INTEGERS, self._count)[0] for file in files]  # one, or none
 
     def take(self, samples: NDArray[np.int64]) -> Ragged:
         """The values of n samples. DatasetError: a file cannot be read, or says what cannot be."""
@@ -133,7 +129,7 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return BytesColumn(folder, samples, field)
     if field.kind in ("classes", "boxes", "keypoints"):
         return RaggedColumn(folder, samples, field)
-    return open_npy(folder / sidecars(field)[0], _row_dtype(field), samples, RESTORE)[0]
+    return open_npy(folder / sidecars(field)[0], _row_dtype(field), samples)[0]
 
 
 def _row_dtype(field: Field) -> np.dtype[Any]:
@@ -192,12 +188,8 @@ def of_parts(
 
 
 class JoinedColumn:
-    """A field of several datasets, one behind the other.
-
-    Args:
-        starts: the first sample of each, and the end.
-        columns: of each.
-        labels: of each: new numbers for its classes, as of `renumbered`; None: they stay.
+    """A field of several datasets, one behind the other, from their columns, and where the samples of each start.
+    `labels` are new numbers for the classes of each, as `renumbered` takes them; None: they stay.
     """
 
     def __init__(
@@ -206,7 +198,7 @@ class JoinedColumn:
         self._starts, self._columns, self._labels = starts, columns, labels
 
     def take(self, samples: NDArray[np.int64]) -> Any:
-        """The values of n samples, as the datasets' own columns give them."""
+        """As the datasets' own columns give them."""
         return of_parts(self._starts, samples, self._of)
 
     def _of(self, part: int, numbers: NDArray[np.int64]) -> Any:

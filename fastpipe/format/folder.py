@@ -35,16 +35,14 @@ def dataset_folder(data: object) -> Path:
 def why_no_dataset(path: Path) -> str:
     """Why a folder without dataset.json is none, and what to do."""
     if not path.exists():
-        hint = ""
+        hint = f"Pack it first: fastpipe pack SRC {path}"
         if _ADDRESS.match(str(path)):
-            hint = ". pathlib.Path damages URLs: pass the URL as a string"
+            hint = "pathlib.Path damages URLs: pass the URL as a string"
         elif path.parts[:1] == ("~",):
-            hint = f". Python does not expand ~: pass {path.expanduser()}"
+            hint = f"Python does not expand ~: pass {path.expanduser()}"
         elif re.search(r"[*?\[{]", str(path)):
-            hint = ". Pass the folder itself: it is one dataset, with all of its shards"
-        if hint:
-            return f"{path} does not exist; expected a folder that `fastpipe pack` wrote{hint}"
-        return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
+            hint = "Pass the folder itself: it is one dataset, with all of its shards"
+        return f"{path} does not exist; expected a folder that `fastpipe pack` wrote. {hint}"
     if not path.is_dir():
         hint = f". Pack it first: fastpipe pack {path} DST" if path.suffix == ".tar" else ""
         return f"{path} is a file; expected a folder that `fastpipe pack` wrote{hint}"

@@ -127,7 +127,7 @@ class Index:
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         self.files = self.folder / version_folder(self.version)
-        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples, REPACK)
+        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
         self._records_file, self.records = rows.file.identity, rows.mapped(samples)
 
     @cached_property
@@ -269,8 +269,8 @@ class Index:
         """Brings the files of some fields here, where they are behind a URL."""
 
     def reader(self, of: Index | None = None) -> object | None:
-        """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here. `of`
-        is a mixture with this dataset in it, whose shards are meant.
+        """What brings the bytes of shards that are not here, of a mixture `of` which this dataset is a part, too: a
+        fastpipe.remote.reader.Reader; None: they are here.
         """
         return None
 

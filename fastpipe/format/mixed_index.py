@@ -24,15 +24,11 @@ ANY_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 class MixedIndex(Index):
-    """The description of some datasets as one, or of one with other labels.
+    """The description of some datasets as one, at least one, or of one with other labels.
 
     Args:
         labels: of each: (classes + 1,) int64, the new label of each of its labels, and behind them that of NO_LABEL.
         classes: names of the new labels.
-
-    Attributes:
-        parts: the datasets, at least one.
-        starts: (parts + 1,) the first sample of each dataset, and the end.
     """
 
     folder = Path("/")
@@ -72,12 +68,10 @@ class MixedIndex(Index):
         return JoinedColumn(self.starts, columns, self._field_labels.get(name))
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """See Index; (n,)."""
         stored = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
         return stored[np.searchsorted(self._first_shards, shards, side="right") - 1]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(n,) which dataset each sample is of."""
         return np.searchsorted(self.starts, samples, side="right") - 1
 
     def __len__(self) -> int:
@@ -85,11 +79,9 @@ class MixedIndex(Index):
 
     @cached_property
     def records(self) -> Any:  # type: ignore[override]
-        """All records, in memory."""
         return self.records_of(np.arange(len(self), dtype=np.int64))
 
     def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
-        """See Index: those of all datasets."""
         return (each for part in self.parts for each in part.hashed_files(fields))
 
     def check_same(self) -> None:
@@ -120,7 +112,6 @@ class MixedIndex(Index):
         return found
 
     def samples_at(self, places: NDArray[np.int64]) -> Any:
-        """See Index: each dataset's own order, one dataset behind the other."""
         return of_parts(self.starts, places, lambda part, at: self.parts[part].samples_at(at) + self.starts[part])
 
     @property

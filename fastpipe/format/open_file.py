@@ -23,24 +23,18 @@ _HEADER_BYTES = 4096  # more than an .npy file of ours has
 
 
 class FileState(NamedTuple):
-    """What os.stat or a server says of a file: as long as that stays, so does its content.
-
-    Attributes:
-        mtime_ns: in nanoseconds since 1970. Behind a URL it names the content: the hash of the ETag; where a server
-            gives none, the time at which it was written.
-        ctime_ns: the same, by the system's clock; behind a URL the end of the second in which it was written, for
-            servers tell seconds only.
-        is_regular: no folder, pipe, socket or device.
+    """What os.stat or a server says of a file: as long as that stays, so does its content. Times are in nanoseconds
+    since 1970. Behind a URL `mtime_ns` names the content: the hash of the ETag, or, where there is none, the time at
+    which it was written; `ctime_ns` is the end of the second in which it was written, for servers tell seconds only.
     """
 
     size_bytes: int
     mtime_ns: int
     ctime_ns: int
-    is_regular: bool = True
+    is_regular: bool = True  # no folder, pipe, socket or device
 
 
 def state_of(info: os.stat_result) -> FileState:
-    """The state of a file of this machine."""
     return FileState(info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode))
 
 
@@ -129,8 +123,7 @@ class Rows:
 
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
-        starts = self._first_byte + numbers.ravel() * self.row_bytes
-        data, places = self.file.gather(starts, starts + self.row_bytes)
+        data, places = self.gather(numbers.ravel(), numbers.ravel() + 1)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[places.reshape(numbers.shape) // self.row_bytes]
         return rows
 
@@ -160,11 +153,11 @@ class Rows:
             ) from problem
 
 
-def open_npy(path: Path, row: np.dtype[Any], rows: int | None, restore: str) -> tuple[Rows, int]:
-    """Opens an .npy file of `rows` rows, None: of any number, and checks its header and its size: its rows, and how
-    many they are. DatasetError: it is missing, damaged, or of another dataset; `restore` says how to have it again.
+def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
+    """Opens an .npy file of a dataset that has `rows` rows, None: any number, and checks its header and its size: its
+    rows, and how many they are. DatasetError: it is missing, damaged, or of another dataset.
     """
-    file = OpenFile(path, restore)
+    file = OpenFile(path, RESTORE)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
         if np.lib.format.read_magic(head) != (1, 0):
@@ -175,18 +168,18 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None, restore: str) -> 
         raise DatasetError(f"{path} cannot be read: {problem.strerror}; check the disk") from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
         words = " ".join(str(problem).split())[:200] or type(problem).__name__
-        raise DatasetError(f"{path} is not a complete .npy file ({words}); {restore}") from problem
+        raise DatasetError(f"{path} is not a complete .npy file ({words}); {RESTORE}") from problem
     found = int(shape[0]) if shape else 0
     if in_columns or not shape or rows not in (None, found) or (shape[1:], dtype) != (row.shape, row.base):
         wanted = "any number of" if rows is None else f"{rows:,}"
         raise DatasetError(
             f"{path} holds {shape} of {dtype}; expected {wanted} rows of {row.shape} {row.base}. The file and "
-            f"dataset.json do not belong to the same dataset: {restore}"
+            f"dataset.json do not belong to the same dataset: {RESTORE}"
         )
     expected = head.tell() + found * row.itemsize
     if size_bytes != expected:
         raise DatasetError(
             f"{path} is not a complete .npy file: expected {expected:,} bytes for {found:,} rows, got {size_bytes:,}; "
-            f"{restore}"
+            f"{RESTORE}"
         )
     return Rows(file, head.tell(), row), found

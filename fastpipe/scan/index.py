@@ -72,6 +72,7 @@ class UnpackedIndex(Index):
     version = 0
     storage = JPEG_STORAGE
     least_label = NO_LABEL
+    odd: NDArray[np.bool_]
     mtimes_ns: NDArray[np.int64]
     records: NDArray[np.void]  # type: ignore[assignment]
 
@@ -91,9 +92,8 @@ class UnpackedIndex(Index):
         kept = files[self._numbers]
         if not len(kept):
             raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
-        odd = kept["kind"] == ODD
-        self.odd = odd if odd.any() else None
-        self.counts = {"rejected": len(files) - len(kept), "converted": int(odd.sum())}
+        self.odd = kept["kind"] == ODD
+        self.counts = {"rejected": len(files) - len(kept), "converted": int(self.odd.sum())}
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
         self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)

@@ -44,7 +44,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 )
 def test_any_samples_in_any_order(index: Path, samples: np.ndarray) -> None:  # type: ignore[type-arg]
-    rows, count = open_npy(index, INDEX_DTYPE, None, "pack it again")
+    rows, count = open_npy(index, INDEX_DTYPE, None)
     records = rows.mapped(count)
     assert (count, records.offset) == (SAMPLES, FIRST)
     got = records_in(index, FIRST).take(samples)
@@ -82,13 +82,16 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists"
     ):
         records_in(tmp_path / INDEX_FILE, 128)
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; pack it again"):
-        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5, "pack it again")
+    with pytest.raises(
+        DatasetError,
+        match=f"{INDEX_FILE} cannot be opened: No such file or directory; restore it .*pack the source again",
+    ):
+        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
     (tmp_path / INDEX_FILE).mkdir()
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 52 bytes at byte 128"):
         records_in(tmp_path / INDEX_FILE, 128).take(np.array(0))
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory; check the disk"):
-        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5, "pack it again")
+        open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: .*Is a directory; check the disk and the"):
         records_in(tmp_path / INDEX_FILE, 128).mapped(5)
 
