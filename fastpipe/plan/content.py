@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import samples_per_chunk
 
 MOST_ROWS = 2**40  # of an epoch
@@ -19,7 +20,7 @@ MOST_ROWS = 2**40  # of an epoch
 class ById(Protocol):
     """A column: a value for each sample of a dataset."""
 
-    def take(self, ids: NDArray[np.int64]) -> Any:
+    def take(self, ids: Int64s) -> Any:
         """The values of the n samples at these places of the dataset: (n, ...), a list of n, or a Ragged."""
 
 
@@ -27,22 +28,15 @@ class ById(Protocol):
 class Content:
     """The samples of a dataset. A sample's id is its place among them, its number that in the index.
 
-    Attributes:
-        index: of the packed dataset, or of several one behind the other.
-        samples: (n,) int64: their numbers, each once; None: all of the index, in its order.
-        starts: (shares + 1,) int64: the first id of each share, and the number of samples. A dataset that is no mixture
-            has one share.
-        weights: of the shares, above 0.
-        labels: in place of those of the index; None: those.
-        identity: what a state has to say of this, so that it is not loaded for another order.
+    A dataset that is no mixture has one share.
     """
 
-    index: Index
-    samples: NDArray[np.int64] | None
-    starts: NDArray[np.int64]
-    weights: tuple[float, ...] = (1.0,)
-    labels: ById | None = None
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    index: Index  # of the packed dataset, or of several one behind the other
+    samples: Int64s | None  # (n,) their numbers, each once; None: all of the index, in its order
+    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples
+    weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
+    labels: ById | None = None  # in place of those of the index
+    identity: Mapping[str, Any] = field(default_factory=dict)  # by which a state knows the order that it is for
 
     @classmethod
     def of(cls, index: Index) -> Content:
@@ -62,11 +56,11 @@ class Content:
         found: list[int] = np.diff(self.starts).tolist()
         return found
 
-    def numbers(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(self, ids: Int64s) -> Int64s:
         """(n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
-    def read(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, ids: Int64s) -> NDArray[np.void]:
         """(n,) checked index records, with the dataset's labels."""
         records = self.index.read(self.numbers(ids))
         if self.labels is not None:
@@ -78,14 +72,14 @@ class Content:
         """Whether neighbours in the reading order are neighbours in the shards."""
         return self.samples is None and self.index.packed
 
-    def ids_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def ids_at(self, places: Int64s) -> Int64s:
         """(n,) the ids at places of the order that shuffled epochs are cut from: as samples lie in the shards."""
         if self.samples is None:
             return self.index.samples_at(places)
         return places if self._reading_order is None else self._reading_order[places]
 
     @cached_property
-    def _reading_order(self) -> NDArray[np.int64] | None:
+    def _reading_order(self) -> Int64s | None:
         """(n,) the ids of each share as their samples are read best; None: as they stand."""
         assert self.samples is not None
         ranks = self.samples

@@ -98,24 +98,20 @@ class MixedRows:
         return [end - start for start, end in zip([0, *upto], upto, strict=False)]
 
 
-def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: int | str) -> int:
-    """Rows of an epoch; its last ones fill no batch. `size`: so many; "smallest": until the first share comes to its
-    end, "largest": until the last does.
+def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: str) -> int:
+    """Rows of an epoch, whose last ones fill no batch: "smallest": until the first share comes to its end, "largest":
+    until the last does.
     """
     total = math.fsum(weights)
     lasts = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
-    return size if isinstance(size, int) else math.floor((min if size == "smallest" else max)(lasts))
+    return math.floor((min if size == "smallest" else max)(lasts))
 
 
 class Partition:
-    """Deals an epoch's rows out to ranks; see Note [partition].
+    """Deals an epoch's rows, of all ranks, out to ranks; see Note [partition].
 
     `ranks.nodes` divides world_size and `sequences`, the canonical nodes, and these divide batch_size * world_size.
-
-    Args:
-        rows: of the epoch, of all ranks.
-        weights: of the shares.
-        epoch, seed: of a mixture, which goes on where the epoch before it ended.
+    `epoch` and `seed` are of a mixture, whose shares have `weights`: it goes on where the epoch before it ended.
     """
 
     def __init__(
@@ -143,24 +139,22 @@ class Partition:
         self._rows_of = MixedRows(weights, self.global_batch_size // sequences)
         self._edges: dict[int, list[int]] = {}
         self._key = key(seed, epoch, Stream.DATASET)
-        self._first = 0  # of the batches of all epochs
-        self._begins = self._rows_of.before(0)  # of that batch, of each share
-        # Without shares, sequences are as long as each other, give or take one.
-        starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
-        self._lengths = [end - start for start, end in pairwise(starts)]
-        self.begins = [epoch * length for length in self._lengths]  # of the epoch in each sequence's endless order
         if self._mixed:
             self._full = self.batches = max(1, self._full)
-            self._first = epoch * self.batches
-            self._begins = self._rows_of.before(self._first)
-            self.begins = self._begins * sequences
-            self._lengths = self._edges_of(self.batches) * sequences
+        self._first = epoch * self.batches if self._mixed else 0  # of the batches of all epochs
+        self._begins = self._rows_of.before(self._first)  # of that batch, of each share
+        # Of each sequence: its positions in the epoch, and where in its endless order the epoch begins.
+        if self._mixed:
+            self._lengths, self.begins = self._edges_of(self.batches) * sequences, self._begins * sequences
+        else:  # as long as each other, give or take one
+            starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
+            self._lengths = [end - start for start, end in pairwise(starts)]
+            self.begins = [epoch * length for length in self._lengths]
 
     @property
     def sequences(self) -> list[tuple[int, int]]:
         """(number, positions of the epoch) of each sequence that this rank's node reads."""
-        mine = range(self._node * self._per_node, (self._node + 1) * self._per_node)
-        return [(number, self._lengths[number]) for number in mine]
+        return [(number, self._lengths[number]) for number in self._of_node(self._node)]
 
     def edge(self, sequence: int, batch: int) -> int:
         """The position of a sequence at which a global batch begins."""
@@ -168,8 +162,7 @@ class Partition:
 
     def spans(self, number: int, node: int | None = None) -> list[tuple[int, int, int]]:
         """(sequence, start, stop): the stretches of global batch `number` that a node takes; None: this rank's."""
-        first = (self._node if node is None else node) * self._per_node
-        mine = range(first, first + self._per_node)
+        mine = self._of_node(self._node if node is None else node)
         return [(each, self.edge(each, number), self.edge(each, number + 1)) for each in mine]
 
     def share(self, number: int) -> Share:
@@ -192,8 +185,13 @@ class Partition:
         """Which global batch has each position of a sequence."""
         if not self._mixed:
             return positions // self._edges_of(1)[0]
-        low, high = (self._batch_of(sequence, int(each)) for each in (positions.min(), positions.max()))
-        edges = [self.edge(sequence, batch) for batch in range(low, high + 2)]
+
+        def edge(batch: int) -> int:
+            return self.edge(sequence, batch)
+
+        ends = range(1, self.batches)
+        low, high = (bisect_right(ends, int(each), key=edge) for each in (positions.min(), positions.max()))
+        edges = [edge(batch) for batch in range(low, high + 2)]
         return low + np.searchsorted(edges, positions, side="right") - 1
 
     def mine(self, sequence: int, positions: Int64s) -> Bools:
@@ -217,6 +215,10 @@ class Partition:
         tail = batches >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
+    def _of_node(self, node: int) -> range:
+        """The sequences that a node reads."""
+        return range(node * self._per_node, (node + 1) * self._per_node)
+
     def _edges_of(self, batch: int) -> list[int]:
         """The position at which a batch begins, of each share."""
         if batch not in self._edges:
@@ -225,10 +227,6 @@ class Partition:
             ends = self._rows_of.before(self._first + batch)
             self._edges[batch] = [end - begin for begin, end in zip(self._begins, ends, strict=True)]
         return self._edges[batch]
-
-    def _batch_of(self, sequence: int, position: int) -> int:
-        """The batch that has a position of a sequence of a mixture."""
-        return bisect_right(range(1, self.batches), position, key=lambda batch: self.edge(sequence, batch))
 
 
 def _samples(spans: list[tuple[int, int, int]]) -> int:

@@ -54,46 +54,26 @@ def view_seed(seed: int, view: int) -> int:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a loader's batches, checked; nothing else does.
+    """What decides a loader's batches, checked; nothing else does."""
 
-    Attributes:
-        batch_size: samples a batch, of each rank.
-        size: (height, width) of the output in pixels.
-        crop: how a picture becomes its row; Buckets also decide which samples are in one batch, and its size.
-        flip: probability of mirroring left and right.
-        shuffle: a new order each epoch; False gives the order of the dataset.
-        drop_last: leave out a last global batch that is not full.
-        seed: in [0, 2**64).
-        content: the dataset.
-        picks: what picks the samples of each of its shares; none: epochs go through all of them.
-        repeats: how often in a row a sample comes.
-        epoch_size: rows of an epoch; of a mixture also "smallest" or "largest"; None: as many as there are samples, of
-            a mixture "smallest".
-        ranks: who shares an epoch.
-        sequences: that an epoch's order is cut into; see Note [partition].
-        sizes: where they change, instead of `size`, which is the largest that is known.
-        first_size: of the first view, where it is not `size`.
-        more: the views after the first, which is described by crop and flip; see Note [views].
-        sampling: what a state has to say of the sampler.
-    """
-
-    batch_size: int
+    batch_size: int  # of each rank
     size: Size
-    crop: Crop | Buckets
-    flip: float
-    shuffle: bool
-    drop_last: bool
-    seed: int
+    crop: Crop | Buckets  # Buckets also decide which samples are in one batch, and its size
+    flip: float  # probability of mirroring left and right
+    shuffle: bool  # a new order each epoch; False: the order of the dataset
+    drop_last: bool  # leave out a last global batch that is not full
+    seed: int  # in [0, 2**64)
     content: Content
-    picks: tuple[Pick, ...] = ()
-    repeats: int = 1
+    picks: tuple[Pick, ...] = ()  # of the samples of each of its shares; none: epochs go through all of them
+    repeats: int = 1  # how often in a row a sample comes
+    # Rows of an epoch; of a mixture also "smallest" (None) or "largest". None: as many as there are samples.
     epoch_size: int | str | None = None
-    ranks: Ranks = ALONE
-    sequences: int = 1
-    sizes: Sizes | None = None
-    first_size: Size | None = None
-    more: tuple[ViewRecipe, ...] = ()
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    ranks: Ranks = ALONE  # that share an epoch
+    sequences: int = 1  # that an epoch's order is cut into; see Note [partition]
+    sizes: Sizes | None = None  # where they change, instead of `size`, which is the largest that is known
+    first_size: Size | None = None  # of the first view, where it is not `size`
+    more: tuple[ViewRecipe, ...] = ()  # the views after the first, which crop and flip describe; see Note [views]
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # what a state has to say of the sampler
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
@@ -103,13 +83,14 @@ class Recipe:
     def rows(self, epoch: int) -> int:
         """Rows of an epoch of all ranks; the last ones may fill no batch."""
         content = self.content
-        if content.mixed:
-            size = self.epoch_size or "smallest"
-            return rows_of_mixture(content.weights, content.counts(), self.repeats, size)
         picked = self.picks[0].rows(epoch) if self.picks else None
         if picked is not None:
             return picked * self.repeats
-        return len(content) if self.epoch_size is None else int(self.epoch_size)
+        if isinstance(self.epoch_size, int):
+            return self.epoch_size
+        if content.mixed:
+            return rows_of_mixture(content.weights, content.counts(), self.repeats, self.epoch_size or "smallest")
+        return len(content)
 
     def places(self, share: int, epoch: int) -> int:
         """Places of a pass through a share; its sequences get equal parts of draws."""

@@ -82,8 +82,8 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
         begins = partition.begins
 
 
-@pytest.mark.parametrize(("size", "rows"), [("smallest", 1200), ("largest", 10000), (250, 250)])
-def test_the_size_of_an_epoch(size: int | str, rows: int) -> None:
+@pytest.mark.parametrize(("size", "rows"), [("smallest", 1200), ("largest", 10000)])
+def test_the_size_of_an_epoch(size: str, rows: int) -> None:
     """At 3 of 4, 900 samples last for 1,200 rows; at 1 of 4, 2,500 last for 10,000."""
     assert rows_of_mixture([3, 1], [900, 2500], 1, size) == rows
 
