@@ -69,8 +69,7 @@ def plan_crops(
     if (canvas.room < 0).any():
         check_room(crop, size, widths, heights, name)
     drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
-    left_top = (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64)
-    return _cut(crop, size, canvas, left_top, widths, heights)
+    return _cut(crop, size, canvas, (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -81,16 +80,16 @@ def _fixed_one(crop: Crop, size: tuple[int, int], width: int, height: int) -> Cr
 
 def _fixed(crop: Crop, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Crops:
     """As `plan_crops`, of crops without draws."""
-    if isinstance(crop, Resize):
-        return crops_at(_whole(widths, heights), crop, size)
     canvas = canvas_of(crop, size, widths, heights)
+    if isinstance(crop, Resize):
+        return crops_at(_whole(canvas.pictures), crop, size)
     left_top = np.rint(canvas.room / 2.0).astype(np.int64)  # the middle; a Letterbox has no room
     if isinstance(crop, FiveCrop):
         room = canvas.room[:, None]
         five = np.concatenate([room * [(0, 0), (1, 0), (0, 1), (1, 1)], left_top[:, None]], axis=1)
         mirrored = room * (1, 0) + five * (-1, 1)  # the last five of ten, mirrored back
         left_top = np.concatenate([five, mirrored], axis=1)[:, : crop.rows].reshape(-1, 2)
-    return _cut(crop, size, canvas, left_top, widths, heights)
+    return _cut(crop, size, canvas, left_top)
 
 
 def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: tuple[int, int]) -> Crops:
@@ -101,42 +100,43 @@ def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: tuple[int, int
 def plan_bucket(buckets: Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s, flips: Bools) -> Crops:
     """Plans the rows of n whole pictures, at the top left; in those that are mirrored later, at the right."""
     canvas = canvas_of(buckets, size, widths, heights)
-    left_top = flips[:, None] * (canvas.resized - size[::-1]) * (1, 0)
-    crops = _cut(buckets, size, canvas, left_top, widths, heights)
+    crops = _cut(buckets, size, canvas, flips[:, None] * (canvas.resized - size[::-1]) * (1, 0))
     return replace(crops, shown=canvas.resized[:, ::-1].copy())
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """What n pictures are made into before a crop of the output's size is cut out."""
+    """What n pictures are made into before a crop of the output's size is cut out; all (n, 2), of x and y."""
 
-    resized: Int64s  # (n, 2) width and height of each resized picture
-    before: Int64s  # (n, 2) pixels of padding left and above
-    room: Int64s  # (n, 2) by how much it is, with all padding, wider and higher than the crop
+    pictures: Int64s  # their widths and heights
+    resized: Int64s  # the same after the resize
+    before: Int64s  # pixels of padding left and above
+    room: Int64s  # by how much the canvas, with all padding, is wider and higher than the crop
 
 
 def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Canvas:
     """The canvas that a crop of (height, width) is cut from, by torchvision's rules."""
-    output, resized = np.array(size[::-1]), np.stack([widths, heights], axis=1)
-    before = after = np.zeros_like(resized)
+    output, pictures = np.array(size[::-1]), np.stack([widths, heights], axis=1)
+    resized, before = pictures, np.zeros_like(pictures)
+    after = before
     if isinstance(crop, Buckets):
         resized = crop.resized(widths, heights)
         larger = (resized > output).any(axis=1)  # one that replaces a bad sample of another shape
-        resized[larger] = _fitting(output, widths[larger], heights[larger])
+        resized[larger] = _fitting(output, pictures[larger])
         after = output - resized
     elif isinstance(crop, Letterbox):
-        resized = _fitting(output, widths, heights)
+        resized = _fitting(output, pictures)
         before = (output - resized) // 2 if crop.centered else before
         after = output - resized - before
     elif isinstance(crop, (CenterCrop, FiveCrop)):
-        resized = _of_shorter_side(shorter_side(crop, size), widths, heights)
+        resized = _of_shorter_side(shorter_side(crop, size), pictures)
     elif isinstance(crop, RandomCrop):
-        resized = resized if crop.resize is None else _of_shorter_side(crop.resize, widths, heights)
-        before, after = (np.broadcast_to(sides, resized.shape) for sides in np.reshape(crop.padding, (2, 2)))
+        resized = pictures if crop.resize is None else _of_shorter_side(crop.resize, pictures)
+        before, after = (np.broadcast_to(sides, pictures.shape) for sides in np.reshape(crop.padding, (2, 2)))
         if crop.pad_if_needed:
             lacking = np.maximum(output - (resized + before + after), 0)
             before, after = before + lacking, after + lacking
-    return Canvas(resized, before, resized + before + after - output)
+    return Canvas(pictures, resized, before, resized + before + after - output)
 
 
 def check_room(
@@ -156,39 +156,34 @@ def check_room(
         )
 
 
-def _cut(
-    crop: Crop | Buckets, size: tuple[int, int], canvas: Canvas, left_top: Int64s, widths: Int64s, heights: Int64s
-) -> Crops:
+def _cut(crop: Crop | Buckets, size: tuple[int, int], canvas: Canvas, left_top: Int64s) -> Crops:
     """Crops of the output's size from n canvases; left_top is (n * crop.rows, 2), from the canvas's corner on."""
-    scale = np.repeat(np.stack([widths, heights], axis=1) / canvas.resized, crop.rows, axis=0)
-    left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
-    boxes: Float64s = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
-    bounds = np.repeat(_whole(widths, heights), crop.rows, axis=0)
-    mirrored = np.tile(np.arange(10) >= 5, len(widths)) if isinstance(crop, TenCrop) else None
-    return Crops(boxes, bounds, size, crop.rendering, mirrored)
+    rows = np.repeat(np.arange(len(left_top) // crop.rows), crop.rows)
+    scale = (canvas.pictures / canvas.resized)[rows]
+    boxes: Float64s = np.concatenate([(left_top - canvas.before[rows]) * scale, size[::-1] * scale], axis=1)
+    mirrored = np.tile(np.arange(10) >= 5, len(canvas.pictures)) if isinstance(crop, TenCrop) else None
+    return Crops(boxes, _whole(canvas.pictures[rows]), size, crop.rendering, mirrored)
 
 
-def _whole(widths: Int64s, heights: Int64s) -> NDArray[np.int32]:
-    zeros = np.zeros_like(widths)
-    return np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
+def _whole(pictures: Int64s) -> NDArray[np.int32]:
+    return np.concatenate([np.zeros_like(pictures), pictures], axis=1).astype(np.int32)
 
 
-def _of_shorter_side(resize: int, widths: Int64s, heights: Int64s) -> Int64s:
+def _of_shorter_side(resize: int, pictures: Int64s) -> Int64s:
     """torchvision's Resize(resize)."""
-    return _scaled(widths <= heights, resize, resize, widths, heights)
+    return _scaled(np.array([resize, resize]), pictures, pictures[:, 0] <= pictures[:, 1])
 
 
-def _fitting(output: Int64s, widths: Int64s, heights: Int64s) -> Int64s:
+def _fitting(output: Int64s, pictures: Int64s) -> Int64s:
     """The largest size in the picture's aspect ratio that fits."""
-    width, height = output.tolist()
-    return np.maximum(_scaled(width * heights <= height * widths, width, height, widths, heights), 1)
+    across = output * pictures[:, ::-1]
+    return np.maximum(_scaled(output, pictures, across[:, 0] <= across[:, 1]), 1)
 
 
-def _scaled(by_width: Bools, width: int, height: int, widths: Int64s, heights: Int64s) -> Int64s:
-    """One side is the one given, the other keeps the picture's aspect ratio, cut to a whole pixel."""
-    scaled_w = np.where(by_width, width, height * widths // heights)
-    scaled_h = np.where(by_width, width * heights // widths, height)
-    return np.stack([scaled_w, scaled_h], axis=1)
+def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
+    """One side is the output's, the other keeps the picture's aspect ratio, cut to a whole pixel."""
+    own = np.stack([by_width, ~by_width], axis=1)
+    return np.where(own, output, output[::-1] * pictures // pictures[:, ::-1])
 
 
 def random_resized(

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
-from fastpipe.plan.crops import Crop, RandomResizedCrop, Resize
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Bools, Int64s
 
 Float32s = NDArray[np.float32]
@@ -41,20 +40,14 @@ class Geometry:
 
 def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int64s, flips: Bools) -> Geometry:
     """What a plan of one row a picture does to n pictures; `crop` is the kind that `crops` were planned with."""
-    output = np.array(crops.size[::-1])
-    pictures = np.stack([widths, heights], axis=1)
-    before: NDArray[Any] = np.ones((len(flips), 2))
-    padded: NDArray[Any] = np.zeros((len(flips), 2))
-    left_top: NDArray[Any] = padded
-    cut: NDArray[Any] = pictures
-    if isinstance(crop, RandomResizedCrop):
-        left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers
-    elif not isinstance(crop, Resize):
-        canvas = canvas_of(crop, crops.size, widths, heights)
-        before, padded, cut = canvas.resized / pictures, canvas.before, np.broadcast_to(output, pictures.shape)
-        left_top = np.rint(crops.boxes[:, :2] * before) + padded
-    after = output / cut
-    first, added, corner, extent, last = (each.astype(np.float32) for each in (before, padded, left_top, cut, after))
+    canvas = canvas_of(crop, crops.size, widths, heights)
+    before = canvas.resized / canvas.pictures
+    left_top = np.rint(crops.boxes[:, :2] * before) + canvas.before
+    cut = np.rint(crops.boxes[:, 2:] * before)
+    after = np.array(crops.size[::-1]) / cut
+    first, added, corner, extent, last = (
+        each.astype(np.float32) for each in (before, canvas.before, left_top, cut, after)
+    )
     return Geometry(first, added, corner, extent, last, flips, crops.size[::-1])
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -19,8 +20,7 @@ import numpy as np
 from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
 from fastpipe.plan.order import Ids, permute
 
-# More samples' weights are not kept in memory.
-MOST_KEPT = 1 << 24
+MOST_KEPT = 1 << 24  # more samples' weights are not kept in memory
 MOST_TRIES = 64  # a draw, on average, where they are not
 _TRY = 1 << 40
 
@@ -84,36 +84,33 @@ class DistinctDraws(Pick):
         return np.sort(self._drawable[np.argpartition(times, count - 1)[:count]]).__getitem__
 
 
+@dataclass(frozen=True, eq=False)
 class TriedDraws(Pick):
     """With replacement, for more samples than memory should hold weights of: any sample is tried, and taken as likely
     as its weight compared with the greatest one.
-
-    Args:
-        samples: that could be drawn.
-        weights_of: places of samples -> their weights, not all 0.
-        most: the greatest weight.
-        tries: that a draw takes on average.
     """
+
+    samples: int  # that could be drawn
+    weights_of: Callable[[Int64s], Float64s]  # of places of samples, not all 0
+    most: float  # the greatest weight
+    tries: float  # that a draw takes on average
 
     together = False
 
-    def __init__(self, samples: int, weights_of: Callable[[Int64s], Float64s], most: float, tries: float) -> None:
-        self._samples, self._weights_of, self._most = samples, weights_of, most
-        self._tries = max(1, round(tries))
-
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         which, luck = key(seed, epoch, Stream.DRAW), key(seed, epoch, Stream.LUCK)
+        at_once = max(1, round(self.tries))
 
         def drawn(numbers: Int64s) -> Int64s:
             found = np.empty(len(numbers), dtype=np.int64)
             todo, tried = np.arange(len(numbers)), 0
             while len(todo):
-                tries = numbers[todo, None] + _TRY * np.arange(tried, tried + self._tries)
-                positions = (bits(which, tries) % np.uint64(self._samples)).astype(np.int64)
-                good = uniform(luck, tries) * self._most < self._weights_of(positions.ravel()).reshape(tries.shape)
+                tries = numbers[todo, None] + _TRY * np.arange(tried, tried + at_once)
+                positions = (bits(which, tries) % np.uint64(self.samples)).astype(np.int64)
+                good = uniform(luck, tries) * self.most < self.weights_of(positions.ravel()).reshape(tries.shape)
                 hit = good.any(axis=1)
                 found[todo[hit]] = positions[hit, good[hit].argmax(axis=1)]
-                todo, tried = todo[~hit], tried + self._tries
+                todo, tried = todo[~hit], tried + at_once
             return found
 
         return drawn
@@ -130,7 +127,7 @@ class Listed(Pick):
         self._of = lru_cache(2)(of)
 
     def digest(self, epoch: int) -> str:
-        """What names the numbers of an epoch."""
+        """The hash of an epoch's numbers, in hex."""
         import xxhash  # most programs list nothing
 
         return xxhash.xxh3_64_hexdigest(self._of(epoch)[0].astype("<i8").tobytes())
@@ -176,9 +173,8 @@ class ByClass(Pick):
             times = rounds * (math.lcm(total, many) // total) + row // total  # that the class came before
             of = self._counts[chosen]
             again, turn = np.divmod(times * each + place, np.lcm(of, each))
-            found: Int64s = self._members[
-                self._firsts[chosen] + permute(turn % of, of, bits(members, chosen + again * total))
-            ]
+            within = permute(turn % of, of, bits(members, chosen + again * total))
+            found: Int64s = self._members[self._firsts[chosen] + within]
             return found
 
         return at
