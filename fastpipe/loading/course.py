@@ -40,8 +40,7 @@ class Course:
         self.stats = maker.stats
         self.position, self.next = Position(), Position()  # where the loader stands, where the next iteration begins
         self.lock = threading.RLock()  # while an iterator makes a batch: all share this, the device's queues and slots
-        self._begun = 0
-        self._last: Position | None = None  # in the epoch that was begun last
+        self._last: Position | None = None  # in the epoch that was begun last, if it is not the first
         self._early: Epoch | None = None
 
     @property
@@ -88,17 +87,14 @@ class Course:
         if self._check is not None:
             self._check(self._recipes.now())
         epoch = self._next_epoch()
-        self._begun += 1
         self._at_hand, self._check = epoch.recipe, None
-        self.position = self._last = epoch.position
+        self.position, self._last = epoch.position, None if self.stats.epoch < 0 else epoch.position
         self.next = Position(epoch.position.epoch + 1)
         self.stats.epoch = epoch.position.epoch
         return epoch
 
     def next_batch(self, epoch: Epoch) -> Batch:
-        """Of an epoch that has one. Queues the batches behind it on the device, also of the next epoch, if they are
-        made by then.
-        """
+        """Of an epoch that has one. Queues those behind it on the device, also of the next epoch, as far as made."""
         ahead, lookahead = self._maker.ahead, self._transfer.lookahead
         self._maker.engine.check_usable()
         self._transfer.collect()
@@ -113,13 +109,11 @@ class Course:
         return batch
 
     def _go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
-        """Has the first batches of the next epoch made, and queued on the device as far as they are made.
-
-        An epoch is a pure function of recipe and number, so beginning it early changes nothing in it. It is dropped if
-        another one is asked for, and if anything is wrong with it: that is said when it is asked for.
+        """Has the first batches of the next epoch made, and queued on the device as far as they are made. The epoch is
+        dropped if another one is asked for, and if anything is wrong with it: that is said when it is asked for.
         """
         # Who iterates twice will do so again: nothing begins behind the first epoch, nor behind an older iterator's.
-        if self._begun < 2 or epoch.position is not self._last:
+        if epoch.position is not self._last:
             return
         try:
             early = self._next_epoch()
@@ -157,11 +151,9 @@ def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class Delivery:
-    """Iterates one epoch. Several threads may share one: each batch goes to one of them. Iterators of one loader take
-    turns, too.
+    """Iterates one epoch. Several threads may share one: each batch goes to one of them.
 
-    It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
-    never use.
+    It takes its epoch when it is asked for the first batch: training frameworks make iterators that they never use.
     """
 
     def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
@@ -186,38 +178,34 @@ class Delivery:
     @uncompiled
     def __next__(self) -> Batch:
         with self._course.lock:
-            return self._next()
-
-    def _next(self) -> Batch:
-        if self._over:
-            raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
-        stats, asked_at = self._course.stats, time.perf_counter()
-        if self._epoch is None:
-            self._epoch = self._course.begin()
-        epoch, position, held_s = self._epoch, self._epoch.position, stats.held_s
-        if len(epoch) == 0:
-            if position.batches:
-                position.epoch, position.batches = position.epoch + 1, 0
-            raise StopIteration
-        try:
-            batch = self._course.next_batch(epoch)
-            now = time.perf_counter()
-            # A device that was still at an earlier step has not waited for this batch.
-            load_s = now - asked_at if stats.held_s - held_s < _LEAST_HELD_S else 0.0
-            stats.load_s += load_s
-            if self._handed_out_at is not None:
-                step_s = now - self._handed_out_at - load_s
-                stats.step_s += step_s
-                self._on_batch(load_s, step_s)
-            self._handed_out_at = now
-            position.batches += 1
-            return batch
-        except BaseException as problem:
-            # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
-            self._over = True
-            epoch.cancel()
-            if isinstance(problem, StopIteration):  # the loop would take it for the end of the epoch
-                raise RuntimeError(
-                    "a module of augment= raised StopIteration, as next() of an empty iterator does; correct it there"
-                ) from problem
-            raise
+            if self._over:
+                raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
+            stats, asked_at = self._course.stats, time.perf_counter()
+            if self._epoch is None:
+                self._epoch = self._course.begin()
+            epoch, position, held_s = self._epoch, self._epoch.position, stats.held_s
+            if len(epoch) == 0:
+                if position.batches:
+                    position.epoch, position.batches = position.epoch + 1, 0
+                raise StopIteration
+            try:
+                batch = self._course.next_batch(epoch)
+                now = time.perf_counter()
+                # A device that was still at an earlier step has not waited for this batch.
+                load_s = now - asked_at if stats.held_s - held_s < _LEAST_HELD_S else 0.0
+                stats.load_s += load_s
+                if self._handed_out_at is not None:
+                    step_s = now - self._handed_out_at - load_s
+                    stats.step_s += step_s
+                    self._on_batch(load_s, step_s)
+                self._handed_out_at = now
+                position.batches += 1
+                return batch
+            except BaseException as problem:
+                # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
+                self._over = True
+                epoch.cancel()
+                if isinstance(problem, StopIteration):  # the loop would take it for the end of the epoch
+                    said = "a module of augment= raised StopIteration, as next() does at an end; correct it there"
+                    raise RuntimeError(said) from problem
+                raise

@@ -85,13 +85,12 @@ def loader(
         data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
-            number that returns one, the same for the same epoch. Or "bucket", or fastpipe.Buckets(...): whole images in
-            their own aspect ratio, in batches of images of like shape; `image_sizes` and `pixel_mask` of the batch say
-            which pixels are padding.
+            number that returns one, the same for the same epoch. Or "bucket" or fastpipe.Buckets(...): whole images in
+            batches of like shape; `image_sizes` and `pixel_mask` of a batch say which pixels are padding.
         size_choices: sizes of which each batch has one, selected by the seed, the same on all ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
-            False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
-            twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
+            False: CenterCrop, in shard order, every sample. Ranks have the same number of rows: `batch.valid` is False
+            for those that repeat a sample.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
         views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View objects. Images are

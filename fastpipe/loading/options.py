@@ -41,8 +41,7 @@ _SAME = {
     "dataset root path folder urls": "pass a dataset of fastpipe.open, or the folder, as the first argument",
     "transform transforms": "pass crop=, hflip= and size=, and as augment= what is for the batch of tensors. For "
     "single images use torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
-    "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the labels after the "
-    "loader: it gives them as an int64 tensor",
+    "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the labels of batches",
     "samples subset indices filter": "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a "
     "mask, keys or a function of columns",
     "classes": "pass fastpipe.open(DATA).only(classes) as the data; keep_labels=True leaves labels as they are",

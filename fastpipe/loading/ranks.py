@@ -39,9 +39,8 @@ _DEALERS = (
 
 
 class World:
-    """The processes that train together at the moment. ConfigError if what a user gave as rank and world_size is wrong.
-
-    Where neither is given they are those of torch.distributed, which may be initialised, ended and initialised again.
+    """The processes that train together at the moment: as a user gave rank and world_size, or as torch.distributed
+    says, which may be initialised, ended and initialised again.
     """
 
     def __init__(self, rank: object, world_size: object) -> None:
@@ -89,9 +88,8 @@ class World:
 
 
 class Recipes:
-    """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now.
-
-    It is the same object as long as nothing has changed. `partition` is checked.
+    """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now, the same object as
+    long as nothing has changed.
     """
 
     def __init__(self, world: World, recipe: Recipe, sampling: Sampling, partition: str | int) -> None:
@@ -153,7 +151,7 @@ def ranks_per_node(ranks: Ranks) -> int:
 
 
 def launched_here() -> int | None:
-    """LOCAL_WORLD_SIZE, which torchrun sets, and a launcher's other processes inherit; None without a launcher."""
+    """LOCAL_WORLD_SIZE, which torchrun sets; None without a launcher."""
     return _number("LOCAL_WORLD_SIZE")
 
 

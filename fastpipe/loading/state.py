@@ -39,9 +39,8 @@ class Position:
 
 def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
     """What a checkpoint needs of a loader: always the same keys, and no value that is a dictionary. For
-    torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has.
-
-    `size`, (height, width), is that of images where it was set while training ran.
+    torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has. `size`:
+    of images, if it was set while training ran.
     """
     return {
         "version": STATE_VERSION,
