@@ -1,0 +1,244 @@
+"""Pictures without loss keep their pixels: packed, loaded, unpacked, packed again, and read by other programs."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import webdataset
+from conftest import packed_jpeg
+from field_values import notes
+from keys import key_of
+from numpy.typing import NDArray
+from pack_sources import jpeg_bytes, pixels, saved
+from PIL import Image
+from pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png
+from unpacked_sources import assert_same_epochs, epoch
+
+import fastpipe
+from fastpipe import _engine
+from fastpipe.format.index import Index
+from fastpipe.packing.unpack import unpack
+from fastpipe.verify.repair import repair
+from fastpipe.verify.verification import verify
+
+DEPTHS = {GRAY: (1, 2, 4, 8, 16), PALETTE: (1, 2, 4, 8), RGB: (8, 16), GRAY_ALPHA: (8, 16), RGB_ALPHA: (8, 16)}
+SIZES = {"tiny": (9, 7), "strips": (210, 190)}  # height, width: as stored bytes, and as strips
+COLOURS = np.random.default_rng(5).integers(0, 256, 768, dtype=np.uint8).tobytes()
+
+
+def grain(height: int, width: int, channels: int, bits: int) -> NDArray[np.integer]:
+    """Soft shapes with some grain in each channel, below 2**bits."""
+    planes = [pixels(width, height, seed=seed)[:, :, 0] for seed in range(channels)]
+    fine = np.random.default_rng(channels).integers(0, 256, (height, width, channels))
+    return (np.stack(planes, axis=2).astype(int) * 256 + fine) >> (16 - bits)
+
+
+def pngs() -> dict[str, bytes]:
+    found = {}
+    for (size, (height, width)), color, interlaced in itertools.product(SIZES.items(), DEPTHS, (False, True)):
+        for bits in DEPTHS[color]:
+            samples = grain(height, width, CHANNELS[color], bits)
+            palette = COLOURS[: 3 << bits] if color == PALETTE else None
+            tokens: dict[str, Any] = {"none": None}
+            if color == PALETTE:
+                tokens["clear"] = bytes(range(0, 240, 17))[: 1 << bits]
+            elif color in (GRAY, RGB):
+                tokens["clear"] = samples[3, 4].astype(">u2").tobytes()
+            for kind, transparency in tokens.items():
+                name = f"{size}-{color}-{bits}-{kind}-{interlaced}.png"
+                more = {"palette": palette, "transparency": transparency, "interlaced": interlaced}
+                found[name] = png(samples, bits=bits, color=color, filters=(0, 1, 2, 3, 4), **more)
+    return found
+
+
+def others() -> dict[str, bytes]:
+    return {
+        **{
+            f"{mode}.{name}": saved(name, mode) for name in ("bmp", "tiff", "tga") for mode in ("L", "P", "RGB", "RGBA")
+        },
+        **{f"{mode}.gif": saved("gif", mode) for mode in ("1", "L", "P")},
+        **{f"{mode}.ppm": saved("ppm", mode) for mode in ("1", "L", "RGB")},
+        **{f"{mode}.webp": saved("webp", mode, lossless=True, exact=True) for mode in ("RGB", "RGBA")},
+        **{f"{mode}.jp2": saved("jpeg2000", mode) for mode in ("L", "RGB", "RGBA")},
+        "deep.tiff": saved("tiff", "I;16"),
+        "two.ico": saved("ico"),
+        "clear.gif": saved("gif", "P", transparency=3),
+    }
+
+
+FILES = {**pngs(), **others()}
+
+
+def rgb(data: bytes) -> NDArray[np.uint8]:
+    """As Pillow shows it; of gray of 16 bits, which it clips, the higher byte."""
+    with Image.open(io.BytesIO(data)) as image:
+        if image.mode.startswith("I;16"):
+            return np.repeat((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        image.load()
+        image.info.pop("transparency", None)  # Pillow warns of some
+        return np.asarray(image.convert("RGB"))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files, and JPEGs among them, in two classes; packed, in their order."""
+    root = tmp_path_factory.mktemp("lossless")
+    for number, (name, data) in enumerate(
+        {**FILES, "photo.jpg": jpeg_bytes(), "wide.jpg": jpeg_bytes((99, 40))}.items()
+    ):
+        folder = root / "source" / f"class-{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    fastpipe.pack(root / "source", root / "packed", shuffle=False, shard_size="0.5MB", workers=2)
+    return root
+
+
+def names(index: Index) -> list[str]:
+    """The names of the samples' files."""
+    return [note["path"].rpartition("/")[2] for note in notes(index.path)]
+
+
+def test_samples_show_the_pixels_of_their_files(work: Path) -> None:
+    dataset = fastpipe.open(work / "packed")
+    index = Index(work / "packed")
+    assert len(dataset) == len(FILES) + 2
+    assert sum(index.info["counts"]["png"].values()) == len(FILES)
+    assert index.info["counts"]["reencoded"] == {}
+    for sample, name in enumerate(names(index)):
+        if name in FILES:
+            np.testing.assert_array_equal(dataset[sample][0].permute(1, 2, 0).numpy(), rgb(FILES[name]), err_msg=name)
+
+
+def test_samples_keep_depth_and_alpha(work: Path) -> None:
+    """All that a file has, by a reader that knows no PNG of ours."""
+    index = Index(work / "packed")
+    for sample, name in enumerate(names(index)):
+        if name.endswith(".png"):
+            stored = _engine.png_samples(packed_jpeg(index, sample))
+            np.testing.assert_array_equal(stored, _engine.png_samples(FILES[name]), err_msg=name)
+            assert stored.dtype == (np.uint16 if "-16-" in name else np.uint8)
+
+
+def test_the_dataset_is_sound_and_can_be_repaired(work: Path, tmp_path: Path) -> None:
+    assert verify(work / "packed").sound
+    copy = tmp_path / "packed"
+    fastpipe.pack(work / "source", copy, shuffle=False, shard_size="0.5MB", workers=2)
+    before = {path.name: path.read_bytes() for path in copy.glob("*.tar")}
+    assert before == {path.name: path.read_bytes() for path in (work / "packed").glob("*.tar")}
+    index = Index(copy)
+    for sample in range(0, len(index), 7):
+        shard, _, offset = index.where(sample)
+        with open(shard, "r+b") as file:
+            file.seek(offset + int(index.records["size"][sample]) // 2)
+            byte = file.read(1)[0]
+            file.seek(-1, 1)
+            file.write(bytes([byte ^ 1]))
+    report = verify(copy)
+    assert [each.sample for each in report.findings if each.sample is not None] == list(range(0, len(index), 7))
+    repair(copy, work / "source", report)
+    assert before == {path.name: path.read_bytes() for path in copy.glob("*.tar")}
+
+
+@pytest.mark.parametrize("offset", [-512 + 10, 0, 5], ids=["header", "first byte", "magic"])
+def test_a_bit_that_changes_where_a_png_begins_is_named(work: Path, tmp_path: Path, offset: int) -> None:
+    copy = tmp_path / "packed"
+    fastpipe.pack(work / "source", copy, shuffle=False, shard_size="0.5MB", workers=2)
+    index = Index(copy)
+    sample = names(index).index("deep.tiff")
+    shard, key, at = index.where(sample)
+    data = bytearray(Path(shard).read_bytes())
+    data[at + offset] ^= 4
+    Path(shard).write_bytes(data)
+    words = f"tar header of {key}.png" if offset < 0 else "the image has changed since it was packed"
+    assert [words in each.problem for each in verify(copy).findings if each.sample == sample] == [True]
+
+
+def test_members_are_named_by_their_content(work: Path) -> None:
+    for shard in Index(work / "packed").shards:
+        with tarfile.open(shard.path) as tar:
+            for each in tar:
+                start = tar.extractfile(each).read(4)  # type: ignore[union-attr]
+                assert each.name.endswith(".png") == (start == b"\x89PNG")
+                assert each.name.endswith(".jpg") == (start[:2] == b"\xff\xd8")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_other_programs_read_the_samples(work: Path) -> None:
+    seen = 0
+    tars = sorted(map(str, (work / "packed").glob("*.tar")))
+    for sample in webdataset.WebDataset(tars, shardshuffle=False):
+        if "png" not in sample:
+            continue
+        source = _engine.png_samples(sample["png"])
+        seen += 1
+        with Image.open(io.BytesIO(sample["png"])) as image:
+            image.load()
+            if source.dtype == np.uint8:  # of 16 bits, Pillow keeps gray alone
+                np.testing.assert_array_equal(np.asarray(image).reshape(source.shape), source)
+        found = cv2.imdecode(np.frombuffer(sample["png"], np.uint8), cv2.IMREAD_UNCHANGED)
+        order = {1: [0], 2: [0, 0, 0, 1], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[source.shape[2]]
+        np.testing.assert_array_equal(found.reshape(*source.shape[:2], -1), source[:, :, order])
+    assert seen == len(FILES)
+
+
+def test_unpacked_files_are_a_source_of_the_same_pixels(work: Path, tmp_path: Path) -> None:
+    index = Index(work / "packed")
+    unpack(work / "packed", tmp_path / "files")
+    for sample in range(len(index)):
+        data = packed_jpeg(index, sample)
+        ending = "png" if data.startswith(b"\x89PNG") else "jpg"
+        folder = tmp_path / "files" / index.class_name(int(index.records["label"][sample]))
+        assert (folder / f"{key_of(index, sample)}.{ending}").read_bytes() == data
+    unpack(work / "packed", tmp_path / "tars", "webdataset")
+    for source in (work / "packed", tmp_path / "files", tmp_path / "tars"):
+        fastpipe.pack(source, tmp_path / "again" / source.name, shuffle=False)
+        again = Index(tmp_path / "again" / source.name)
+        stored = {packed_jpeg(again, sample) for sample in range(len(again))}
+        assert stored == {packed_jpeg(index, sample) for sample in range(len(index))}
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "coefficients"])
+def test_batches_are_those_of_the_files(work: Path, tmp_path: Path, storage: str) -> None:
+    fastpipe.pack(work / "source", tmp_path / storage, shuffle=False, storage=storage)
+    assert_same_epochs(epoch(work / "source"), epoch(tmp_path / storage))
+    with fastpipe.loader(work / "source", 8, size=8, num_workers=2) as loader:
+        list(loader)
+        assert loader.dataset.index.counts["converted"] == len(others())
+
+
+def test_samples_are_added_and_options_stay(work: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new" / "class-0"
+    new.mkdir(parents=True)
+    (new / "new.png").write_bytes(saved("PNG", "RGBA", (41, 33)))
+    for name, options in (("kept", {}), ("lossy", {"quality": 60})):
+        fastpipe.pack(work / "source", tmp_path / name, **options)  # type: ignore[arg-type]
+        fastpipe.add(tmp_path / "new", tmp_path / name)
+        index = Index(tmp_path / name)
+        stored = packed_jpeg(index, names(index).index("new.png"))
+        assert (stored.startswith(b"\x89PNG"), "png" in index.info["counts"]) == (name == "kept", True)
+        assert sum(index.info["counts"]["png"].values()) == (len(FILES) + 1) * (name == "kept")
+        assert verify(tmp_path / name).sound
+
+
+def test_second_images_are_stored_as_the_first(tmp_path: Path) -> None:
+    depth = grain(45, 70, 1, 16).astype(np.uint16)
+    with fastpipe.Writer(tmp_path / "packed", {"depth": "image", "seg": "mask"}) as writer:
+        for image in (saved("PNG", "RGBA"), jpeg_bytes()):
+            writer.add(image, depth=depth, seg=depth[:, :, 0])
+        writer.add(saved("GIF"), depth=jpeg_bytes(), seg=depth[:, :, 0] >> 8)
+    assert verify(tmp_path / "packed").sound
+    with tarfile.open(Index(tmp_path / "packed").shards[0].path) as tar:
+        members = {each.name.partition(".")[2]: tar.extractfile(each).read() for each in tar}  # type: ignore[union-attr]
+    np.testing.assert_array_equal(_engine.png_samples(members["depth.png"]), depth)
+    dataset = fastpipe.open(tmp_path / "packed").with_fields(("image", "depth", "seg"))
+    for sample in range(2):
+        shown = dataset[sample]
+        assert (shown["depth"].numpy() == depth[:, :, 0] >> 8).all()
+        assert (shown["seg"].numpy() == depth[:, :, 0]).all()
