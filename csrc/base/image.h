@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 namespace fastpipe {
@@ -50,6 +51,13 @@ struct PixelSpan {
 
   std::uint8_t* row(int y) const { return data + y * stride; }
 };
+
+// Pixels of RGBX -> RGB, one after the other. Four bytes are written for three; the pixel to the right then overwrites
+// the fourth. The last one has no such neighbour.
+inline void copy_rgb(const std::uint8_t* rgbx, std::uint8_t* rgb, int count) {
+  for (int x = 1; x < count; ++x, rgbx += 4, rgb += 3) std::memcpy(rgb, rgbx, 4);
+  if (count > 0) std::memcpy(rgb, rgbx, 3);
+}
 
 // A thread's scratch buffer that one giant picture made larger than this is given back.
 constexpr std::size_t kKeptBytes = 64 << 20;

@@ -1,23 +1,15 @@
 #include "engine/picture.h"
 
 #include <cstddef>
-#include <cstring>
 #include <exception>
 #include <new>
 
 namespace fastpipe {
 namespace {
 
-// Four bytes are written for three; the pixel to the right then overwrites the fourth. The last one has no such
-// neighbour.
-void copy_row(const std::uint8_t* rgbx, std::uint8_t* rgb, int width) {
-  for (int x = 1; x < width; ++x, rgbx += 4, rgb += 3) std::memcpy(rgb, rgbx, 4);
-  std::memcpy(rgb, rgbx, 3);
-}
-
 void copy_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
   const auto* out = static_cast<const PixelSpan*>(context);
-  for (int i = 0; i < count; ++i) copy_row(rgbx + i * stride, out->row(y + i), out->size.width);
+  for (int i = 0; i < count; ++i) copy_rgb(rgbx + i * stride, out->row(y + i), out->size.width);
 }
 
 }  // namespace

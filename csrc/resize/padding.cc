@@ -71,15 +71,30 @@ PixelSpan Padder::room() {
 }
 
 void Padder::spread(PixelSpan out, bool flip) const {
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(columns_.needed()) * 3;
-  const std::ptrdiff_t step = flip ? -3 : 3;
+  const std::vector<int>& columns = columns_.from();
+  const int width = out.size.width, needed = columns_.needed();
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(needed) * 3;
+  const auto fill = [this](std::uint8_t* to, int count) {
+    for (int x = 0; x < count; ++x) std::memcpy(to + 3 * x, padding_.fill.data(), 3);
+  };
+  // Of a crop that is filled, the pixels lie side by side; those of others are repeated.
+  const int before = static_cast<int>(std::find(columns.begin(), columns.end(), 0) - columns.begin());
+  const bool run = padding_.mode == PaddingMode::constant && !empty();
   for (int y = 0; y < out.size.height; ++y) {
     const int row = rows_.from()[static_cast<std::size_t>(y)];
-    std::uint8_t* to = out.row(y) + (flip ? (out.size.width - 1) * 3 : 0);
-    for (const int column : columns_.from()) {
-      const bool fill = row == PaddedAxis::kFill || column == PaddedAxis::kFill;
-      std::memcpy(to, fill ? padding_.fill.data() : room_.data() + row * stride + std::ptrdiff_t{column} * 3, 3);
-      to += step;
+    const std::uint8_t* const from = room_.data() + std::max(row, 0) * stride;
+    std::uint8_t* const to = out.row(y);
+    if (row == PaddedAxis::kFill || empty()) {
+      fill(to, width);
+    } else if (run && !flip) {
+      fill(to, before);
+      std::memcpy(to + 3 * before, from, static_cast<std::size_t>(stride));
+      fill(to + 3 * (before + needed), width - before - needed);
+    } else {
+      for (int x = 0; x < width; ++x) {
+        const int column = columns[static_cast<std::size_t>(flip ? width - 1 - x : x)];
+        std::memcpy(to + 3 * x, column == PaddedAxis::kFill ? padding_.fill.data() : from + 3 * column, 3);
+      }
     }
   }
 }

@@ -24,6 +24,7 @@ bool copies(const Box& box, Size out) {
 }  // namespace
 
 Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip, Resampling resampling) {
+  copies_ = copies(box, out) && !flip;
   nearest_ = resampling.interpolation == Interpolation::nearest || copies(box, out);
   if (nearest_) return plan_nearest(box, bounds, out, flip);
   columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, resampling, *kernels_);
@@ -74,6 +75,7 @@ void Resizer::take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t st
 void Resizer::pick_columns(int y, const std::uint8_t* rgbx) {
   std::uint8_t* to = between_.data() + y * between_stride_;
   const int first = nearest_columns_.first_needed();
+  if (copies_) return copy_rgb(rgbx, to, nearest_columns_.count_needed());
   for (const int x : nearest_columns_.from()) {
     std::memcpy(to, rgbx + static_cast<std::ptrdiff_t>(x - first) * 4, 3);
     to += 3;
