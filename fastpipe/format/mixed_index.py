@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
@@ -53,10 +54,8 @@ class MixedIndex(Index):
         for part, new in zip(parts, self._labels, strict=True):
             np.add.at(counts, new[:-1], part.class_counts)
         self.class_counts = counts[:-1].tolist()
-        self.counts = {
-            "rejected": sum(int(part.counts["rejected"]) for part in parts),
-            "converted": sum(int(part.counts.get("converted", 0)) for part in parts),
-        }
+        names = "rejected", "converted"  # only an unpacked source has the second
+        self.counts = {name: sum(int(part.counts.get(name, 0)) for part in parts) for name in names}
         self.fields, self.why_not, self._field_labels = _common_fields(parts)
         self.fingerprint = _mixed([part.fingerprint for part in parts])
         self.content = _mixed([part.content for part in parts])
@@ -174,11 +173,7 @@ def _together(parts: Sequence[tuple[NDArray[Any] | None, int]], missing: object)
 
 
 def _mixed(names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    import xxhash  # most programs mix nothing
-
-    return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
+    return names[0] if len(names) == 1 else f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps(names).encode())}"
 
 
 def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
+from fastpipe.format.layout import DATASET_FILE
 from fastpipe.native import _engine
 
 RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
@@ -163,23 +164,17 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         if np.lib.format.read_magic(head) != (1, 0):
             raise ValueError("not of version 1.0")
         shape, in_columns, dtype = np.lib.format.read_array_header_1_0(head)
-        size_bytes = os.fstat(file.descriptor).st_size
+        if in_columns or not shape or rows not in (None, shape[0]) or np.dtype((dtype, shape[1:])) != row:
+            raise ValueError(f"{shape} of {dtype}")
+        size_bytes, expected = os.fstat(file.descriptor).st_size, head.tell() + shape[0] * row.itemsize
+        if size_bytes != expected:
+            raise ValueError(f"{size_bytes:,} bytes, not {expected:,}")
     except OSError as problem:
         raise DatasetError(f"{path} cannot be read: {problem.strerror}; check the disk") from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
-        words = " ".join(str(problem).split())[:200] or type(problem).__name__
-        raise DatasetError(f"{path} is not a complete .npy file ({words}); {RESTORE}") from problem
-    found = int(shape[0]) if shape else 0
-    if in_columns or not shape or rows not in (None, found) or (shape[1:], dtype) != (row.shape, row.base):
         wanted = "any number of" if rows is None else f"{rows:,}"
         raise DatasetError(
-            f"{path} holds {shape} of {dtype}; expected {wanted} rows of {row.shape} {row.base}. The file and "
-            f"dataset.json do not belong to the same dataset: {RESTORE}"
-        )
-    expected = head.tell() + found * row.itemsize
-    if size_bytes != expected:
-        raise DatasetError(
-            f"{path} is not a complete .npy file: expected {expected:,} bytes for {found:,} rows, got {size_bytes:,}; "
-            f"{RESTORE}"
-        )
-    return Rows(file, head.tell(), row), found
+            f"{path} is not a complete .npy file of {wanted} rows of {row}, as {DATASET_FILE} has it: got "
+            f"{' '.join(str(problem).split())[:200] or type(problem).__name__}; {RESTORE}"
+        ) from problem
+    return Rows(file, head.tell(), row), shape[0]
