@@ -93,22 +93,19 @@ class MixedIndex(Index):
             self.parts[part].check_pixels(numbers, records[positions])
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return self._records(samples, lambda part, numbers: part.read(numbers))
+        return self._records([part.read for part in self.parts], samples)
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return self._records(samples.ravel(), lambda part, numbers: part.records_of(numbers)).reshape(samples.shape)
+        return self._records([part.records_of for part in self.parts], samples.ravel()).reshape(samples.shape)
 
-    def _records(
-        self, samples: NDArray[np.int64], read: Callable[[Index, NDArray[np.int64]], NDArray[np.void]]
-    ) -> NDArray[np.void]:
+    def _records(self, reads: Sequence[Callable[..., Any]], samples: NDArray[np.int64]) -> NDArray[np.void]:
         def take(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-            records = read(self.parts[part], numbers).copy()
+            records: NDArray[np.void] = reads[part](numbers).copy()
             records["label"] = renumbered(records["label"], self._labels[part])
             records["shard"] += np.uint32(self._first_shards[part])
             return records
 
-        found: NDArray[np.void] = of_parts(self.starts, samples, take)
-        return found
+        return np.asarray(of_parts(self.starts, samples, take))
 
     def samples_at(self, places: NDArray[np.int64]) -> Any:
         return of_parts(self.starts, places, lambda part, at: self.parts[part].samples_at(at) + self.starts[part])

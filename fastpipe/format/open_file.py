@@ -54,17 +54,13 @@ class OpenFile:
     def __init__(self, file: Path, restore: str = "check that it exists") -> None:
         self.path = file
         try:
-            self._descriptor = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
+            self._open = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
         except OSError as problem:
             raise DatasetError(
                 f"{file} cannot be opened: {problem.strerror}; {restore}. Check the disk and the limit on open files "
                 "(ulimit -n)"
             ) from problem
-
-    @property
-    def descriptor(self) -> int:
-        """Of the file, as long as this object lives."""
-        return self._descriptor.number()
+        self.descriptor = self._open.number()
 
     @property
     def identity(self) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+@dataclass(frozen=True, eq=False)
 class Texts:
     """Many short texts in one piece of memory. As Python objects they take megabytes, most of which a process keeps
     when the objects are gone; and every worker process of a DataLoader has those of a dataset. `data` are all of them,
     in the file system's bytes; of n texts `bounds` are the n starts, and the end of all.
     """
 
-    def __init__(self, data: bytes, bounds: NDArray[np.int64]) -> None:
-        self.data = data
-        self.bounds = bounds
+    data: bytes
+    bounds: NDArray[np.int64]
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
@@ -129,29 +130,26 @@ class Shards:
             yield Shard(self._folder, name, samples, size_bytes)
 
 
+# Checks of what stands in dataset.json: a number of things, a text, a list, a word. They give the value.
 def count(value: object) -> int:
-    """Checks a number of things in dataset.json."""
     if not isinstance(value, int) or not 0 <= value < 2**63:
         raise ValueError(f"expected a whole number of 0 or more, got {value!r}")
     return value
 
 
 def text(value: object) -> str:
-    """Checks a text in dataset.json."""
     if not isinstance(value, str):
         raise TypeError(f"expected a string, got {value!r}")
     return value
 
 
 def a_list(value: object) -> list[Any]:
-    """Checks a list in dataset.json."""
     if not isinstance(value, list):
         raise TypeError(f"expected a list, got {value!r}")
     return value
 
 
 def one_of(value: object, choices: Collection[str]) -> str:
-    """Checks a word in dataset.json."""
     if value not in choices:
         raise ValueError(f"expected one of {', '.join(choices)}, got {value!r}")
     return text(value)

@@ -56,23 +56,15 @@ Archive = tuple[str, int, int]
 
 @dataclass
 class Columns:
-    """A source's files, in packing order without shuffle.
+    """A source's files, in packing order without shuffle."""
 
-    Attributes:
-        source: what it is called: an absolute path, or a pattern.
-        folder: absolute path of the folder that paths are relative to.
-        archives: the tars; None: each file lies by itself.
-        files: (n,) of FILE_DTYPE.
-        reasons: why files are no samples, by their number.
-    """
-
-    source: str
-    folder: Path
+    source: str  # an absolute path, or a pattern
+    folder: Path  # absolute; paths are relative to it
     classes: list[str]
-    archives: list[Archive] | None
+    archives: list[Archive] | None  # the tars; None: each file lies by itself
     paths: Texts
-    files: NDArray[np.void]
-    reasons: dict[int, str] = field(default_factory=dict)
+    files: NDArray[np.void]  # (n,) of FILE_DTYPE
+    reasons: dict[int, str] = field(default_factory=dict)  # why files are no samples, by their number
 
     def file_of(self, number: int) -> bytes:
         """Absolute path of the file that holds a picture's bytes."""
@@ -94,15 +86,13 @@ class Columns:
             and np.array_equal(self.paths.bounds, before.paths.bounds)
             and np.array_equal(self.files[compared], before.files[compared])
         )
-        mine = self.unknown
-        if same:
-            mine = theirs = mine[before.files["kind"][mine] != UNKNOWN]
-        else:
-            known = np.flatnonzero(before.files["kind"] != UNKNOWN).tolist()
-            numbers = {before.paths.bytes_at(number): number for number in known}
+        mine = theirs = self.unknown
+        if not same:
+            numbers = {before.paths.bytes_at(number): number for number in range(len(before.files))}
             theirs = np.array([numbers.get(self.paths.bytes_at(number), -1) for number in mine.tolist()], np.int64)
-            stays = (theirs >= 0) & (self.files[_STATE][mine] == before.files[_STATE][theirs])
-            mine, theirs = mine[stays], theirs[stays]
+        known = (theirs >= 0) & (before.files["kind"][theirs] != UNKNOWN)
+        known &= self.files[_STATE][mine] == before.files[_STATE][theirs]
+        mine, theirs = mine[known], theirs[known]
         self.files[_FOUND][mine] = before.files[_FOUND][theirs]
         both, reasons = zip(mine.tolist(), theirs.tolist(), strict=True), before.reasons
         self.reasons |= {number: reasons[other] for number, other in both if other in reasons}
@@ -165,14 +155,12 @@ def read_files(
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
-    done = 0
     threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
     try:
         doing = f"scanning {readable(str(columns.folder))}"
         with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
-            for part, _ in zip(parts, threads.map(partial(find, columns), parts), strict=True):
-                done += len(part)
-                tell(_Scanned(done, len(numbers)))
+            for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
+                tell(_Scanned(min(done * _AT_ONCE, len(numbers)), len(numbers)))
     finally:
         threads.shutdown(cancel_futures=True)
 

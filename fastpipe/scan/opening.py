@@ -25,9 +25,8 @@ def open_data(
     version: int | None = None,
 ) -> Index:
     """The index of a dataset, packed or not, in a folder of this machine or behind a URL; raises as `fastpipe.open`.
-    `remote` is how a URL is read; None: as by default. `fingerprint` is of an unpacked source that this program has
-    scanned: if the scan is still in the cache, the source is not listed again. Reading a file tells whether it has
-    changed.
+    `fingerprint` is of an unpacked source that this program has scanned: if the scan is still in the cache, the source
+    is not listed again. Reading a file tells whether it has changed.
     """
     place = place_of(data)
     if version is not None:
