@@ -65,7 +65,7 @@ def order_in(state: Any, data: Dataset) -> dict[str, Any]:
         )
     try:
         dataset, order, versions = state["dataset"], dict(json.loads(state["order"])), list(state["dataset_versions"])
-        _ = state["epoch"], state["batches"], state["size"]
+        _ = state["epoch"], state["batches"], state["size"]  # they are there
     except (KeyError, TypeError, ValueError):
         raise foreign from None
     if dataset != data.index.content:
