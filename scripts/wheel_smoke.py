@@ -36,8 +36,9 @@ def main(version: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, packed = Path(folder, "source"), Path(folder, "packed")
         make_pictures(source)
-        app(["pack", str(source), str(packed)], standalone_mode=False)
-        check_epoch(packed)
+        for name, options in (("jpegs", ["--quality", "95"]), (packed.name, [])):
+            app(["pack", str(source), str(packed.with_name(name)), *options], standalone_mode=False)
+            check_epoch(packed.with_name(name))
         assert len(make_photo(seed=1, index=1, label=1).jpeg) > 1000
         check_libraries()
         assert command("--version") == f"fastpipe {version}\n"
@@ -55,7 +56,7 @@ def picture(number: int) -> NDArray[np.uint8]:
 
 
 def make_pictures(source: Path) -> None:
-    """JPEG, which keeps its coefficients, and PNG, which libturbojpeg has to encode, in turn."""
+    """JPEG, which keeps its coefficients, and PNG, which keeps its pixels, or libturbojpeg has to encode, in turn."""
     for number in range(PICTURES):
         path = source / CLASSES[number % 3] / f"{number}{('.jpg', '.png')[number // 3 % 2]}"
         path.parent.mkdir(parents=True, exist_ok=True)
