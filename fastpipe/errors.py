@@ -55,7 +55,7 @@ class SampleError(DatasetError):
         shard: path of the shard file [""].
         key: the sample's WebDataset key in that shard [""].
         sample: the sample's number in the dataset (row of the index) [-1].
-        offset: byte offset of the JPEG in the shard [-1].
+        offset: byte offset of the image in the shard [-1].
         reason: the cause, as text [""].
     """
 

@@ -1,7 +1,7 @@
 """A packed dataset -> an endless stream of batches, by fastpipe and by what people use with PyTorch today.
 
 All do one task: a random-resized crop (scale 0.08 to 1, ratio 3/4 to 4/3) to `size` pixels, mirrored half of the time,
-collated to a uint8 batch (N, 3, size, size), channels_last, on the CPU, with integer labels. All read the same JPEGs
+collated to a uint8 batch (N, 3, size, size), channels_last, on the CPU, with integer labels. All read the same images
 from the shards and decode them at full size (fastpipe: exact=True).
 The PyTorch ones are what a careful user writes: one process a worker, workers kept alive, library threads limited.
 """

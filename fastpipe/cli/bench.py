@@ -59,7 +59,7 @@ def bench(
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         if against and index.storage != JPEG_STORAGE:
             raise ConfigError(
-                f"--against: the other loaders read JPEGs, and {data} has coefficients; run "
+                f"--against: the other loaders read JPEGs and PNGs, and {data} has coefficients; run "
                 f"fastpipe unpack {data} DST, then bench DST"
             )
         batch_size = min(batch_size, len(index))

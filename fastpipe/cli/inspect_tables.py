@@ -28,11 +28,15 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     head.add_row("dataset", readable(found.path) + ("" if found.packed else " (not packed)"))
     what = "shard" if found.packed else "file"
     head.add_row("samples", f"{found.samples:,} in {count(found.shards, what)}, {found.size_bytes:,} bytes")
-    head.add_row("stored as", {"jpeg": "JPEG"}.get(found.storage, found.storage))
+    pngs = sum(found.counts.get("png", {}).values())
+    stored = {"jpeg": "JPEG"}.get(found.storage, found.storage)
+    head.add_row("stored as", stored + (f"; {pngs:,} were packed as PNG" if pngs else ""))
     head.add_row("fingerprint", found.fingerprint)
     head.add_row("rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}")
     if not found.packed:
-        head.add_row("converted", f"{found.counts['converted']:,} in each epoch, because they are no baseline JPEGs")
+        head.add_row(
+            "converted", f"{found.counts['converted']:,} in each epoch, because they are no baseline JPEGs or PNGs"
+        )
     if found.unlabelled:
         head.add_row("without label", f"{found.unlabelled:,}")
     classes = new_table("class", "samples", title=count(len(found.class_counts), "class"))

@@ -1,4 +1,4 @@
-"""Rows whose picture is no JPEG that the engine decodes -> JPEGs made in Python threads -> rows of a slot.
+"""Rows whose picture the engine cannot decode -> PNGs or JPEGs made in Python threads -> rows of a slot.
 
 These threads stand beside the engine's, which never touch Python. They work only for unpacked sources, and mostly
 outside of the GIL: reading, decoding and encoding are done by libraries. They begin with the first such row.
@@ -87,12 +87,12 @@ class _State:
 
     def _fill(self, row: _Row) -> str | None:
         try:
-            jpeg = self.convert(row.sample)
+            data = self.convert(row.sample)
             tasks = row.tasks.copy()
-            tasks["size"] = len(jpeg)
+            tasks["size"] = len(data)
             for number, (images, exact, rendering, _) in enumerate(row.slots):
                 task = tasks[number : number + 1]
-                for _, reason in _engine.fill_rows([jpeg], task, images, exact, **asdict(rendering)):
+                for _, reason in _engine.fill_rows([data], task, images, exact, **asdict(rendering)):
                     return reason
         except MemoryError:
             return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.tasks['width'][0]} x {row.tasks['height'][0]}"
@@ -109,7 +109,7 @@ class Conversions:
     """Threads that convert.
 
     Args:
-        convert: makes the JPEG of a sample.
+        convert: makes what the engine decodes of a sample.
         threads: how many, at most.
     """
 

@@ -243,7 +243,7 @@ class Engine:
         return self._begin(plan, tasks, slots, self._begun)
 
     def _begun(self, samples: NDArray[np.int64], tasks: NDArray[np.void], slots: Sequence[Slot]) -> Job:
-        """The tasks of pictures that are here, (n,) or (n, views); of those that are no JPEGs by way of `convert`."""
+        """The tasks of pictures that are here, (n,) or (n, views); of those that are odd by way of `convert`."""
         if self._conversions is None:
             return Job(self._submitted(tasks, slots))
         conversions, odd = self._conversions, self._odd[samples]

@@ -107,9 +107,9 @@ class Pictures:
             except ValueError as problem:
                 if index.convert is None or not str(problem).startswith(_engine.WRONG_JPEG):
                     raise index.sample_error(sample, str(problem)) from None
-        jpeg = self._converted_jpeg(sample)
-        tasks["size"] = len(jpeg)
-        for _, reason in _engine.fill_rows([jpeg] * len(out), tasks, out, exact, **asdict(plan.crops.rendering)):
+        data = self._converted_bytes(sample)
+        tasks["size"] = len(data)
+        for _, reason in _engine.fill_rows([data] * len(out), tasks, out, exact, **asdict(plan.crops.rendering)):
             raise index.sample_error(sample, reason)
         return out
 
@@ -143,7 +143,7 @@ class Pictures:
             tasks["offset"] = offset
             file.fill_rows(tasks, out, exact, out.ndim == 3, **asdict(rendering))
 
-    def _converted_jpeg(self, sample: int) -> bytes:
+    def _converted_bytes(self, sample: int) -> bytes:
         assert self._index.convert is not None
         try:
             return self._index.convert(sample)
@@ -154,7 +154,7 @@ class Pictures:
 
     def _converted(self, sample: int) -> NDArray[np.uint8]:
         try:
-            return _engine.decode(self._converted_jpeg(sample), max_pixels=_MOST_PIXELS)
+            return _engine.decode(self._converted_bytes(sample), max_pixels=_MOST_PIXELS)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
 

@@ -41,8 +41,8 @@ class Stats:
         images_failed: rows that could not be read or decoded. In these three counts, each mask and each second picture
             is a row of its own.
         images_converted: of the finished rows, those whose file the engine's threads could not decode as it lies, such
-            as PNG or progressive JPEG: only of an unpacked source. Other threads make a JPEG of it first, in each
-            epoch again; convert_s are their seconds. `fastpipe pack` does it once.
+            as WebP or progressive JPEG: only of an unpacked source. Other threads make a PNG or JPEG of it first, in
+            each epoch again; convert_s are their seconds. `fastpipe pack` does it once.
         read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
             (verify=True) is part of reading.
         threads: threads of the engine, and those that convert. (This and the following values are levels.)

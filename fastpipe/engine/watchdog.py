@@ -22,7 +22,7 @@ class Activity:
         stage: "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding",
             "resizing" or "converting".
         shard: number of the shard.
-        offset: byte of the JPEG in it.
+        offset: byte of the image in it.
         seconds: it has been at this row.
         note: a sentence on what else is known; "" if nothing is.
     """
@@ -107,7 +107,7 @@ class Watchdog:
             "opening": "the file system does not answer; check the disk or the network",
             "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
             "decoding": "this image is slow to decode, or other programs use the CPUs",
-            "converting": "this image is no baseline JPEG, and slow to convert; `fastpipe pack` converts it once",
+            "converting": "this image is no baseline JPEG or PNG, and slow to convert; `fastpipe pack` does it once",
             "resizing": "other programs use the CPUs, or the output is very large",
         }
         words = filter(None, (advice.get(slowest.stage), slowest.note))

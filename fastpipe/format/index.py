@@ -71,8 +71,8 @@ class Index:
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
-        odd: (samples,) bool: pictures that `convert` has to make JPEGs of before the engine reads them; None: none.
-        convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
+        odd: (samples,) bool: pictures that have to be converted before the engine reads them; None: none.
+        convert: makes a PNG or JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
 
     packed = True
@@ -250,7 +250,7 @@ class Index:
         return np.asarray(self.records_of(samples)[name])
 
     def sample_at(self, shard: int, offset: int) -> int | None:
-        """The sample whose JPEG begins at a byte of a shard, if any. DatasetError: the index cannot be read."""
+        """The sample whose image begins at a byte of a shard, if any. DatasetError: the index cannot be read."""
         first = int(self.shard_starts[shard])
         offsets = self.records_of(np.arange(first, first + self.shards[shard].samples))["offset"]
         place = int(np.searchsorted(offsets, offset))

@@ -152,7 +152,7 @@ class MixedIndex(Index):
     def _convert(self, sample: int) -> bytes:
         part, number = self._part(sample)
         if part.convert is None:
-            raise DatasetError(f"sample {number} of {part.path} is no JPEG that can be decoded; pack it again")
+            raise DatasetError(f"sample {number} of {part.path} is no image that can be decoded; pack it again")
         return part.convert(number)
 
 

@@ -108,7 +108,7 @@ def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:
             "faster, or do it once: fastpipe.Writer stores its values"
         )
     if stage == "convert_s":
-        return "these images are no baseline JPEGs, and are converted again in each epoch; `fastpipe pack` does it once"
+        return "these images are no baseline JPEGs or PNGs, and converted in each epoch; `fastpipe pack` does it once"
     if stage in ("read_s", "decode_s") and not settings.packed:
         return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s" and settings.remote:

@@ -255,8 +255,8 @@ def _tell_unpacked(index: Index) -> None:
     text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
     if converted := int(index.counts["converted"]):
         text += (
-            f" {converted:,} of them are no baseline JPEGs, so they are converted again in each epoch, which takes "
-            "several times as long as decoding."
+            f" {converted:,} of them are no baseline JPEGs or PNGs, so they are converted again in each epoch, which "
+            "takes several times as long as decoding."
         )
     _LOG.warning(
         f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part of an image that it "

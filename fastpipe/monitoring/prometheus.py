@@ -60,7 +60,7 @@ _COUNTERS: tuple[_Row, ...] = (
         ("stage", {"read": "images_read", "decode": "images_decoded"}),
     ),
     ("images_failed", "Images that could not be read or decoded.", "images_failed"),
-    ("images_converted", "Images of an unpacked source that were no baseline JPEGs.", "images_converted"),
+    ("images_converted", "Images of an unpacked source that were no baseline JPEGs or PNGs.", "images_converted"),
     ("read_bytes", "Compressed bytes read.", "bytes_read"),
     ("shards_opened", "Shards opened.", "shards_opened"),
     ("fetched_bytes", "Bytes of remote shards that came over the network.", "fetched_bytes"),

@@ -279,7 +279,7 @@ def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
 
 def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in their order, from the first sample to the end of the last one;
-    where samples have fields, which lie behind their JPEGs, to the next sample. A run over two shards gives two.
+    where samples have fields, which lie behind their images, to the next sample. A run over two shards gives two.
 
     Only those records are looked at. A range that damaged ones make impossible is left out: reading the samples will
     tell.

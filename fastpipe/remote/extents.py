@@ -1,6 +1,6 @@
 """Samples -> where their bytes lie in the shards; bytes that have arrived -> the samples in them that are wrong.
 
-A sample's bytes go from its JPEG's first byte to the next sample's: all that it has in the shard but its label, which
+A sample's bytes go from its image's first byte to the next sample's: all that it has in the shard but its label, which
 the index has, too.
 """
 

@@ -59,7 +59,7 @@ class Inspection:
         class_counts: samples by class name.
         unlabelled: samples that have no class.
         fields: what samples carry besides: kind by name.
-        storage: how images are stored: "jpeg" or "coefficients".
+        storage: how JPEGs are stored: "jpeg" or "coefficients".
         counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """

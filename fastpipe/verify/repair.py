@@ -259,7 +259,7 @@ def _is_as_packed(shard: ShardFacts) -> bool:
 def _other(shard: ShardFacts, what: str) -> str:
     return (
         f"{shard.name} cannot be restored: {what}. Either a source file has changed but kept its size, or the dataset "
-        "was packed with another version of fastpipe, libjpeg-turbo, Pillow or OpenCV. The shard stays unchanged; "
+        "was packed with another version of fastpipe, libjpeg-turbo, Pillow, OpenCV or zlib. The shard stays as it is; "
         f"{_ANEW}"
     )
 
@@ -296,9 +296,9 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
     try:
         with open(shard.path, "rb", buffering=0) as file:
             for members in sample_members(shard, file):
-                digits, jpeg, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
-                known = *size_of(jpeg), int(digits), xxhash.xxh3_64_intdigest(jpeg), *named_in(note)
-                records.append((shard.number, members[1].offset, len(jpeg), *known))
+                digits, picture, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
+                known = *size_of(picture), int(digits), xxhash.xxh3_64_intdigest(picture), *named_in(note)
+                records.append((shard.number, members[1].offset, len(picture), *known))
     except (OSError, ValueError) as problem:
         raise PackError(f"{damaged} ({problem})") from problem
     return np.array(records, dtype=INDEX_DTYPE)

@@ -39,7 +39,7 @@ def verify(
     """Checks a packed dataset.
 
     dataset.json, index.npy and the sidecars of fields by their hashes, the first two also by their sense; each shard by
-    its size and hash; in it each sample's tar members, label and hash, and that its JPEG decodes. A changed bit
+    its size and hash; in it each sample's tar members, label and hash, and that its image decodes. A changed bit
     anywhere in these files is found.
 
     Args:

@@ -28,9 +28,9 @@ def crop(
 ) -> SampleCrop:
     """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of pictures.
 
-    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack` likes it. JPEGs are
-    decoded by fastpipe's engine, only as far as the crop needs; progressive and CMYK ones as `fastpipe pack` stores
-    them; PNG, WebP and others by Pillow. Other members stay as they are, also `seg.png` and the like, which may be
+    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack` likes it. JPEGs
+    and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive and CMYK JPEGs as `fastpipe pack`
+    stores them; WebP and others by Pillow. Other members stay as they are, also `seg.png` and the like, which may be
     masks.
 
     In `.map(CROP)` the draws are named by the sample's `__key__`; so several JPEGs of a sample that have one size get

@@ -132,7 +132,7 @@ def test_a_conversion_that_hangs_is_named(
         ):
             next(iter(loader))
         go_on.set()
-    assert any("is no baseline JPEG, and slow to convert" in record.getMessage() for record in caplog.records)
+    assert any("is no baseline JPEG or PNG, and slow to convert" in record.getMessage() for record in caplog.records)
 
 
 def test_too_little_memory_is_no_fault_of_the_picture(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
