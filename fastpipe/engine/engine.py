@@ -19,9 +19,9 @@ from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
+from fastpipe.format.description import Intact
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
-from fastpipe.format.intact import Intact
 from fastpipe.format.mixed_index import ANY_TIME
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -188,7 +188,7 @@ class Engine:
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
-        self.intact = Intact(index, fields)
+        self.intact = Intact(index.hashed_files(fields))
         if verify:
             self.intact.begin()
         self._verify = verify

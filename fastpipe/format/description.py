@@ -1,11 +1,15 @@
-"""The content of dataset.json <-> its bytes, which have a hash of themselves."""
+"""The content of dataset.json <-> its bytes; whether these and the files beside the shards have the hashes it tells."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import re
-from collections.abc import Callable
+import stat
+import threading
+import weakref
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +19,8 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Place, why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, FORMAT_VERSION
 
+_CHUNK_BYTES = 4 << 20
+_AT_ONCE_BYTES = 256 << 20  # of files that are compared while a loader begins
 REPACK = "pack the source again, with --overwrite"
 SELF_CHECKSUM = "self_xxh3_64"
 
@@ -128,3 +134,64 @@ def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any]
     if not isinstance(info.get("version"), int) or not 0 < info["version"] < 2**31:
         raise DatasetError(f"{file} has a missing or invalid field ('version': {info.get('version')!r}); {REPACK}")
     return info
+
+
+class Intact:
+    """Compares, once, files with their hashes, in a thread; `files` are as of `Index.hashed_files`."""
+
+    def __init__(self, files: Iterable[tuple[Path, str, str]]) -> None:
+        self._files = list(files)
+        self._found: list[DatasetError] = []
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begins, unless it has, and waits if the files are small; `check` tells of large ones. Raises as it does."""
+        if self._thread is None:
+            owner = weakref.ref(self._closed)  # who is dropped needs no result; see Note [callbacks] in slots.py
+            work = self._files, self._found, lambda: (closed := owner()) is None or closed.is_set()
+            self._thread = threading.Thread(target=_compare, args=work, name="fastpipe-hashes", daemon=True)
+            self._thread.start()
+            self.check(end=sum(file.stat().st_size for file, *_ in self._files if file.exists()) <= _AT_ONCE_BYTES)
+
+    def check(self, *, end: bool = False) -> None:
+        """Raises DatasetError if a file is known to have changed; `end`: waits until all that it began is compared."""
+        if end and self._thread is not None:
+            self._thread.join()
+        if self._found:
+            raise self._found[0]
+
+    def close(self) -> None:
+        """Has the thread end, soon."""
+        self._closed.set()
+
+
+def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ended: Callable[[], bool]) -> None:
+    for file, expected, restored_by in files:
+        try:
+            if file.name == DATASET_FILE:
+                expected, got = read_self_checksum(file.read_bytes()) or ("", "")
+            else:
+                got = file_hash(file, ended)
+            words = f"has changed since it was packed: expected XXH3-64 {expected}, got {got}"
+        except OSError as problem:
+            got, words = "", f"cannot be read: {problem.strerror or problem}"
+        if ended():
+            return
+        if got != expected:
+            found.append(DatasetError(f"{file} {words}. Its values cannot be trusted: {restored_by}"))
+            return
+
+
+def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:
+    """XXH3-64 of a regular file in hex, in a pass that keeps a few MB; of no use if it has `ended` before. OSError: it
+    cannot be read, or is no regular file.
+    """
+    digest = xxhash.xxh3_64()
+    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
+    with open(handle, "rb", buffering=0) as source:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            raise OSError("not a regular file")
+        while not ended() and (data := source.read(_CHUNK_BYTES)):
+            digest.update(data)
+    return digest.hexdigest()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.columns import open_column
-from fastpipe.format.description import REPACK, read_info
+from fastpipe.format.description import REPACK, file_hash, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, read_fields
 from fastpipe.format.folder import Place, dataset_folder
 from fastpipe.format.layout import (
@@ -25,6 +25,7 @@ from fastpipe.format.layout import (
     INDEX_FILE,
     NO_LABEL,
     PICTURE_ENDINGS,
+    SOURCES_FILE,
     shard_number,
     version_folder,
 )
@@ -148,6 +149,13 @@ class Index:
         for field in (self.fields[name] for name in fields if name in self.fields):
             for file, expected in field.files.items():
                 yield self.files / FIELDS_FOLDER / file, expected, self.restored_by
+
+    def sources(self) -> NDArray[np.void]:
+        """(n,) of SOURCES_DTYPE, mapped into memory. DatasetError: the file has changed."""
+        file = self.files / SOURCES_FILE
+        if file_hash(file) != self.info["sources"]["file_xxh3_64"]:
+            raise DatasetError(f"{file} has changed since it was packed; find the damage with fastpipe verify first")
+        return np.lib.format.open_memmap(file, mode="r")
 
     def check_same(self) -> None:
         """DatasetError: index.npy is gone, or the folder now holds a different dataset."""

@@ -14,11 +14,10 @@ from typing import Any
 import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.description import described_in, fingerprint, info_in, read_self_checksum
+from fastpipe.format.description import described_in, file_hash, fingerprint, info_in, read_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
-from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.remote.cache import Cache

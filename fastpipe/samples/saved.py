@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.description import read_info
+from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.index import Index
-from fastpipe.format.intact import file_hash
 from fastpipe.samples.by_id import as_array, spans
 from fastpipe.store.folder import Folder
 

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import DatasetError, PackError, readable
-from fastpipe.format.description import read_info
+from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.format.index import Index
-from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import (
     DATASET_FILE,
     INDEX_DTYPE,

@@ -11,10 +11,10 @@ from pathlib import Path
 from fastpipe.checks import whole
 from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
+from fastpipe.format.description import file_hash
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.remote.dataset import RemoteIndex

@@ -17,7 +17,7 @@ from field_columns import add_fields
 
 import fastpipe
 from fastpipe import DatasetError, SampleError
-from fastpipe.format import intact
+from fastpipe.format import description
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE
@@ -156,14 +156,14 @@ def test_large_files_are_compared_beside_the_epoch(
     """The error comes with the last batch at the latest, however slow the disk is."""
     dataset = copied(textured)
     flip(dataset / "index.npy", -LABEL)
-    monkeypatch.setattr(intact, "_AT_ONCE_BYTES", 0)
-    begin, hash_of = threading.Event(), intact.file_hash
+    monkeypatch.setattr(description, "_AT_ONCE_BYTES", 0)
+    begin, hash_of = threading.Event(), description.file_hash
 
     def waiting(file: Path, ended: Callable[[], bool]) -> str:
         begin.wait()
         return hash_of(file, ended)
 
-    monkeypatch.setattr(intact, "file_hash", waiting)
+    monkeypatch.setattr(description, "file_hash", waiting)
     with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=1, verify=True) as loader:
         batches = iter(loader)
         next(batches)

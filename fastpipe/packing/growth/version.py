@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, PackError
-from fastpipe.format.description import read_info
+from fastpipe.format.description import Intact, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.intact import Intact, intact_sources
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.columns import LENGTHS, columns
@@ -68,10 +67,10 @@ class Version:
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
         """By field and part, mapped into memory; SOURCES is one of them. DatasetError: a file has changed."""
         index = self.index
-        intact = Intact(index, index.fields)
+        intact = Intact(index.hashed_files(index.fields))
         intact.begin()
         intact.check(end=True)
-        found: dict[tuple[str, str], NDArray[Any]] = {SOURCES: intact_sources(index)}
+        found: dict[tuple[str, str], NDArray[Any]] = {SOURCES: index.sources()}
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
                 file = index.files / FIELDS_FOLDER / name

@@ -15,7 +15,6 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import read_self_checksum
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.format.intact import intact_sources
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
@@ -75,7 +74,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     _gathered(root, names, gathered)
     del gathered.endings[NOTE]  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
-    _take_origins(listing.sources, index, intact_sources(index))
+    _take_origins(listing.sources, index, index.sources())
     return listing
 
 
