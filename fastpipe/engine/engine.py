@@ -194,8 +194,7 @@ class Engine:
         self._verify = verify
         self.num_workers = num_workers
         self._index = index
-        folder = os.path.join(os.fsencode(index.folder), b"")
-        shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
+        shards = [(os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes) for shard in index.shards]
         self._reader = cast("Reader | None", index.reader())
         if self._reader is not None:
             shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))

@@ -215,8 +215,7 @@ def _opened(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
     if number < len(index.shards):
         described, times = index.shards[number], index.mtimes_ns
         recorded = () if times is None else (int(times[number]),)
-        path = os.path.join(os.fsencode(index.folder), os.fsencode(described.name))
-        return _engine.Shard(path, described.size_bytes, *recorded)
+        return _engine.Shard(os.fsencode(described.path), described.size_bytes, *recorded)
     assert reader is not None
     return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
 

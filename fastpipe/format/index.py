@@ -108,7 +108,7 @@ class Index:
             self.storage = one_of(info["storage"], PICTURE_ENDINGS)
             self.jpeg_bytes = count(info["jpeg_bytes"])
             self.stored_bytes = count(info["stored_bytes"])
-            self.shards = columns.of(dataset_folder(path), info["shards"])
+            self.shards = columns.of(self.folder, info["shards"])
             samples = count(info["samples"])
             self.class_counts = [count(each) for each in a_list(info["class_counts"])]
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
@@ -288,7 +288,7 @@ class Index:
 
     def open_shard(self, number: int) -> ReadableShard:
         """A shard, to read notes in it. DatasetError: it cannot be opened."""
-        return OpenFile(self.folder / self.shards[number].name)
+        return OpenFile(self.shards[number].path)
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""

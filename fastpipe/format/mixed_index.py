@@ -32,7 +32,6 @@ class MixedIndex(Index):
         classes: names of the new labels.
     """
 
-    folder = Path("/")
     least_label = NO_LABEL
 
     def __init__(self, parts: Sequence[Index], labels: Sequence[NDArray[np.int64]], classes: Sequence[str]) -> None:
@@ -43,7 +42,7 @@ class MixedIndex(Index):
         self.version = parts[0].version if len(parts) == 1 else 0
         self.packed = all(part.packed for part in parts)
         self.may_be_large = any(part.may_be_large for part in parts)
-        self.shards = Shards.joined([(part.folder, part.shards) for part in parts])
+        self.shards = Shards.joined([part.shards for part in parts])
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
         self._first_shards = starts_of([len(part.shards) for part in parts])
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)

@@ -44,7 +44,7 @@ class Texts:
 
 
 class Shard(NamedTuple):
-    """One shard of a dataset: a tar file in the dataset's folder, and how many samples it holds."""
+    """One shard of a dataset: a tar file in the dataset's folder, of which the path is absolute; a photo as it lies."""
 
     folder: Path
     name: str
@@ -86,30 +86,27 @@ class ShardColumns:
             raise ValueError("a shard is described outside the list 'shards'")
         names = Texts(bytes(self._names), np.array(self._name_bounds, dtype=np.int64))
         bounds, sizes = np.array(self._bounds, dtype=np.int64), np.array(self._sizes, dtype=np.uint64)
-        return Shards(folder, [("", names)], bounds, sizes)
+        return Shards([(folder, names)], bounds, sizes)
 
 
 class Shards:
-    """Shards by number, in one folder or below it. Of n shards `bounds` are the n first samples and the end of all,
-    `sizes` those of the files. `names` are in groups, each with what goes before its names.
+    """Shards by number. Of n shards `bounds` are the n first samples and the end of all, `sizes` those of the files;
+    `names` are those of the files in each folder, one folder behind the other.
     """
 
     def __init__(
-        self, folder: Path, names: Sequence[tuple[str, Texts]], bounds: NDArray[np.int64], sizes: NDArray[np.uint64]
+        self, names: Sequence[tuple[Path, Texts]], bounds: NDArray[np.int64], sizes: NDArray[np.uint64]
     ) -> None:
-        self._folder, self._names, self._bounds = folder, names, bounds
+        self._names, self._bounds = names, bounds
         self._groups = np.cumsum([0, *(len(group) for _, group in names)])
         self.samples, self.sizes, self.starts = int(bounds[-1]), sizes, bounds[:-1]
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Path, Shards]]) -> Shards:
-        """Those of several absolute folders, one folder behind the other: names are paths from the root on."""
-        names = [
-            (os.path.join(folder, "")[1:] + before, group) for folder, part in parts for before, group in part._names
-        ]
-        counts = np.concatenate([np.diff(part._bounds) for _, part in parts])
-        sizes = np.concatenate([part.sizes for _, part in parts])
-        return cls(Path("/"), names, np.concatenate([[0], np.cumsum(counts)]), sizes)
+    def joined(cls, parts: Sequence[Shards]) -> Shards:
+        names = [each for part in parts for each in part._names]
+        counts = np.concatenate([np.diff(part._bounds) for part in parts])
+        sizes = np.concatenate([part.sizes for part in parts])
+        return cls(names, np.concatenate([[0], np.cumsum(counts)]), sizes)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -117,17 +114,16 @@ class Shards:
     def __getitem__(self, number: int) -> Shard:
         place = range(len(self))[number]
         group = int(np.searchsorted(self._groups, place, side="right")) - 1
-        before, names = self._names[group]
+        folder, names = self._names[group]
         first, end = self._bounds[place : place + 2].tolist()
-        name = before + names[place - int(self._groups[group])]
-        return Shard(self._folder, name, end - first, int(self.sizes[place]))
+        return Shard(folder, names[place - int(self._groups[group])], end - first, int(self.sizes[place]))
 
     def __iter__(self) -> Iterator[Shard]:
         """Much quicker than one by one."""
-        names = (before + name for before, group in self._names for name in group)
+        names = ((folder, name) for folder, group in self._names for name in group)
         counts = np.diff(self._bounds).tolist()
-        for name, samples, size_bytes in zip(names, counts, self.sizes.tolist(), strict=True):
-            yield Shard(self._folder, name, samples, size_bytes)
+        for (folder, name), samples, size_bytes in zip(names, counts, self.sizes.tolist(), strict=True):
+            yield Shard(folder, name, samples, size_bytes)
 
 
 # Checks of what stands in dataset.json: a number of things, a text, a list, a word. They give the value.

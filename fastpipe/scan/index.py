@@ -109,7 +109,7 @@ class UnpackedIndex(Index):
             self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
         self.records.flags.writeable = False
         bounds = np.concatenate([[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))])
-        self.shards = Shards(self.folder, [("", names)], bounds, self.shard_sizes)
+        self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
         self.shard_starts = self.shards.starts
         self.fingerprint = self.content = self._fingerprint()
 
