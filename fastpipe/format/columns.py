@@ -187,25 +187,25 @@ def of_parts(
     return [by_place[place] for place in range(len(samples))]
 
 
+@dataclass(frozen=True)
 class JoinedColumn:
     """A field of several datasets, one behind the other, from their columns, and where the samples of each start.
     `labels` are new numbers for the classes of each, as `renumbered` takes them; None: they stay.
     """
 
-    def __init__(
-        self, starts: NDArray[np.int64], columns: Sequence[Any], labels: Sequence[NDArray[np.int64]] | None = None
-    ) -> None:
-        self._starts, self._columns, self._labels = starts, columns, labels
+    starts: NDArray[np.int64]
+    columns: Sequence[Any]
+    labels: Sequence[NDArray[np.int64]] | None = None
 
     def take(self, samples: NDArray[np.int64]) -> Any:
         """As the datasets' own columns give them."""
-        return of_parts(self._starts, samples, self._of)
+        return of_parts(self.starts, samples, self._of)
 
     def _of(self, part: int, numbers: NDArray[np.int64]) -> Any:
-        values = self._columns[part].take(numbers)
-        if self._labels is None:
+        values = self.columns[part].take(numbers)
+        if self.labels is None:
             return values
-        new = self._labels[part]
+        new = self.labels[part]
         if values.labels is None:  # numbers of classes
             return replace(values, values=new[values.values].astype(values.values.dtype))
         return replace(values, labels=renumbered(values.labels, new))

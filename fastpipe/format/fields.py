@@ -44,25 +44,17 @@ NO_IMAGE, PNG, JPEG = 0, 1, 2
 
 @dataclass(frozen=True)
 class Field:
-    """One field that all samples have, or may have.
-
-    Attributes:
-        width, points, classes: numbers of a value of kind "floats", points of one of "keypoints", classes of "classes".
-        names: theirs, if they were given by name; of boxes and masks, by label, where the source has them: "" is the
-            name of a gap; of keypoints, of the points.
-        flip_pairs: of keypoints, the points that change places in a mirrored image, where the source says it.
-        files: names of the sidecar files, and their XXH3-64 in hex.
-    """
+    """One field that all samples have, or may have."""
 
     name: str
     kind: str
-    width: int = 0
-    points: int = 0
-    classes: int = 0
-    names: tuple[str, ...] = ()
-    labelled: bool = False
-    files: Mapping[str, str] = field(default_factory=dict)
-    flip_pairs: tuple[tuple[int, int], ...] = ()
+    width: int = 0  # numbers of a value of kind "floats"
+    points: int = 0  # of a value of kind "keypoints"
+    classes: int = 0  # of kind "classes"
+    names: tuple[str, ...] = ()  # of classes or points, if the source has them; of boxes, masks by label, "" in a gap
+    labelled: bool = False  # boxes with labels
+    files: Mapping[str, str] = field(default_factory=dict)  # names of the sidecar files, and their XXH3-64 in hex
+    flip_pairs: tuple[tuple[int, int], ...] = ()  # points that change places in a mirrored image, if the source says it
 
 
 def check_name(name: object) -> str:

@@ -62,15 +62,14 @@ class Index:
         counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
         shard_sizes, shard_starts: (shards,) uint64, in bytes; (shards,) int64: number of the first sample of each.
         records: one per sample, dtype INDEX_DTYPE, read-only, for who looks at many; of a packed dataset an np.memmap.
-        fingerprint: hex digest that identifies the content and order of this dataset, byte by byte.
-        content: hex digest of its samples' identities, sizes and labels, in order: it is the same for each storage.
+        fingerprint: names the content and order of this dataset, byte by byte.
+        content: names its samples' identities, sizes and labels, in order: it is the same for each storage.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
         may_be_large: there may be pictures of more than max_pixels.
         scattered: samples lie anywhere in the order of `samples_at`: nothing is gained by reading neighbours together.
         why_not: of several datasets, the fields that not all have, or that do not go together, and why.
-        packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
-            that one.
+        packed: `fastpipe pack` wrote it. The next three are for sources that are not packed: scan/index.py.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
         odd: (samples,) bool: pictures that have to be converted before the engine reads them; None: none.
         convert: makes a PNG or JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
@@ -167,17 +166,13 @@ class Index:
             refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
         return Rows(file, self.records.offset, INDEX_DTYPE)
 
-    @cached_property
-    def _rows(self) -> Rows:
-        """The records in the file, which is opened when they are first read, and of use to forked children, too."""
-        return self._opened()
+    _rows = cached_property(_opened)  # when records are first read; of use to forked children, too
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
     def class_to_idx(self) -> dict[str, int]:
-        """The label of each class name, as torchvision's ImageFolder has it."""
         return {name: label for label, name in enumerate(self.classes)}
 
     def class_name(self, label: int) -> str:
@@ -283,7 +278,6 @@ class Index:
         return None
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
-        """Whether the images of shards are stored as coefficients."""
         return self.storage == COEFFICIENTS_STORAGE
 
     def open_shard(self, number: int) -> ReadableShard:
@@ -372,5 +366,4 @@ def _path(shard: ReadableShard, offset: int, at: int) -> str:
 def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Whether each has bytes, inside a shard of that size."""
     offset, size = records["offset"], records["size"]
-    inside: NDArray[np.bool_] = (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
-    return inside
+    return np.asarray((size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.columns import JoinedColumn, located, of_parts, renumbered, starts_of
-from fastpipe.format.fields import Field
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
@@ -25,14 +24,12 @@ ANY_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 class MixedIndex(Index):
-    """The description of some datasets as one, at least one, or of one with other labels.
-
-    Args:
-        labels: of each: (classes + 1,) int64, the new label of each of its labels, and behind them that of NO_LABEL.
-        classes: names of the new labels.
+    """The description of some datasets as one, at least one, or of one with other labels. `labels` are, of each,
+    (classes + 1,) int64: the new label of each of its labels, and behind them that of NO_LABEL; `classes` their names.
     """
 
     least_label = NO_LABEL
+    why_not: dict[str, str]
 
     def __init__(self, parts: Sequence[Index], labels: Sequence[NDArray[np.int64]], classes: Sequence[str]) -> None:
         self.parts = tuple(parts)
@@ -55,11 +52,33 @@ class MixedIndex(Index):
         self.class_counts = counts[:-1].tolist()
         names = "rejected", "converted"  # only an unpacked source has the second
         self.counts = {name: sum(int(part.counts.get(name, 0)) for part in parts) for name in names}
-        self.fields, self.why_not, self._field_labels = _common_fields(parts)
+        self.fields, self.why_not = {}, {}
+        self._field_labels: dict[str, list[NDArray[np.int64]]] = {}  # where the parts' names of classes differ
+        for name in dict.fromkeys(name for part in parts for name in part.fields):
+            self._take_field(name)
         self.fingerprint = _mixed([part.fingerprint for part in parts])
         self.content = _mixed([part.content for part in parts])
         self.mtimes_ns = _together([(part.mtimes_ns, len(part.shards)) for part in parts], ANY_TIME)
         self.odd = _together([(part.odd, len(part)) for part in parts], False)
+
+    def _take_field(self, name: str) -> None:
+        """Finds what the datasets have of a field in common."""
+        without = [str(part.path) for part in self.parts if name not in part.fields]
+        fields = [part.fields[name] for part in self.parts if name in part.fields]
+        first, named = fields[0], [field.names for field in fields]
+        if without:
+            self.why_not[name] = f"{without[0]} has no field {name!r}"
+        elif len({(field.kind, field.width, field.points, field.labelled) for field in fields}) > 1:
+            self.why_not[name] = f"{name!r} is not of one kind and shape in all of the datasets"
+        elif len(set(named)) == 1 and len({field.classes for field in fields}) == 1:
+            pairs = first.flip_pairs if len({field.flip_pairs for field in fields}) == 1 else ()
+            self.fields[name] = replace(first, files={}, flip_pairs=pairs)
+        elif not all(named) or first.kind not in ("classes", "boxes"):
+            self.why_not[name] = f"the classes of {name!r} have other names, or none, in some of the datasets"
+        else:
+            names, self._field_labels[name] = union(named)
+            classes = len(names) if first.classes else 0
+            self.fields[name] = replace(first, names=tuple(names), classes=classes, files={})
 
     def column(self, name: str) -> JoinedColumn:
         columns = [part.column(name) for part in self.parts]
@@ -177,32 +196,3 @@ def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.in
     places: dict[str, int] = {}
     found = [np.array([*(places.setdefault(name, len(places)) for name in each), NO_LABEL]) for each in names]
     return list(places), found
-
-
-def _common_fields(
-    parts: Sequence[Index],
-) -> tuple[dict[str, Field], dict[str, str], dict[str, list[NDArray[np.int64]]]]:
-    """The fields that all datasets have; why others are left out; and of those with names of classes, where the
-    datasets' names differ, the new numbers of each.
-    """
-    found: dict[str, Field] = {}
-    why_not: dict[str, str] = {}
-    labels: dict[str, list[NDArray[np.int64]]] = {}
-    for name in dict.fromkeys(name for part in parts for name in part.fields):
-        without = [str(part.path) for part in parts if name not in part.fields]
-        fields = [part.fields[name] for part in parts if name in part.fields]
-        first, named = fields[0], [field.names for field in fields]
-        if without:
-            why_not[name] = f"{without[0]} has no field {name!r}"
-        elif len({(field.kind, field.width, field.points, field.labelled) for field in fields}) > 1:
-            why_not[name] = f"{name!r} is not of one kind and shape in all of the datasets"
-        elif len(set(named)) == 1 and len({field.classes for field in fields}) == 1:
-            pairs = first.flip_pairs if len({field.flip_pairs for field in fields}) == 1 else ()
-            found[name] = replace(first, files={}, flip_pairs=pairs)
-        elif not all(named) or first.kind not in ("classes", "boxes"):
-            why_not[name] = f"the classes of {name!r} have other names, or none, in some of the datasets"
-        else:
-            names, numbers = union(named)
-            labels[name] = numbers
-            found[name] = replace(first, names=tuple(names), classes=len(names) if first.classes else 0, files={})
-    return found, why_not, labels

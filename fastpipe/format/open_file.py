@@ -126,11 +126,10 @@ class Rows:
 
     def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
         """The rows from begins[i] to before ends[i], one range behind the other. DatasetError: as `take`."""
-        some = np.flatnonzero(ends > begins)
-        if not len(some):
+        lengths = ends - begins
+        if not lengths.any():
             return np.empty((0, *self._dtype.shape), dtype=self._dtype.base)
-        data, places = self.gather(begins[some], ends[some])
-        lengths = (ends - begins)[some]
+        data, places = self.gather(begins, ends)
         shifts = places // self.row_bytes - (np.cumsum(lengths) - lengths)
         rows: NDArray[Any] = np.frombuffer(data, self._dtype)[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
         return rows

@@ -72,7 +72,6 @@ class UnpackedIndex(Index):
     version = 0
     storage = JPEG_STORAGE
     least_label = NO_LABEL
-    odd: NDArray[np.bool_]
     mtimes_ns: NDArray[np.int64]
     records: NDArray[np.void]  # type: ignore[assignment]
 
@@ -124,11 +123,8 @@ class UnpackedIndex(Index):
         return f"unpacked-{digest.hexdigest()}"
 
     def rejected(self, most: int = 3) -> str:
-        """How many files are no samples, and why; "" if there are none."""
-        reasons = self._reasons
-        if not reasons:
-            return ""
-        paths = self._columns.paths
+        """How many files are no samples, and why."""
+        reasons, paths = self._reasons, self._columns.paths
         shown = [f"\n  {readable(paths[number])}: {reasons[number]}" for number in sorted(reasons)[:most]]
         more = f"\n  and {len(reasons) - most:,} more" if len(reasons) > most else ""
         return f": {len(reasons):,} files are left out{''.join(shown)}{more}"

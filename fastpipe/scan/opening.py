@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError, DatasetError, PackError, readable
 from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.urls import place_of
-
-if TYPE_CHECKING:
-    from fastpipe.remote.options import RemoteOptions
 
 
 def open_data(
@@ -33,7 +29,6 @@ def open_data(
         whole("version", version, least=1, most=2**31)
     if isinstance(place, Url):
         from fastpipe.remote.dataset import RemoteIndex  # most programs read folders
-        from fastpipe.remote.options import RemoteOptions
 
         return RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels, version=version)
     path = dataset_folder(place)

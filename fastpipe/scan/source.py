@@ -27,17 +27,11 @@ _MAGIC = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True)
 class Source:
-    """A source that is not packed.
+    """A source that is not packed."""
 
-    Attributes:
-        name: what the user passed, absolute: a path or a pattern.
-        root: the folder or tar; of a pattern, the folder that all its tars are in.
-        tars: paths of the tars below the root; [""] for the root itself; None: there are none, so files lie there.
-    """
-
-    name: str
-    root: Path
-    tars: list[str] | None
+    name: str  # what the user passed, absolute: a path or a pattern
+    root: Path  # the folder or tar; of a pattern, the folder that all its tars are in
+    tars: list[str] | None  # paths of the tars below the root; [""]: the root itself; None: files lie there
 
     def archives(self) -> list[Archive] | None:
         """Path, size and time of each tar now. OSError: one cannot be looked at."""
