@@ -79,7 +79,7 @@ for call, at in INTERRUPTED:
 def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dozen shards of two samples each."""
     packed, rng = tmp_path_factory.mktemp("pairs") / "packed", np.random.default_rng(5)
-    with fastpipe.Writer(packed, shard_size=100_000) as writer:
+    with fastpipe.Writer(packed, shard_size=100_000, quality=95) as writer:
         for _ in range(24):
             writer.add(rng.integers(0, 256, (128, 140, 3), dtype=np.uint8))
     assert [shard.samples for shard in Index(packed).shards] == 12 * [2]

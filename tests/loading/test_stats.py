@@ -111,7 +111,7 @@ def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypat
     monkeypatch.setattr(UnpackedIndex, "convert", slow)
     (tmp_path / "photos").mkdir()
     for number in range(8):
-        (tmp_path / "photos" / f"{number}.png").write_bytes(saved("PNG"))
+        (tmp_path / "photos" / f"{number}.bmp").write_bytes(saved("BMP"))
     with fastpipe.loader(
         tmp_path / "photos", 2, train=False, size=8, num_workers=1, prefetch_factor=2, drop_last=True
     ) as loader:
