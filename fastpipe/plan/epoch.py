@@ -37,7 +37,7 @@ class EpochPlan:
         everyones = self._partition
         if isinstance(recipe.crop, Buckets):  # all ranks give a global batch one size: each looks at all sequences
             everyones = partition_of(replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
-        # Of each sequence that the rank's node reads: its first place, and the order of its places.
+        # Of each sequence that the rank's node reads.
         self.orders = {number: self._order_of(number, size) for number, size in everyones.sequences}
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
@@ -46,7 +46,7 @@ class EpochPlan:
             together = Grouping.batches_of(self._content.chunk, everyones.global_batch_size)
             self._grouping = Grouping(everyones, resized, recipe.crop, batches=together, key=stream)
 
-    def _order_of(self, sequence: int, size: int) -> tuple[int, Passes]:
+    def _order_of(self, sequence: int, size: int) -> Passes:
         """The order of a sequence: a node's part of a share; see Note [partition]."""
         recipe, shares = self.recipe, len(self._content.weights)
         node, share = divmod(sequence, shares)
@@ -56,7 +56,7 @@ class EpochPlan:
         begin = self._partition.begins[sequence]
         if pick is not None and not self._content.mixed:
             begin = self.epoch * places * recipe.repeats  # draws are made anew: a pass of their own
-        order = Passes(
+        return Passes(
             places,
             self._content.chunk if pick is None or pick.together else 1,
             seed=recipe.seed if recipe.sequences * shares == 1 else key(recipe.seed, sequence, Stream.SEQUENCE),
@@ -64,9 +64,9 @@ class EpochPlan:
             size=size,
             repeats=recipe.repeats,
             shuffle=recipe.shuffle,
-            ids=partial(_ids_of, recipe, self.epoch, share, first),  # not of self: no circle of objects
+            ids=partial(_ids_of, recipe, self.epoch, share),  # not of self: no circle of objects
+            base=first + int(self._content.starts[share]),
         )
-        return first + int(self._content.starts[share]), order
 
     def __len__(self) -> int:
         return self._partition.batches
@@ -80,20 +80,19 @@ class EpochPlan:
                 begin, chosen = start, np.arange(stop - start)
             else:
                 begin, chosen = self._grouping.positions(sequence, number, start, stop)
-            base, order = self.orders[sequence]
-            taken = order.take(begin, begin + int(chosen.max(initial=-1)) + 1)
+            taken = self.orders[sequence].take(begin, begin + int(chosen.max(initial=-1)) + 1)
             ids.append(taken.ids[chosen])
-            names.append(self._names(sequence, taken, base)[chosen])
+            names.append(self._names(sequence, taken)[chosen])
         rows = share.rows
         return self._plan(np.concatenate(ids)[rows], share.valid, np.concatenate(names)[rows], self._size_of(number))
 
-    def _names(self, sequence: int, taken: Taken, base: int) -> Int64s:
+    def _names(self, sequence: int, taken: Taken) -> Int64s:
         """Numbers that name the random draws of rows: where a sample comes once in a pass, the sample's own."""
         recipe, content = self.recipe, self._content
         share = sequence % len(content.weights)
         if recipe.picks and not recipe.picks[share].distinct(self.epoch):
             total = max(recipe.places(share, self.epoch), len(content))
-            return taken.places + base + taken.times * total
+            return taken.places + taken.times * total
         return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
@@ -103,10 +102,8 @@ class EpochPlan:
         """
         content, index = self._content, self._content.index
         plain = content.plain and not self.recipe.picks
-        found = []
-        for sequence, start, stop in self._spans_ahead(number, first=first):
-            base, order = self.orders[sequence]
-            found.append(order.reads(start, stop, first=first, runs=plain) + (base if plain else 0))
+        spans = self._spans_ahead(number, first=first)
+        found = [self.orders[sequence].reads(*span, first=first, runs=plain) for sequence, *span in spans]
         ahead = np.concatenate(found)
         samples = ahead if plain else content.numbers(ahead)
         if index.packed:
@@ -119,7 +116,7 @@ class EpochPlan:
         """This rank's samples of the chunks that `reads` names before batch `number`, chunk by chunk."""
         found = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._spans_ahead(number, first=first):
-            found += self.orders[sequence][1].ahead(start, stop, partial(self._mine, sequence), first=first)
+            found += self.orders[sequence].ahead(start, stop, partial(self._mine, sequence), first=first)
         samples = self._content.numbers(np.concatenate(found))
         again = np.zeros(len(samples), dtype=np.bool_)
         again[1:] = samples[1:] == samples[:-1]  # drawn more than once
@@ -149,8 +146,8 @@ class EpochPlan:
             shares = np.searchsorted(content.starts, ids, side="right") - 1
             for share in np.unique(shares).tolist():
                 mine = shares == share
-                places = (draw[mine] * recipe.places(share, self.epoch)).astype(np.int64)
-                others[mine] = _ids_of(recipe, self.epoch, share, 0, self.epoch)(places)
+                places = (draw[mine] * recipe.places(share, self.epoch)).astype(np.int64) + content.starts[share]
+                others[mine] = _ids_of(recipe, self.epoch, share, self.epoch)(places)
         views = zip(plan.views, recipe.views, strict=True)
         size = next((made.crops.size for made, view in views if view.size is None), recipe.size)  # the batch's
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
@@ -216,18 +213,16 @@ def _names(index: Index, samples: Int64s) -> Callable[[int], str]:
     return lambda at: index.name_of(int(samples[at]))
 
 
-def _ids_of(recipe: Recipe, epoch: int, share: int, first: int, number: int) -> Ids:
-    """The ids at the places of pass `number` through a sequence of an epoch, which begins at place `first` of its
-    share.
-    """
+def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
+    """The ids at the places of pass `number` through a share, or a part of it, in an epoch."""
     content = recipe.content
-    start = int(content.starts[share])
-    at_places = content.ids_at if recipe.shuffle else np.asarray
+    start = content.starts[share]
+    at_places: Ids = content.ids_at if recipe.shuffle else np.asarray
     if not recipe.picks:
-        return lambda places: at_places(places + (first + start))
+        return at_places
     seed = key(recipe.seed, share, Stream.SEQUENCE) if content.mixed else recipe.seed
     drawn = recipe.picks[share].ids(recipe.places(share, epoch), seed=seed, epoch=number)
-    return lambda places: at_places(drawn(places + first) + start)
+    return lambda places: at_places(drawn(places - start) + start)
 
 
 def _resized(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
@@ -238,7 +233,7 @@ def _resized(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
 
 
 def _resized_at(
-    content: Content, orders: dict[int, tuple[int, Passes]], buckets: Buckets, sequence: int, start: int, stop: int
+    content: Content, orders: dict[int, Passes], buckets: Buckets, sequence: int, start: int, stop: int
 ) -> Int64s:
     """The same of those at positions of a sequence's order."""
-    return _resized(content, buckets, orders[sequence][1].take(start, stop).ids)
+    return _resized(content, buckets, orders[sequence].take(start, stop).ids)

@@ -174,7 +174,7 @@ class Taken(NamedTuple):
     """A stretch of an epoch, (n,) each."""
 
     ids: Int64s  # of the samples
-    places: Int64s  # of the sequence's passes
+    places: Int64s
     times: Int64s  # which time a row's place comes in the epoch, at least: 0, 1, ... Never the same twice for a place
 
 
@@ -191,6 +191,7 @@ class Passes:
     repeats: int  # how often in a row a place comes
     shuffle: bool  # False gives all passes the order of the places
     ids: Callable[[int], Ids]  # pass -> the ids at its places
+    base: int = 0  # the first place; all sequences' places are numbered together
     _made: dict[int, tuple[EpochOrder, Ids]] = field(default_factory=dict, init=False)
 
     def take(self, start: int, stop: int) -> Taken:
@@ -201,7 +202,7 @@ class Passes:
             low = first // self.repeats
             order, ids_of = self._pass(number)
             some = np.repeat(order.take(low, -(-end // self.repeats)), self.repeats)[first - low * self.repeats :]
-            places.append(some[: end - first])
+            places.append(some[: end - first] + self.base)
             ids.append(ids_of(places[-1]))
         times, at = np.divmod(np.arange(start, stop, dtype=np.int64) + self.begin % self._length, self._length)
         return Taken(np.concatenate(ids), np.concatenate(places), at % self.repeats + times * self.repeats)
@@ -214,7 +215,7 @@ class Passes:
         found = [np.empty((0, 2) if runs else 0, dtype=np.int64)]
         for number, low, high, anew in self._stretches(start, stop, first=first):
             order, ids_of = self._pass(number)
-            read = order.reads(low, high, first=anew)
+            read = order.reads(low, high, first=anew) + self.base
             found.append(read if runs else ids_of(members(read)))
         return np.concatenate(found)
 
@@ -227,8 +228,8 @@ class Passes:
             positions = np.arange(begin * self.repeats, end * self.repeats) + number * self._length - self.begin
             within = (positions >= 0) & (positions < self.size)
             within[within] = mine(positions[within])
-            places = np.unique(np.repeat(order.take(begin, end), self.repeats)[within])
-            for run in order.reads(low, high, first=anew):
+            places = np.unique(np.repeat(order.take(begin, end), self.repeats)[within]) + self.base
+            for run in order.reads(low, high, first=anew) + self.base:
                 found.append(ids_of(places[slice(*np.searchsorted(places, run))]))
         return found
 

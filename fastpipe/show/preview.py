@@ -120,7 +120,7 @@ def _some_samples(recipe: Recipe, rows: int) -> NDArray[np.int64]:
     if not recipe.picks:
         return np.sort(rng.choice(count, min(rows, count), replace=False)).astype(np.int64)
     plan = EpochPlan(recipe, 0)
-    rows_of_epoch = [taken.take(0, min(recipe.rows(0), _MOST_DRAWS)).ids for _, taken in plan.orders.values()]
+    rows_of_epoch = [taken.take(0, min(recipe.rows(0), _MOST_DRAWS)).ids for taken in plan.orders.values()]
     found = np.unique(np.concatenate(rows_of_epoch))
     return np.sort(rng.choice(found, min(rows, len(found)), replace=False))
 

@@ -105,7 +105,7 @@ def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch:
     batch_size = min(batch_size, count)
     looked_at = min(count, max(MOST_SAMPLES, batch_size)) // batch_size * batch_size
     recipe = Recipe(batch_size, (1, 1), Resize(), 0.0, True, True, seed, Content.of(index))
-    order = EpochPlan(recipe, epoch).orders[0][1]
+    order = EpochPlan(recipe, epoch).orders[0]
     places = np.arange(looked_at, dtype=np.int64)
     uniform = permute(places, count, key(seed, epoch, 0)) if count > MOST_SAMPLES else _permutation(count, looked_at)
 

@@ -113,7 +113,7 @@ def needed_samples(dataset: Path) -> NDArray[np.int64]:
     plan = EpochPlan(Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0)
     start = len(plan) // 2 * BATCH_SIZE
     stop = start + BATCHES * BATCH_SIZE
-    _, order = plan.orders[0]
+    order = plan.orders[0]
     runs = order.reads(start, stop, first=True, runs=True)
     shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
     needed = np.concatenate([order.take(start, stop).ids, runs[:, 0], runs[:, 1] - 1, *shard_ends])
@@ -150,7 +150,7 @@ WEIGHTED = """
     recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
     plan = EpochPlan(sampling_of(sampler, data, shuffle=True, seed=0).of(recipe), 3)
     open_s = time.process_time() - started
-    _, order = plan.orders[0]
+    order = plan.orders[0]
     seconds, drawn = [], []
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
@@ -192,7 +192,7 @@ MIXED = """
     for number in range(len(plan) // 2, len(plan) // 2 + batches):
         started = time.process_time()
         share = plan._partition.share(number)
-        taken = [plan.orders[each][1].take(start, stop).ids for each, start, stop in share.spans]
+        taken = [plan.orders[each].take(start, stop).ids for each, start, stop in share.spans]
         found += np.concatenate(taken)[share.rows].tolist()
         seconds.append(time.process_time() - started)
     print(json.dumps({
