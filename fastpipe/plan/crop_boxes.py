@@ -66,8 +66,7 @@ def plan_crops(
             return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
         return _fixed(crop, size, widths, heights)
     canvas = canvas_of(crop, size, widths, heights)
-    if (canvas.room < 0).any():
-        check_room(crop, size, widths, heights, name)
+    check_room(canvas, size, name)
     drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
     return _cut(crop, size, canvas, (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64))
 
@@ -139,25 +138,22 @@ def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heigh
     return Canvas(pictures, resized, before, resized + before + after - output)
 
 
-def check_room(
-    crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s, name: Callable[[int], str]
-) -> None:
+def check_room(canvas: Canvas, size: tuple[int, int], name: Callable[[int], str]) -> None:
     """Raises ConfigError if pictures are smaller than a random crop; `name` names the first of them."""
-    if not isinstance(crop, RandomCrop) or crop.pad_if_needed:
-        return
-    small = np.flatnonzero((canvas_of(crop, size, widths, heights).room < 0).any(axis=1))
+    small = np.flatnonzero((canvas.room < 0).any(axis=1))
     if len(small):
         at = int(small[0])
+        width, height = canvas.pictures[at].tolist()
         raise ConfigError(
-            f"crop: {len(small):,} of {len(widths):,} pictures, resized and padded, are smaller than the output, "
-            f"{size[1]} x {size[0]}. The first is {name(at)}: {widths[at]} x {heights[at]} pixels. Pass "
+            f"crop: {len(small):,} of {len(canvas.room):,} pictures, resized and padded, are smaller than the output, "
+            f"{size[1]} x {size[0]}. The first is {name(at)}: {width} x {height} pixels. Pass "
             "RandomCrop(pad_if_needed=True), a smaller size=, or a larger resize= or padding=; or leave these out, "
             "with data.select(lambda c: c['width'] ...)"
         )
 
 
 def _cut(crop: Crop | Buckets, size: tuple[int, int], canvas: Canvas, left_top: Int64s) -> Crops:
-    """Crops of the output's size from n canvases; left_top is (n * crop.rows, 2), from the canvas's corner on."""
+    """Crops of the output's size; left_top is (n * crop.rows, 2), from the canvas's corner on."""
     rows = np.repeat(np.arange(len(left_top) // crop.rows), crop.rows)
     scale = (canvas.pictures / canvas.resized)[rows]
     boxes: Float64s = np.concatenate([(left_top - canvas.before[rows]) * scale, size[::-1] * scale], axis=1)
@@ -200,17 +196,15 @@ def random_resized(
     seeds = [seed for _, seed in crops]
     of = np.repeat(np.arange(len(crops)), len(samples))  # whose crop each of the rows below is
     names, widths, heights = (np.tile(each, len(crops)) for each in (samples, widths, heights))
-    scales = np.array([crop.scale for crop, _ in crops]).reshape(-1, 2)
-    ratios = np.array([crop.ratio for crop, _ in crops]).reshape(-1, 2)
-    logs = np.array([[math.log(each) for each in crop.ratio] for crop, _ in crops]).reshape(-1, 2)
+    scales, ratios = (np.array([getattr(crop, name) for crop, _ in crops]) for name in ("scale", "ratio"))
+    logs = np.array([[math.log(each) for each in crop.ratio] for crop, _ in crops])
 
     def draw(stream: int, rows: Int64s) -> Float64s:
         return uniform(keys(seeds, epoch, stream)[of[rows]], names[rows])
 
     def between(ends: Float64s, stream: int, rows: Int64s) -> Float64s:
         first, last = ends[of[rows]].T
-        drawn: Float64s = first + (last - first) * draw(stream, rows)
-        return drawn
+        return np.asarray(first + (last - first) * draw(stream, rows))
 
     todo = np.arange(len(of))
     x_drawn, y_drawn = draw(Stream.CROP_X, todo), draw(Stream.CROP_Y, todo)

@@ -17,7 +17,7 @@ from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
-from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops, random_resized
+from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_bucket, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
 from fastpipe.plan.order import Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
@@ -206,7 +206,8 @@ def check_pictures(recipe: Recipe) -> None:
     widths, heights = (np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height"))
     for view in crops:
         for size in sizes:
-            check_room(view.crop, view.size or size, widths, heights, _names(index, samples))
+            canvas = canvas_of(view.crop, view.size or size, widths, heights)
+            check_room(canvas, view.size or size, _names(index, samples))
 
 
 def _names(index: Index, samples: Int64s) -> Callable[[int], str]:

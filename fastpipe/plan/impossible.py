@@ -147,9 +147,3 @@ def impossible(pair: str, got: str = "", way: str = "") -> ConfigError:
     instead = way or usual
     words = f"{one} does not go with {other}{got and f' ({got})'}: {reason}. {instead[0].upper()}{instead[1:]}"
     return ConfigError(words.replace("`", ""))
-
-
-def table() -> str:
-    """All pairs, in Markdown."""
-    head = "| option | does not go with | because | instead |\n|---|---|---|---|\n"
-    return head + "".join(f"| {' | '.join(pair)} |\n" for pair in IMPOSSIBLE.values())
