@@ -148,11 +148,7 @@ class CenterCrop(ResizedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class Resize(BaseCrop):
-    """The whole image, resized to the output's size; this can change its aspect ratio.
-
-    Args:
-        interpolation, antialias, mask_fill: see RandomResizedCrop.
-    """
+    """The whole image, resized to the output's size, whatever its aspect ratio. Options: see RandomResizedCrop."""
 
     @classmethod
     def _hint(cls, size: object) -> str:
@@ -250,12 +246,8 @@ class FiveCrop(ResizedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class TenCrop(FiveCrop):
-    """For evaluation: the crops of FiveCrop, and those of the mirrored image, as torchvision's Resize and TenCrop.
-
-    A batch has images of shape (N, 10, 3, height, width).
-
-    Args:
-        resize, interpolation, antialias, mask_fill: see FiveCrop.
+    """For evaluation: the crops of FiveCrop, whose options it has, and those of the mirrored image, as torchvision's
+    Resize and TenCrop. A batch has images of shape (N, 10, 3, height, width).
     """
 
     rows = 10

@@ -118,9 +118,7 @@ class EpochPlan:
         for sequence, start, stop in self._spans_ahead(number, first=first):
             found += self.orders[sequence].ahead(start, stop, partial(self._mine, sequence), first=first)
         samples = self._content.numbers(np.concatenate(found))
-        again = np.zeros(len(samples), dtype=np.bool_)
-        again[1:] = samples[1:] == samples[:-1]  # drawn more than once
-        return samples[~again]
+        return samples[np.flatnonzero(np.diff(samples, prepend=-1))]  # some are drawn more than once
 
     def _spans_ahead(self, number: int, *, first: bool) -> list[tuple[int, int, int]]:
         """(sequence, start, stop): what is used up to batch `number`, as far as no batch before it has said so."""
@@ -189,10 +187,8 @@ class EpochPlan:
 
 
 def check_pictures(recipe: Recipe) -> None:
-    """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them.
-
-    Of more than 2 million samples, of those that a sampler picks, and where a function gives the sizes, the plan of a
-    batch tells, with the same error.
+    """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them. With more
+    than 2 million samples, a sampler, or a function that gives the sizes, a batch's plan raises the same error.
     """
     content, index = recipe.content, recipe.content.index
     sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)

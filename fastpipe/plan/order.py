@@ -43,8 +43,7 @@ _MOST_PASSES = 2  # that a batch may lie in, with few exceptions
 # A part of a shard, in bytes; never beyond the shard's end.
 RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
 
-# A chunk of far larger samples than the dataset's average is read ahead only so far.
-MOST_RANGE_BYTES = 4 * CHUNK_BYTES
+MOST_RANGE_BYTES = 4 * CHUNK_BYTES  # of a chunk of far larger samples than the dataset's average
 _NEAR_BYTES = 16 * 1024
 
 

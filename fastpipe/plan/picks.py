@@ -62,9 +62,8 @@ class SpreadDraws(Pick):
 
 
 class DistinctDraws(Pick):
-    """Without replacement, by (n,) weights: the set that drawing one by one gives, each time among those that are left.
-
-    It is that of the smallest of exponentially distributed numbers with the weights as rates (Efraimidis and Spirakis,
+    """Without replacement, by (n,) weights: the set that drawing one by one gives, each time among those that are left:
+    that of the smallest of exponentially distributed numbers with the weights as rates (Efraimidis and Spirakis,
     "Weighted random sampling with a reservoir", 2006).
     """
 
@@ -149,11 +148,7 @@ class ByClass(Pick):
     Batches follow one another without end, epoch after epoch. A round of them goes through all classes in one order as
     often as it takes to end with a full batch; the next round has a new order. So the classes of a batch differ, and
     each class comes equally often. A class goes through its samples in the same way, K at a time: so these differ,
-    unless the class has fewer, and each comes equally often.
-
-    Args:
-        labels: (n,) int64 of the samples; those below 0 are in no batch.
-        classes, samples: P and K.
+    unless the class has fewer, and each comes equally often. Samples with a label below 0 are in no batch.
     """
 
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:

@@ -26,9 +26,6 @@ class Boxes:
         min_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in pixels.
             With 0, and min_area=0, no box is dropped: a box outside the crop has no area.
         min_area: boxes are dropped if their area in the output is smaller, in pixels.
-
-    Raises:
-        ConfigError: an argument is wrong.
     """
 
     name: str
@@ -54,9 +51,6 @@ class Points:
         flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
             right eye with the numbers 1 and 2; []: there are none. Mirrored points need it. None: the pairs that the
             field has itself, as a dataset packed from COCO has.
-
-    Raises:
-        ConfigError: an argument is wrong.
     """
 
     name: str
@@ -68,8 +62,7 @@ class Points:
             return
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise ConfigError(f"Points(flip_pairs=): got {given!r}; {_PAIRS_HINT}")
-        pairs = tuple(given)
-        for pair in pairs:
+        for pair in (pairs := tuple(given)):
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise ConfigError(f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}")
         flat = [check_point(point, _MOST_POINTS) for pair in pairs for point in pair]
