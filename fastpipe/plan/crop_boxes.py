@@ -154,7 +154,7 @@ def check_room(canvas: Canvas, size: tuple[int, int], name: Callable[[int], str]
 
 def _cut(crop: Crop | Buckets, size: tuple[int, int], canvas: Canvas, left_top: Int64s) -> Crops:
     """Crops of the output's size; left_top is (n * crop.rows, 2), from the canvas's corner on."""
-    rows = np.repeat(np.arange(len(left_top) // crop.rows), crop.rows)
+    rows = np.repeat(np.arange(len(canvas.pictures)), crop.rows) if crop.rows > 1 else slice(None)
     scale = (canvas.pictures / canvas.resized)[rows]
     boxes: Float64s = np.concatenate([(left_top - canvas.before[rows]) * scale, size[::-1] * scale], axis=1)
     mirrored = np.tile(np.arange(10) >= 5, len(canvas.pictures)) if isinstance(crop, TenCrop) else None

@@ -76,11 +76,11 @@ class EpochPlan:
         share = self._partition.share(number)
         ids, names = [], []
         for sequence, start, stop in share.spans:
-            if self._grouping is None:
-                begin, chosen = start, np.arange(stop - start)
-            else:
-                begin, chosen = self._grouping.positions(sequence, number, start, stop)
-            taken = self.orders[sequence].take(begin, begin + int(chosen.max(initial=-1)) + 1)
+            chosen: Int64s | slice = slice(None)
+            if self._grouping is not None:
+                start, chosen = self._grouping.positions(sequence, number, start, stop)
+                stop = start + int(chosen.max(initial=-1)) + 1
+            taken = self.orders[sequence].take(start, stop)
             ids.append(taken.ids[chosen])
             names.append(self._names(sequence, taken)[chosen])
         rows = share.rows
@@ -118,7 +118,8 @@ class EpochPlan:
         for sequence, start, stop in self._spans_ahead(number, first=first):
             found += self.orders[sequence].ahead(start, stop, partial(self._mine, sequence), first=first)
         samples = self._content.numbers(np.concatenate(found))
-        return samples[np.flatnonzero(np.diff(samples, prepend=-1))]  # some are drawn more than once
+        again = samples[1:] == samples[:-1]  # drawn more than once
+        return np.concatenate([samples[:1], samples[1:][~again]])
 
     def _spans_ahead(self, number: int, *, first: bool) -> list[tuple[int, int, int]]:
         """(sequence, start, stop): what is used up to batch `number`, as far as no batch before it has said so."""
