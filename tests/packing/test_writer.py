@@ -210,6 +210,21 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
     assert [note["path"] for note in notes(tmp_path / "packed")][2:6] == ["#2", "#3", "#4", "#5"]
 
 
+def test_a_writer_takes_quality_and_lossless(tmp_path: Path) -> None:
+    from_jpeg = Image.open(io.BytesIO(jpeg_bytes()))
+    for name, options in (("low", {"quality": 20}), ("high", {"quality": 98}), ("exact", {"lossless": True})):
+        with fastpipe.Writer(tmp_path / name, **options) as writer:
+            writer.add(pixels())
+            writer.add(from_jpeg)
+    low, high, exact = (Index(tmp_path / name) for name in ("low", "high", "exact"))
+    assert (low.records["size"] * 3 < high.records["size"]).all()
+    assert exact.info["counts"]["png"] == {"pixels": 2}
+    shown = fastpipe.open(tmp_path / "exact")[1][0].permute(1, 2, 0).numpy()
+    np.testing.assert_array_equal(shown, np.asarray(from_jpeg))
+    with pytest.raises(ConfigError, match="--lossless does not go with --quality"):
+        fastpipe.Writer(tmp_path / "none", quality=20, lossless=True)
+
+
 def test_labels(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "numbers") as writer:
         for label in (4, np.int64(0), None):

@@ -41,6 +41,7 @@ _STEMS = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 _LOSSLESS = frozenset(["PNG", "BMP", "GIF", "PPM", "TGA", "ICO"])  # whatever is in the file
 _LOSSY_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"])
 _ANY_PIXELS = 2**62
+_PNG_START_BYTES = 33  # signature and IHDR
 _CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
 _CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
 # Of TIFF.
@@ -185,8 +186,9 @@ def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -
 
 def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
     """A PNG (W3C PNG 3rd edition), whose picture is that of its IDAT, also where it is animated."""
+    if len(data) >= _PNG_START_BYTES:  # before its bytes are found to be too few for so many
+        refuse_more_pixels(struct.unpack_from(">II", data, 16), max_pixels)
     size = native(_engine.picture_size, data, _ANY_PIXELS)
-    refuse_more_pixels(size, max_pixels)
     exif, animated, at = b"", False, 8
     while (kind := data[at + 4 : at + 8]) not in (b"IEND", b""):
         end = at + 12 + int.from_bytes(data[at : at + 4], "big")
