@@ -213,7 +213,7 @@ def test_photos_as_they_lie_beside_a_url(
     photos = tmp_path / "photos"
     photos.mkdir()
     for number in range(20):
-        smooth_noise(40 + number, 90 - number, seed=number).save(photos / f"{number}.{'png' if number % 3 else 'jpg'}")
+        smooth_noise(40 + number, 90 - number, seed=number).save(photos / f"{number}.{'bmp' if number % 3 else 'jpg'}")
     there = fastpipe.open(range_server.url, cache_dir=tmp_path / "cache", cache_limit=0)
     for names in ({"verify": True}, {}):
         options = {"seed": 3, "epoch_size": 320, **names}
