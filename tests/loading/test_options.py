@@ -15,7 +15,7 @@ from fastpipe.errors import ConfigError, FastpipeError
 from fastpipe.loading import factory
 from fastpipe.plan import crop_options as options
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side
-from fastpipe.samples import stored
+from fastpipe.samples import data
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_wrong_values_are_found_before_the_dataset_is_opened(
     def opened(*_: object, **__: object) -> None:
         raise AssertionError("opened")
 
-    monkeypatch.setattr(stored, "open_data", opened)
+    monkeypatch.setattr(data, "open_data", opened)
     (name,) = wrong
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         factory.loader("photos", **wrong)
