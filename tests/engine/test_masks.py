@@ -64,7 +64,7 @@ class Fields:
             self.records[number] = (sizes[shard], len(made[0]) + lie, *sides, bits, made[1], digest)
             sizes[shard] += len(made[0])
         shards = [
-            types.SimpleNamespace(name=shard.name, path=dataset / shard.name, size_bytes=size)
+            types.SimpleNamespace(name=shard.name, folder=dataset, path=dataset / shard.name, size_bytes=size)
             for shard, size in zip(self.index.shards, sizes, strict=True)
         ]
         self.index.shards = shards  # type: ignore[assignment]
