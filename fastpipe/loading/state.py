@@ -6,14 +6,16 @@ import json
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, batches_per_epoch
-from fastpipe.samples.dataset import Dataset
+
+if TYPE_CHECKING:  # the commands that show a dataset need no torch
+    from fastpipe.samples.dataset import Dataset
 
 STATE_VERSION = 3
 
