@@ -53,8 +53,7 @@ class Content:
 
     def counts(self) -> list[int]:
         """Samples of each share."""
-        found: list[int] = np.diff(self.starts).tolist()
-        return found
+        return [int(each) for each in np.diff(self.starts)]
 
     def numbers(self, ids: Int64s) -> Int64s:
         """(n,) numbers in the index."""

@@ -14,10 +14,8 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Size, Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
-_OURS = {
-    "random": "RandomResizedCrop",
-    "center": "CenterCrop",
-    **{kind.__name__.lower(): kind.__name__ for kind in _KINDS},
+_OURS = {"random": "RandomResizedCrop", "center": "CenterCrop"} | {
+    kind.__name__.lower(): kind.__name__ for kind in _KINDS
 }
 _NOT_A_CROP = (
     ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what comes after as "
