@@ -221,7 +221,8 @@ def test_a_driver_with_other_libraries_is_refused(
     ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write its own versions into dataset.json."""
-    monkeypatch.setattr("fastpipe.packing.shard.journal.versions", lambda **_: {"pillow": "1"})
+    for module in ("pipeline.exchange", "steps.parts"):
+        monkeypatch.setattr(f"fastpipe.packing.{module}.made_with", lambda: {"pillow": "1"})
     with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
         packed_on_ray(made["folder"], tmp_path / "packed")
 
