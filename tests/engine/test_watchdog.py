@@ -246,7 +246,7 @@ def test_activities_are_those_of_the_moment(slow: Path) -> None:
 
     index = fastpipe.open(slow).index
     with fastpipe.loader(slow, 1, size=2000, train=False, num_workers=2) as loader:
-        engine: Engine = loader._engine
+        engine: Engine = loader.parts.maker.engine
         assert [each.stage for each in engine.activities()] == ["idle", "idle"]
         batches = iter(loader)
         next(batches)

@@ -198,9 +198,9 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader._engine._reader.caches.remote[0].cache.states
+        states = loader.parts.maker.engine._reader.caches.remote[0].cache.states
         assert set(np.unique(states)) == {WRITTEN}
-        loader._engine._reader.arrivals.sync_now()
+        loader.parts.maker.engine._reader.arrivals.sync_now()
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
@@ -208,7 +208,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     range_server.forget()
     monkeypatch.setattr("fastpipe.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader._engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader.parts.maker.engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
@@ -377,7 +377,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
 ) -> None:
     range_server.latency_s = 0.1
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader = loader._engine._reader
+        reader = loader.parts.maker.engine._reader
         arrived = threading.Event()
         with reader.wants.lock:  # nothing begins before the part is forgotten
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
@@ -424,7 +424,7 @@ def test_close_waits_for_no_thread_that_waits_for_it(
     """As a __del__ does that closes a loader: it runs in any thread and line. So does a signal handler."""
     with open_remote(range_server.url) as loader:
         next(iter(loader))
-        reader, took_s = loader._engine._reader, []
+        reader, took_s = loader.parts.maker.engine._reader, []
         ended = threading.Event()
 
         def close() -> None:

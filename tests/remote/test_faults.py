@@ -320,7 +320,7 @@ def test_pauses_grow_and_differ() -> None:
 
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader, index = loader._engine._reader, loader.dataset.index
+        reader, index = loader.parts.maker.engine._reader, loader.dataset.index
         with brought(reader, np.array([100, 200])) as where:
             record = index.records_of(np.array([200]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2

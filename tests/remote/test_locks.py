@@ -140,7 +140,7 @@ def test_who_is_waited_for(
     killer.start()
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
         assert len(list(loader)) == len(loader)
-        assert not loader._engine._reader.wants.impatient
+        assert not loader.parts.maker.engine._reader.wants.impatient
     killer.join()
     told = caplog.records[0].getMessage()
     assert "stuck awaiting" in told
@@ -166,7 +166,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
     cache, writing, go_on = tmp_path / "cache", threading.Event(), threading.Event()
     written_unlocked: list[int] = []
     with open_remote(range_server.url, **IN_ORDER) as loader:
-        kept = loader._engine._reader.caches.remote[0].cache
+        kept = loader.parts.maker.engine._reader.caches.remote[0].cache
         write = kept._files.write
 
         def slow(shard: int, start: int, data: Any) -> None:
@@ -183,7 +183,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
         try:
             reading.start()
             assert writing.wait(60.0)
-            loader._engine.close(0.05)
+            loader.parts.maker.engine.close(0.05)
             assert locked(cache)
             go_on.set()
             wait_until(lambda: not locked(cache))
