@@ -5,15 +5,12 @@ Every random choice is made here, ahead of the engine, as arrays: results cannot
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
@@ -41,10 +38,14 @@ class EpochPlan:
         self.orders = {number: self._order_of(number, size) for number, size in everyones.sequences}
         self._grouping: Grouping | None = None
         if isinstance(recipe.crop, Buckets):
+            content, orders, buckets = self._content, self.orders, recipe.crop  # not self: no circle of objects
+
+            def resized(sequence: int, start: int, stop: int) -> Int64s:
+                return _resized(content, buckets, orders[sequence].take(start, stop).ids)
+
             stream = key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None
-            resized = partial(_resized_at, self._content, self.orders, recipe.crop)
-            together = Grouping.batches_of(self._content.chunk, everyones.global_batch_size)
-            self._grouping = Grouping(everyones, resized, recipe.crop, batches=together, key=stream)
+            together = Grouping.batches_of(content.chunk, everyones.global_batch_size)
+            self._grouping = Grouping(everyones, resized, buckets, batches=together, key=stream)
 
     def _order_of(self, sequence: int, size: int) -> Passes:
         """The order of a sequence: a node's part of a share; see Note [partition]."""
@@ -165,23 +166,27 @@ class EpochPlan:
         return self.recipe.size if self._sizes is None else self._sizes(number)
 
     def _plan(self, ids: Int64s, valid: Bools, names: Int64s, size: Size) -> BatchPlan:
-        views = self.recipe.views
+        views, index, epoch = self.recipe.views, self._content.index, self.epoch
         samples, records = self._content.numbers(ids), self._content.read(ids)
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
-        named: dict[str, Any] = {"epoch": self.epoch, "samples": names}
-        drawn = uniform(keys([view.seed for view in views], self.epoch, Stream.FLIP)[:, None], names)
+        drawn = uniform(keys([view.seed for view in views], epoch, Stream.FLIP)[:, None], names)
         random = [(view.crop, view.seed) for view in views if isinstance(view.crop, RandomResizedCrop)]
-        boxes = iter(random_resized(random, widths, heights, **named) if random else ())
+        boxes = iter(random_resized(random, widths, heights, epoch=epoch, samples=names) if random else ())
+
+        def name(at: int) -> str:
+            return index.name_of(int(samples[at]))
+
         planned = []
         for view, draws in zip(views, drawn, strict=True):
-            flips = draws < view.flip
+            flips, its_size = draws < view.flip, view.size or size
             if isinstance(view.crop, Buckets):
-                crops = plan_bucket(view.crop, size, widths, heights, flips)
+                crops = plan_bucket(view.crop, its_size, widths, heights, flips)
             elif isinstance(view.crop, RandomResizedCrop):
-                crops = crops_at(next(boxes), view.crop, view.size or size)
+                crops = crops_at(next(boxes), view.crop, its_size)
             else:
-                name = _names(self._content.index, samples)
-                crops = plan_crops(view.crop, view.size or size, widths, heights, seed=view.seed, name=name, **named)
+                crops = plan_crops(
+                    view.crop, its_size, widths, heights, seed=view.seed, epoch=epoch, samples=names, name=name
+                )
                 flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
             planned.append(BatchPlan(ids, samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
@@ -204,11 +209,7 @@ def check_pictures(recipe: Recipe) -> None:
     for view in crops:
         for size in sizes:
             canvas = canvas_of(view.crop, view.size or size, widths, heights)
-            check_room(canvas, view.size or size, _names(index, samples))
-
-
-def _names(index: Index, samples: Int64s) -> Callable[[int], str]:
-    return lambda at: index.name_of(int(samples[at]))
+            check_room(canvas, view.size or size, lambda at: index.name_of(int(samples[at])))
 
 
 def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
@@ -228,10 +229,3 @@ def _resized(content: Content, buckets: Buckets, ids: Int64s) -> Int64s:
     records = content.index.records_of(content.numbers(ids))
     # A damaged record is found when its sample's batch is planned.
     return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
-
-
-def _resized_at(
-    content: Content, orders: dict[int, Passes], buckets: Buckets, sequence: int, start: int, stop: int
-) -> Int64s:
-    """The same of those at positions of a sequence's order."""
-    return _resized(content, buckets, orders[sequence].take(start, stop).ids)
