@@ -401,10 +401,10 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
         monkeypatch.setattr(
-            slow._engine._reader.caches.remote[0].cache, "sync", lambda: (syncing.set(), sync.wait(30.0))
+            slow.parts.maker.engine._reader.caches.remote[0].cache, "sync", lambda: (syncing.set(), sync.wait(30.0))
         )
         next(iter(slow))
-        slow._engine._reader.arrivals.sync()
+        slow.parts.maker.engine._reader.arrivals.sync()
         assert syncing.wait(60.0)
         closing = threading.Thread(target=slow.close)
         closing.start()

@@ -119,7 +119,7 @@ def test_no_block_stays_locked(
     range_server.fault = None
     with open_remote(range_server.url, **IN_ORDER) as again, open_remote(remote_packed, shuffle=False) as local:
         assert len(list(again)) == len(list(local))
-        assert not again._engine._reader.wants.impatient  # blocks that somebody else took too long for
+        assert not again.parts.maker.engine._reader.wants.impatient  # blocks that somebody else took too long for
     del kept
 
 
@@ -153,7 +153,7 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
     with open_remote(range_server.url, **IN_ORDER) as first, open_remote(range_server.url, **IN_ORDER) as second:
         iterators = [iter(first), iter(second)]
         assert [len(next(each)[1]) for each in iterators] == [32, 32]
-        reader = second._engine._reader
+        reader = second.parts.maker.engine._reader
         wait_until(lambda: (delay := reader.delay()) is not None and delay.stage == "awaiting")
         delay = reader.delay()
         assert f"in this process {os.getpid()}, fetches bytes 0 to " in delay.note
