@@ -25,7 +25,7 @@ def test_options_of_workers_without_workers() -> None:
 
 def test_fastpipe_prefetches_with_any_number_of_threads(flat: Path) -> None:
     with pytest.raises(
-        fastpipe.ConfigError, match="no argument persistent_workers: .* threads live as long as the loader"
+        fastpipe.ConfigError, match=r"no argument persistent_workers: .* threads live as long as the loader"
     ):
         fastpipe.loader(flat, persistent_workers=True)
     for prefetch_factor in (1, 4):
