@@ -280,7 +280,11 @@ def _checked_weights(data: Dataset, weights: Any) -> tuple[Float64s, bool]:
         f"Weighted: expected a number at least 0 for each of {count} samples, or {{class name: number}}, or "
         "{key: number}"
     )
-    given = array_of([*weights.values()] if named else weights, expected, np.float64)
+    given = array_of([*weights.values()] if named else weights, expected)
+    if given.dtype.kind not in "biuf":
+        first = given.ravel().tolist()[0]
+        raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
+    given = given.astype(np.float64)
     if given.shape != (len(names),):
         raise ConfigError(f"{expected}; got {f'shape {given.shape}' if given.ndim else repr(weights)}")
     if len(wrong := np.flatnonzero(~(np.isfinite(given) & (given >= 0)))):

@@ -487,6 +487,7 @@ Weighted, Repeated, PerClass = fastpipe.Weighted, fastpipe.Repeated, fastpipe.Pe
         (Weighted({"elephant": 1}), "the key 'elephant'; .* Nor is 'elephant' a class; it has 'ant', 'bee', 'cow'$"),
         (Weighted({"cow": 1, "elephant": 1}), "no class 'elephant'; it has 'ant', .*; names of classes and keys of"),
         (Weighted({"cow": -1}), "number at least 0 for each .*; got -1.0 for class 'cow'$"),
+        (Weighted({"cow": "2"}), "got str '2'$"),  # type: ignore[dict-item]
         (Weighted({"ant": 0, "bee": 0, "cow": 0}), "got only 0 for the samples of the dataset"),
         (Weighted({}, replacement=False), "expected epoch_size= of 1 to 37, got no epoch_size=; pass"),
         (Weighted({}, replacement=3), "replacement.*: expected True or False"),  # type: ignore[arg-type]
