@@ -61,17 +61,18 @@ class Store:
 class Data:
     """What a Dataset is made of, for all that reads its samples or makes other datasets of it."""
 
+    # Names of classes, and of each store the new labels, as MixedIndex takes them.
+    _relabelled: tuple[list[str], list[NDArray[np.int64]]] | None = None
+    _samples: NDArray[np.int64] | None = None
+    _starts: NDArray[np.int64] | None = None
+    _weights: tuple[float, ...] = (1.0,)
+    _labels: ById | None = None
+    _single: object = None  # how single samples come
+
     def __init__(self, stores: Sequence[Store]) -> None:
         self._stores = tuple(stores)  # one behind the other
-        # Names of classes, and of each store the new labels, as MixedIndex takes them.
-        self._relabelled: tuple[list[str], list[NDArray[np.int64]]] | None = None
-        self._samples: NDArray[np.int64] | None = None
-        self._starts: NDArray[np.int64] | None = None
-        self._weights: tuple[float, ...] = (1.0,)
-        self._labels: ById | None = None
         self._added: Mapping[str, ById] = {}
         self._identity: Mapping[str, Any] = {}
-        self._single: object = None  # how single samples come
 
     def _with(self, **changes: Any) -> Self:
         made = copy(self)  # without what was found out at need, of these samples

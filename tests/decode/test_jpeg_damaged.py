@@ -120,7 +120,7 @@ def test_garbage_is_refused(garbage: bytes, starts_well: bool) -> None:
         (b"", "the bytes are not a JPEG"),
         (b"\xff\xd8", "the JPEG is truncated"),
         (b"\xff\xd8\xff\xd9", "the JPEG"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(64), "the bytes are not a JPEG"),
+        (b"GIF89a" + bytes(64), "the bytes are not a JPEG"),
         (encoded(progressive=True), "the JPEG has an unsupported format: progressive"),
         (with_frame(BASELINE, marker=0xC9), "the JPEG has an unsupported format"),  # arithmetic coding
         (with_frame(BASELINE, precision=12), "the JPEG has an unsupported format"),
