@@ -59,26 +59,11 @@ class Chunks {
   std::size_t left_;
 };
 
-int channels(PngColor color) {
-  switch (color) {
-    case PngColor::gray:
-    case PngColor::palette:
-      return 1;
-    case PngColor::gray_alpha:
-      return 2;
-    case PngColor::rgb:
-      return 3;
-    case PngColor::rgb_alpha:
-      return 4;
-  }
-  return 0;
-}
-
 bool known(int bits, PngColor color) {
   const bool power = bits == 1 || bits == 2 || bits == 4 || bits == 8 || bits == 16;
   if (color == PngColor::gray) return power;
   if (color == PngColor::palette) return power && bits <= 8;
-  return channels(color) != 0 && (bits == 8 || bits == 16);
+  return png_channels(color) != 0 && (bits == 8 || bits == 16);
 }
 
 Status read_header(const Chunk& chunk, std::int64_t max_pixels, PngHeader* header) {
@@ -112,7 +97,7 @@ Status read_side_chunk(const Chunk& chunk, PngParts* parts) {
       return error(Code::png_corrupt, "a palette of %zu bytes", chunk.size);
     }
     parts->palette = {chunk.payload, chunk.size};
-  } else if (chunk.is("tRNS") && channels(header.color) % 2 != 0) {
+  } else if (chunk.is("tRNS") && png_channels(header.color) % 2 != 0) {
     const std::size_t needed = header.color == PngColor::rgb ? 6 : 2;
     if (header.color == PngColor::palette ? chunk.size > 256 : chunk.size != needed) {
       return error(Code::png_corrupt, "a tRNS chunk of %zu bytes", chunk.size);
@@ -132,17 +117,32 @@ Status read_side_chunk(const Chunk& chunk, PngParts* parts) {
 
 }  // namespace
 
+int png_channels(PngColor color) {
+  switch (color) {
+    case PngColor::gray:
+    case PngColor::palette:
+      return 1;
+    case PngColor::gray_alpha:
+      return 2;
+    case PngColor::rgb:
+      return 3;
+    case PngColor::rgb_alpha:
+      return 4;
+  }
+  return 0;
+}
+
 bool has_png_signature(const std::uint8_t* data, std::size_t size) {
   return size >= sizeof kPngSignature && std::memcmp(data, kPngSignature, sizeof kPngSignature) == 0;
 }
 
 std::size_t PngHeader::row_bytes(int width) const {
-  const auto samples = static_cast<std::size_t>(width) * static_cast<std::size_t>(channels(color));
+  const auto samples = static_cast<std::size_t>(width) * static_cast<std::size_t>(png_channels(color));
   return (samples * static_cast<std::size_t>(bits) + 7) / 8;
 }
 
 std::size_t PngHeader::pixel_bytes() const {
-  return static_cast<std::size_t>(bits < 8 ? 1 : channels(color) * bits / 8);
+  return static_cast<std::size_t>(bits < 8 ? 1 : png_channels(color) * bits / 8);
 }
 
 std::size_t PngHeader::inflated_bytes() const {

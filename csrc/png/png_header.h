@@ -20,6 +20,9 @@ bool has_png_signature(const std::uint8_t* data, std::size_t size);
 // By the numbers of the format. Source: "Portable Network Graphics (PNG) Specification", W3C, section 11.2.1.
 enum class PngColor : std::uint8_t { gray = 0, rgb = 2, palette = 3, gray_alpha = 4, rgb_alpha = 6 };
 
+// Samples of a pixel as it is stored, where an index of a palette is one; 0: there is no such type.
+int png_channels(PngColor color);
+
 struct PngHeader {
   Size size;
   int bits = 0;  // of a sample: 1, 2, 4, 8 or 16

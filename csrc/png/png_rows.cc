@@ -46,8 +46,8 @@ Status unknown_id(int id, const PngParts& parts) {
   return error(Code::png_corrupt, "index %d of a palette of %zu", id, parts.colors());
 }
 
-// Of pixels that lie one behind the other, each a stretch of `step` bytes: the bytes at `red`, `green` and `blue`. A
-// byte behind the last pixel may be read.
+// Pixels that lie one behind the other -> RGBX: their first bytes of red, green and blue, or of gray. A byte behind the
+// last pixel may be read.
 void pick(const std::uint8_t* row, int count, const PngHeader& header, std::uint8_t* out) {
   const std::size_t step = header.pixel_bytes(), sample = static_cast<std::size_t>(header.bits) / 8;
   const bool gray = header.color == PngColor::gray_alpha || header.color == PngColor::gray;
@@ -63,23 +63,10 @@ void pick(const std::uint8_t* row, int count, const PngHeader& header, std::uint
   }
 }
 
-int color_channels(PngColor color) {
-  switch (color) {
-    case PngColor::gray:
-      return 1;
-    case PngColor::gray_alpha:
-      return 2;
-    case PngColor::rgb_alpha:
-      return 4;
-    default:
-      return 3;
-  }
-}
-
 // The samples of a row as numbers, and alpha behind those that have another colour than the clear one.
 template <typename Sample>
 Sample* copy_samples(const std::uint8_t* row, const PngParts& parts, int channels, Sample* out) {
-  const int stored = color_channels(parts.header.color);
+  const int stored = png_channels(parts.header.color);  // no palette's
   const auto sample_at = [](const std::uint8_t* at) {
     return static_cast<Sample>(sizeof(Sample) == 2 ? at[0] << 8 | at[1] : at[0]);
   };
@@ -140,7 +127,10 @@ Status png_rgbx(const PngDecoder& decoder, Rect region, RowSink sink, std::vecto
   return {};
 }
 
-int png_channels(const PngParts& parts) { return color_channels(parts.header.color) + (parts.clear() ? 1 : 0); }
+int png_channels(const PngParts& parts) {
+  const PngColor color = parts.header.color;
+  return png_channels(color == PngColor::palette ? PngColor::rgb : color) + (parts.clear() ? 1 : 0);
+}
 
 Status png_samples(const PngDecoder& decoder, void* out) {
   const PngParts& parts = decoder.parts();

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.format.sample_layout import PNG_MAGIC
 from fastpipe.native import _engine
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLORS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels -> colour type: gray, gray and alpha, RGB, RGB and alpha
 _STRIPS = b"fpST"
 # Bytes of samples in a strip, about, and rows at least: a strip costs some 150 bytes, and is inflated as a whole.
@@ -42,7 +42,7 @@ def encode_png(samples: NDArray[Any], *, filters: bool = True, strip_rows: int |
     if each < height:
         chunks.append(_chunk(_STRIPS, struct.pack(">I", each)))
     chunks += [_chunk(b"IDAT", strip) for strip in _deflated(rows, channels * bits // 8, min(each, height), filters)]
-    return b"".join([_SIGNATURE, *chunks, _chunk(b"IEND", b"")])
+    return b"".join([PNG_MAGIC, *chunks, _chunk(b"IEND", b"")])
 
 
 def is_ours(data: bytes) -> bool:
