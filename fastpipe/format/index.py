@@ -26,10 +26,12 @@ from fastpipe.format.layout import (
     NO_LABEL,
     PICTURE_ENDINGS,
     SOURCES_FILE,
+    WITHOUT_HASHES,
     shard_number,
     version_folder,
 )
 from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
+from fastpipe.format.pixel_form import PixelForm, possible_forms, read_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, a_list, count, one_of, text
 
@@ -64,6 +66,7 @@ class Index:
         records: one per sample, dtype INDEX_DTYPE, read-only, for who looks at many; of a packed dataset an np.memmap.
         fingerprint: names the content and order of this dataset, byte by byte.
         content: names its samples' identities, sizes and labels, in order: it is the same for each storage.
+        form_counts: how many samples have each form of pixels.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
         may_be_large: there may be pictures of more than max_pixels.
@@ -110,6 +113,7 @@ class Index:
             self.shards = columns.of(self.folder, info["shards"])
             samples = count(info["samples"])
             self.class_counts = [count(each) for each in a_list(info["class_counts"])]
+            self.form_counts = read_forms(a_list(info["forms"]))
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
@@ -175,6 +179,11 @@ class Index:
     def class_to_idx(self) -> dict[str, int]:
         return {name: label for label, name in enumerate(self.classes)}
 
+    @property
+    def forms(self) -> tuple[PixelForm, ...]:
+        """The forms of pixels that occur."""
+        return tuple(sorted(self.form_counts))
+
     def class_name(self, label: int) -> str:
         """The name of a label; "" of NO_LABEL."""
         return self.classes[label] if label != NO_LABEL else ""
@@ -210,17 +219,17 @@ class Index:
         width, height = records["width"].astype(np.int64), records["height"].astype(np.int64)
         # A block of 8 x 8 pixels takes two bits at least: no memory is made for a picture that cannot be there.
         blocks = (width + 7) // 8 * ((height + 7) // 8)
-        real = (width > 0) & (height > 0) & (blocks <= 4 * records["size"].astype(np.int64))
+        real = (width > 0) & (height > 0) & possible_forms(records) & (blocks <= 4 * records["size"].astype(np.int64))
         labelled = (records["label"] >= self.least_label) & (records["label"] < len(self.classes))
         good = placed & real & labelled
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
-            names = ("shard", "offset", "size", "width", "height", "label")
+            found = ", ".join(f"{name} {records[name][at]}" for name in WITHOUT_HASHES)
             raise DatasetError(
-                f"{self.files / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
-                f"{', '.join(f'{name} {records[name][at]}' for name in names)}; expected shard {int(shard[at])}, "
-                "a byte range inside it that overlaps no other sample, at least 1 x 1 pixels but no more than these "
-                f"bytes can hold, and a label below {len(self.classes)}. The index is damaged: {REPACK}"
+                f"{self.files / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: {found}; expected "
+                f"shard {int(shard[at])}, a byte range inside it that overlaps no other sample, at least 1 x 1 pixels "
+                "but no more than these bytes can hold, 1, 3 or 4 channels of 8 or 16 bits, and a label below "
+                f"{len(self.classes)}. The index is damaged: {REPACK}"
             )
         self.check_pixels(samples, records)
         return records

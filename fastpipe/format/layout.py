@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 # How JPEGs are stored.
 JPEG_STORAGE, COEFFICIENTS_STORAGE = "jpeg", "coefficients"
@@ -20,7 +20,7 @@ REJECTED_FILE = "rejected.jsonl"
 SOURCES_FILE = "sources.npy"
 WORK_FOLDER = ".pack"  # what an unfinished pack has made; gone when the dataset is whole
 
-# One record a sample, in shard order: 52 bytes, packed, little-endian.
+# One record a sample, in shard order: 54 bytes, packed, little-endian.
 INDEX_DTYPE = np.dtype(
     [
         ("shard", "<u4"),  # its place among the shards of dataset.json
@@ -28,12 +28,16 @@ INDEX_DTYPE = np.dtype(
         ("size", "<u4"),  # of the image, in bytes
         ("width", "<u2"),  # of the picture, in pixels
         ("height", "<u2"),
+        ("channels", "u1"),  # and bits of each: pixel_form.py
+        ("bits", "u1"),
         ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL: none
         ("xxh3_64", "<u8"),  # XXH3-64 of the image's bytes, seed 0
         ("identity", "<u8"),  # of the source's picture: sample_layout.identity_of
         ("key", "<u8"),  # XXH3-64 of the path of the source
     ]
 )
+
+WITHOUT_HASHES = ("shard", "offset", "size", "width", "height", "channels", "bits", "label")
 
 # One record a sample, in the same order: what `fastpipe add` and `remove` need, and no loader.
 SOURCES_DTYPE = np.dtype(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from fastpipe.format.columns import JoinedColumn, located, of_parts, renumbered,
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.shard_list import Shards
 
 ANY_TIME = -1  # the engine's word for a file of which no time is recorded
@@ -42,6 +44,7 @@ class MixedIndex(Index):
         self.shards = Shards.joined([part.shards for part in parts])
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
         self._first_shards = starts_of([len(part.shards) for part in parts])
+        self.form_counts = sum((part.form_counts for part in parts), Counter[PixelForm]())
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
         self.stored_bytes = sum(part.stored_bytes for part in parts)
         self.storage = " and ".join(sorted({part.storage for part in parts}))

@@ -26,6 +26,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
+from fastpipe.format.pixel_form import PixelForm, count_forms
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.packing.source.files import LocalFile
@@ -96,6 +97,7 @@ class UnpackedIndex(Index):
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
         self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
+        self.records["channels"], self.records["bits"] = PixelForm()
         for name in ("shard", "offset", "size", "width", "height", "label"):
             self.records[name] = kept[name]
         if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
@@ -106,6 +108,7 @@ class UnpackedIndex(Index):
             names = Texts.of(name for name, _, _ in columns.archives)
             self.shard_sizes = np.array([size for _, size, _ in columns.archives], dtype=np.uint64)
             self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
+        self.form_counts = count_forms(self.records)
         self.records.flags.writeable = False
         bounds = np.concatenate([[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))])
         self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)

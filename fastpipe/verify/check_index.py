@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, WITHOUT_HASHES
+from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms, possible_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.index_part import IndexPart
@@ -23,7 +26,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     """Hashes and sums, in a pass that keeps a few MB."""
     of_records, whole = xxhash.xxh3_64(), xxhash.xxh3_64()
     counts = np.zeros(len(index.classes), dtype=np.int64)
-    stored_bytes = 0
+    stored_bytes, forms = 0, Counter[PixelForm]()
     start: int = index.records.offset
     with open(index.files / INDEX_FILE, "rb") as file:
         whole.update(file.read(start))
@@ -32,6 +35,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
             whole.update(data)
             records = np.frombuffer(data, dtype=INDEX_DTYPE, count=len(data) // INDEX_DTYPE.itemsize)
             stored_bytes += int(records["size"].sum(dtype=np.int64))
+            forms += count_forms(records)
             labels = records["label"][(records["label"] >= 0) & (records["label"] < len(counts))]
             counts += np.bincount(labels, minlength=len(counts))
         extra = file.tell() - start - len(index) * INDEX_DTYPE.itemsize
@@ -54,6 +58,9 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
         label = int(np.flatnonzero(counts != index.class_counts)[0])
         values = f"{counts[label]:,}", f"{index.class_counts[label]:,}"
         yield Damage(DATASET_FILE, f"class_counts of label {label} differs from the index", *values)
+    if forms != index.form_counts:
+        values = json.dumps(describe_forms(forms)), json.dumps(describe_forms(index.form_counts))
+        yield Damage(DATASET_FILE, "forms differs from the index", *values)
 
 
 def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -> NDArray[np.bool_]:
@@ -65,7 +72,7 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -
     inside &= end <= shard.size_bytes
     apart = np.ones(len(records), dtype=np.bool_)
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
-    real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0) & possible_forms(records)
     labelled = (records["label"] >= index.least_label) & (records["label"] < index.classes)
     bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
     return bad
@@ -76,9 +83,9 @@ def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
     records = index.of(shard)
     for place in np.flatnonzero(impossible(records, shard, index)).tolist():
         record = records[place]
-        values = ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
+        values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
         expected = (
             f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
-            f"least 1 x 1 pixels, a label below {index.classes}"
+            f"least 1 x 1 pixels, 1, 3 or 4 channels of 8 or 16 bits, a label below {index.classes}"
         )
         yield Damage(INDEX_FILE, "the row has impossible values", expected, values, shard.first_sample + place, 1)

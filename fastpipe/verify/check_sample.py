@@ -10,7 +10,9 @@ import xxhash
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.open_file import read_at
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in, picture_ending
+from fastpipe.packing.picture.form import form_of
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header
@@ -100,7 +102,7 @@ def _check(
         record: its index record.
         with_end: the end of the archive follows.
     """
-    shard, offset, size, width, height, label, digest, *named = record.item()
+    shard, offset, size, width, height, channels, bits, label, digest, *named = record.item()
     key = facts.key(start)
     picture_at = start + BEFORE_BYTES
     if shard != facts.number:
@@ -128,6 +130,9 @@ def _check(
     if (width, height) != (size_now := size_of(picture)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
         return Mismatch(sample, picture_at, "the size of the image differs from the index", *sizes)
+    if (form := PixelForm(channels, bits)) != (form_now := form_of(picture)):
+        words = "the channels or bits of the image differ from the index"
+        return Mismatch(sample, picture_at, words, str(form), str(form_now))
     return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, (*named,), with_end=with_end)
 
 

@@ -34,6 +34,7 @@ from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.form import form_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.publish import read_rejected, write_npy
@@ -296,7 +297,13 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
         with open(shard.path, "rb", buffering=0) as file:
             for members in sample_members(shard, file):
                 digits, picture, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
-                known = *size_of(picture), int(digits), xxhash.xxh3_64_intdigest(picture), *named_in(note)
+                known = (
+                    *size_of(picture),
+                    *form_of(picture),
+                    int(digits),
+                    xxhash.xxh3_64_intdigest(picture),
+                    *named_in(note),
+                )
                 records.append((shard.number, members[1].offset, len(picture), *known))
     except (OSError, ValueError) as problem:
         raise PackError(f"{damaged} ({problem})") from problem

@@ -67,13 +67,14 @@ def records_of(samples: NDArray[np.int64]) -> NDArray[np.void]:
     records["shard"] = samples // SAMPLES_PER_SHARD
     records["offset"] = samples % SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)
     records["size"], records["width"], records["height"] = JPEG_BYTES, 500, 375
+    records["channels"], records["bits"] = 3, 8
     records["label"] = samples % 1000
     return records
 
 
 @pytest.fixture(scope="module")
 def billion(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its index is 52 GB of hole; only the records that the test comes to are written."""
+    """Its index is 54 GB of hole; only the records that the test comes to are written."""
     dataset = tmp_path_factory.mktemp("billion")
     records = sparse(dataset, flat, SAMPLES)
     needed = needed_samples(dataset)
@@ -98,13 +99,14 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
         "jpeg_bytes": samples * JPEG_BYTES,
         "classes": [str(number) for number in range(1000)],
         "class_counts": [samples // 1000] * 1000,
+        "forms": [{"channels": 3, "bits": 8, "samples": samples}],
         "shards": shards,
     }
     (dataset / DATASET_FILE).write_text(json.dumps(info))
     try:
         return np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
     except OSError as problem:
-        pytest.skip(f"no file of 52 GB here: {problem}")
+        pytest.skip(f"no file of 54 GB here: {problem}")
 
 
 def needed_samples(dataset: Path) -> NDArray[np.int64]:

@@ -221,8 +221,8 @@ def test_headers_of_npy_that_are_made_up(
 @pytest.mark.parametrize(
     "content",
     [
-        b'{"format": "fastpipe-dataset", "format_version": 6' + b"0" * 5000 + b"}",
-        b'{"format": "fastpipe-dataset", "format_version": 6e999}',
+        b'{"format": "fastpipe-dataset", "format_version": 7' + b"0" * 5000 + b"}",
+        b'{"format": "fastpipe-dataset", "format_version": 7e999}',
         b'{"a":' * 50_000,
         b"[" * 200_000 + b"]" * 200_000,
         b'"\\ud800"',

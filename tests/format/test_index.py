@@ -122,11 +122,11 @@ def test_json_of_something_else(flat: Path, copied: Copy, content: str) -> None:
     assert_refused(dataset, dataset / DATASET_FILE, "not describe a fastpipe dataset", "expected format")
 
 
-@pytest.mark.parametrize("version", [0, 5, 7, "6", None])
+@pytest.mark.parametrize("version", [0, 6, 8, "7", None])
 def test_another_version(flat: Path, copied: Copy, version: object) -> None:
     dataset = copied(flat)
     edit_info(dataset, format_version=version)
-    reason = re.escape(f"format version {version!r}; this fastpipe reads version 6")
+    reason = re.escape(f"format version {version!r}; this fastpipe reads version 7")
     assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the version of fastpipe that packed it")
 
 

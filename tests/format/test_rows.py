@@ -18,7 +18,7 @@ from fastpipe.format.open_file import OpenFile, Rows, open_npy
 
 SAMPLES = 3000
 ROW = INDEX_DTYPE.itemsize
-FIRST = 256  # byte at which this index's records begin
+FIRST = 320  # byte at which this index's records begin
 
 Copy = Callable[[Path], Path]
 
@@ -88,7 +88,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
     (tmp_path / INDEX_FILE).mkdir()
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 52 bytes at byte 128"):
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 54 bytes at byte 128"):
         records_in(tmp_path / INDEX_FILE, 128).take(np.array(0))
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory; check the disk"):
         open_npy(tmp_path / INDEX_FILE, INDEX_DTYPE, 5)
@@ -104,6 +104,6 @@ def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     assert rows.take(np.array(99)) == records_in(index, FIRST).mapped(SAMPLES)[99]
     with pytest.raises(
         DatasetError,
-        match=rf"truncated after it was opened: expected 104 bytes at byte {FIRST + 100 * ROW:,}, got 10\.",
+        match=rf"truncated after it was opened: expected 108 bytes at byte {FIRST + 100 * ROW:,}, got 10\.",
     ):
         rows.take(np.array([100, 101]))

@@ -32,11 +32,13 @@ class JpegHeader(NamedTuple):
 
     Attributes:
         size: width and height in pixels, as stored.
+        components: 1: gray, 3: colours, 4: inks.
         orientation: EXIF orientation, 1..8; 1 where absent or invalid.
         segments: application segments and comments, in order.
     """
 
     size: tuple[int, int]
+    components: int
     orientation: int
     segments: list[Segment]
 
@@ -50,7 +52,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
     Raises:
         ImageError: the file ends before its first scan, or has no usable frame header.
     """
-    size: tuple[int, int] | None = None
+    frame: tuple[tuple[int, int], int] | None = None
     segments: list[Segment] = []
     end = 2
     while (found := _WITH_LENGTH.search(jpeg, end)) is not None:
@@ -65,25 +67,26 @@ def read_header(jpeg: bytes) -> JpegHeader:
             )
         if length < 2:
             raise ImageError(f"damaged JPEG: segment at byte {start} has length {length}")
-        if marker in _FRAMES and size is None:
-            size = _frame_size(payload, start)
+        if marker in _FRAMES and frame is None:
+            frame = _frame(payload, start)
         elif _APP0 <= marker <= _LAST_APP or marker == _COMMENT:
             segments.append((marker, payload))
         elif marker == _START_OF_SCAN:
-            if size is None:
+            if frame is None:
                 raise ImageError("damaged JPEG: picture data without a frame header")
             exif = next((payload for marker, payload in segments if _is_exif(marker, payload)), b"")
-            return JpegHeader(size, exif_orientation(exif), segments)
+            return JpegHeader(*frame, exif_orientation(exif), segments)
     raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
 
 
-def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
+def _frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
+    """Width and height, and the number of components."""
     if len(payload) < 6:
         raise ImageError(f"damaged JPEG: frame header at byte {start} is too short")
     height, width = struct.unpack_from(">HH", payload, 1)
     if not width or not height:
         raise ImageError(f"JPEG of {width}x{height} pixels, or with its height after the scan (DNL), is not supported")
-    return width, height
+    return (width, height), payload[5]
 
 
 def kept_segments(

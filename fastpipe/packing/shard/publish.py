@@ -32,6 +32,7 @@ from fastpipe.format.layout import (
     shard_name,
     version_folder,
 )
+from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.picture.jpeg import made_with
@@ -159,6 +160,7 @@ def publish_dataset(
         "stored_bytes": counted.stored_bytes,
         "classes": classes,
         "class_counts": [counted.labels[label] for label in range(len(classes))],
+        "forms": describe_forms(counted.forms),
         "shards": shards,
         "next_shard": max(before.info["next_shard"], last + 1),
         "index": {"name": INDEX_FILE, "xxh3_64": index_hash, "file_xxh3_64": index_file_hash},
@@ -196,13 +198,14 @@ class _Counted:
     """Strings together what index.npy and sources.npy have, a shard's at a time, for they may be larger than memory.
 
     Attributes:
-        labels: how many samples have each.
+        labels, forms: how many samples have each.
         same: hash of all that does not depend on the storage.
         stored_bytes, jpeg_bytes: of all images, as they are stored, and as JPEGs or PNGs.
     """
 
     def __init__(self) -> None:
         self.labels: Counter[int] = Counter()
+        self.forms: Counter[PixelForm] = Counter()
         self.same = xxhash.xxh3_64()
         self.stored_bytes = self.jpeg_bytes = 0
 
@@ -213,6 +216,7 @@ class _Counted:
             shard += len(piece.tars)
             self.stored_bytes += int(records["size"].sum(dtype=np.int64))
             self.same.update(np.stack([records[name].astype(np.int64) for name in _CONTENT], axis=1).tobytes())
+            self.forms += count_forms(records)
             self.labels.update(records["label"].tolist())
             yield records.tobytes()
 

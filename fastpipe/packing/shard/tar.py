@@ -28,6 +28,7 @@ from fastpipe.format.sample_layout import (
     sample_key,
 )
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.form import form_of
 from fastpipe.store.files import no_link
 from fastpipe.store.store import NewFile, Store
 
@@ -147,7 +148,7 @@ class TarWriter:
         for piece in pieces:
             self.file.write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.data)
-        size = len(packed.data), packed.width, packed.height
+        size = len(packed.data), packed.width, packed.height, *form_of(packed.data)
         named = packed.identity, key_hash(readable(path))
         self._records.append((0, at + BEFORE_BYTES, *size, label, digest, *named))
         return [at + offset if offset else 0 for offset in offsets]
