@@ -77,15 +77,15 @@ def moving_parts(augment: Augment) -> list[Moving]:
 
 
 @unaffected(torch.device("cpu"))
-def mixing_ids(augment: Augment, size: tuple[int, int]) -> list[str]:
-    """The names of its operations that would make masks of `size` (height, width) with numbers that are no ids."""
+def mixing_ids(augment: Augment, size: tuple[int, int], channels: int = 3) -> list[str]:
+    """The names of its operations that would make numbers in masks that are no ids, of images of `size`, (h, w)."""
     from fastpipe.augment.kornia_operation import Kornia
 
     found = []
     for operation in augment.stages:
-        if isinstance(operation, Kornia) and operation.mixes_ids(size):
+        if isinstance(operation, Kornia) and operation.mixes_ids(size, channels):
             found.append(type(operation.module).__name__)
-        size = operation.size_after(size)
+        size = operation.size_after(size, channels)
     return found
 
 

@@ -13,7 +13,7 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
     """Blurs across, then down.
 
     Args:
-        images: (n, 3, height, width) float32.
+        images: (n, c, height, width) float32.
         sigmas: (n,) in pixels, above 0.
         radius: the kernel has 2 * radius + 1 taps; below height and width.
     """

@@ -1,4 +1,4 @@
-"""uint8 images -> operations -> normalised -> boxes blanked -> mixed -> the output's dtype; planned, then done."""
+"""Images -> operations -> normalised -> boxes blanked -> mixed -> the output's dtype; planned, then carried out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.mixing import Mixing, one_hot, soft_labels
 from fastpipe.augment.operation import Operation
-from fastpipe.augment.pixels import affine, as_rows, normalise, parts, to_unit
+from fastpipe.augment.options import Moments, of_channels
+from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.augment.plan import AugmentPlan, Draws, Step
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
@@ -35,7 +36,7 @@ class Canvases:
         self._lender: tuple[SlotRing, tuple[int, ...], int] | None = None
 
     def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """(n, 3, height, width) in channels_last, with no particular content."""
+        """(n, c, height, width) in channels_last, with no particular content."""
         if device.type != "cpu":
             return torch.empty(shape, dtype=dtype, device=device, memory_format=torch.channels_last)
         count, channels, height, width = shape
@@ -63,14 +64,14 @@ class Chain:
     Attributes:
         operations: between uint8 and normalising.
         dtype: of the output.
-        mean, std: of pixels in [0, 1], or None.
+        mean, std: of pixels in [0, 1], as they were given, or None; see `moments`.
         erasing, mixing: None: not done.
     """
 
     operations: tuple[Operation, ...]
     dtype: torch.dtype
-    mean: tuple[float, ...] | None
-    std: tuple[float, ...] | None
+    mean: Moments | None
+    std: Moments | None
     erasing: Erasing | None
     mixing: Mixing | None
     _canvases: Canvases = field(default_factory=Canvases)
@@ -81,46 +82,52 @@ class Chain:
             return pixels.NORMALISE_BYTES
         return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
 
-    def plan(self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None) -> AugmentPlan:
+    def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """mean and std of images with so many channels; 0 and 1 where they are not normalised."""
+        return of_channels("mean", self.mean, channels, 0.0), of_channels("std", self.std, channels, 1.0)
+
+    def plan(self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None, bits: int = 8) -> AugmentPlan:
         """Draws what happens to a batch of images of `size` (height, width); `mixing` draws for what mixes images."""
         steps, given, mixing = [], size, mixing or draws
         for position, operation in enumerate(self.operations):
             steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
-            size = operation.size_after(size)
-        steps.append(Step(None, affine(self.mean, self.std, full=1 if self.operations else 255)))
+            size = operation.size_after(size, draws.channels)
+        full = 1 if self.operations else full_of(bits)
+        steps.append(Step(None, affine(*self.moments(draws.channels), full=full)))
         steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
         steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size))
-        return AugmentPlan.of(len(draws), given, steps)
+        return AugmentPlan.of(draws, given, bits, steps)
 
     def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Carries a plan out.
 
         Args:
-            images: (n, 3, height, width) uint8.
+            images: (n, c, height, width) uint8 or uint16.
             plan: of this batch.
             stages: the tensors of each of its steps, on the images' device.
         """
         out: Tensor | None = None
         for first, end in parts(images, self._part_bytes):
             part, size = self._operate(images[first:end], first, plan, stages)
-            if self._as_is and (part.ndim != 4 or part.shape[1] != 3):
+            if self._as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(part, size if self.erasing is not None or self.mixing is not None else None)
-                mixed = torch.float32 if self.mixing is not None else self.dtype
-                out = self._canvases.take(images.shape[:2] + part.shape[2:], mixed, images.device)
+                boxed = self.erasing is not None or self.mixing is not None
+                self._check_size(part, plan.channels, size if boxed else None)
+                dtype = torch.float32 if self.mixing is not None else self.dtype
+                out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
             self._finish(part, out[first:end], first, plan, stages)
         assert out is not None
         if self.mixing is None:
             return out
-        rows = self.mixing.apply(as_rows(out), plan.hosts[-1], stages[-1])
-        count, _, height, width = out.shape
-        return rows.view(count, height, width, 3).permute(0, 3, 1, 2).to(self.dtype)
+        mixed_nhwc = self.mixing.apply(out.permute(0, 2, 3, 1), plan.hosts[-1], stages[-1])
+        return mixed_nhwc.permute(0, 3, 1, 2).to(self.dtype)
 
-    def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
-        """(height, width) of what becomes of images of `size`."""
+    def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
+        """(height, width) of what becomes of the images."""
+        size = plan.size
         for operation in self.operations:
-            size = operation.size_after(size)
+            size = operation.size_after(size, plan.channels)
         return size
 
     def move_points(self, points: Tensor, plan: AugmentPlan) -> Tensor:
@@ -165,12 +172,12 @@ class Chain:
         images = to_unit(images, _memory_format(self.operations[0]))
         for number, operation in enumerate(self.operations):
             if not isinstance(operation, Foreign):
-                self._check_size(images, size)
+                self._check_size(images, plan.channels, size)
                 if number and not self.operations[number - 1].fresh:
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])
-            size = operation.size_after(size)
+            size = operation.size_after(size, plan.channels)
         return images, size
 
     def _finish(
@@ -179,15 +186,16 @@ class Chain:
         number = len(self.operations)
         normalise(images, stages[number]["scale"], stages[number]["shift"], out)
         if self.erasing is not None:
-            self.erasing.apply(as_rows(out), first, plan.hosts[number + 1], stages[number + 1])
+            self.erasing.apply(out.permute(0, 2, 3, 1), first, plan.hosts[number + 1], stages[number + 1])
 
-    def _check_size(self, images: Tensor, size: tuple[int, int] | None) -> None:
-        """Raises ConfigError where they are no images with three channels, of a size where one is given."""
+    def _check_size(self, images: Tensor, channels: int, size: tuple[int, int] | None) -> None:
+        """Raises ConfigError where they are no images with so many channels, of a size where one is given."""
         shape = tuple(images.shape)
-        if images.ndim != 4 or shape[1] != 3:
+        if images.ndim != 4 or shape[1] != channels:
             raise ConfigError(
-                f"augment: the operations returned shape {shape}; expected images (N, 3, height, width) to normalise. "
-                "To get the output of modules unchanged, pass fastpipe.Augment(modules, mean=None, std=None)"
+                f"augment: the operations returned shape {shape}; expected images (N, {channels}, height, width), with "
+                "as many channels as before, to normalise. To get the output of modules unchanged, pass "
+                "fastpipe.Augment(modules, mean=None, std=None)"
             )
         if size is not None and shape[2:] != size:
             raise ConfigError(

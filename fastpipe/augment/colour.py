@@ -1,6 +1,7 @@
 """Images and a number for each -> the images in other colours, as torchvision changes them.
 
-All take images (n, 3, height, width) float32 in [0, 1], which they may overwrite, and (n,) float32.
+All take images (n, c, height, width) float32 in [0, 1], of 3 channels or 1, which they may overwrite, and (n,) float32.
+Images of 1 channel have no colour: for them grey is the image itself, and only brightness and contrast change it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ _GREY = (0.2989, 0.587, 0.114)  # of red, green and blue: ITU-R 601-2 luma, as P
 
 
 def grey(images: Tensor) -> Tensor:
-    """(n, 3, height, width) -> (n, 1, height, width)."""
+    """(n, c, height, width) -> (n, 1, height, width); of 1 channel: the same."""
+    if images.shape[1] == 1:
+        return images
     red, green, blue = images.unbind(1)
     return torch.mul(red, _GREY[0]).add_(green, alpha=_GREY[1]).add_(blue, alpha=_GREY[2])[:, None]
 
 
 def grayscale(images: Tensor) -> Tensor:
-    """Grey, in three channels."""
+    """Grey, in as many channels."""
     return images.copy_(grey(images))
 
 
@@ -29,13 +32,14 @@ def brightness(images: Tensor, factors: Tensor) -> Tensor:
 
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
     """0: the image's mean grey, 1: as it is."""
-    red, green, blue = images.mean((2, 3)).unbind(1)
-    mean = red.mul(_GREY[0]).add_(green, alpha=_GREY[1]).add_(blue, alpha=_GREY[2])
-    return images.mul_(_each(factors)).add_(_each(mean.mul_(1 - factors))).clamp_(0, 1)
+    mean = grey(images.mean((2, 3), keepdim=True))
+    return images.mul_(_each(factors)).add_(mean.mul_(_each(1 - factors))).clamp_(0, 1)
 
 
 def saturation(images: Tensor, factors: Tensor) -> Tensor:
     """0: grey, 1: as it is."""
+    if images.shape[1] == 1:
+        return images
     return torch.lerp(grey(images), images, _each(factors), out=images).clamp_(0, 1)
 
 
@@ -45,6 +49,8 @@ def hue(images: Tensor, turns: Tensor) -> Tensor:
     By way of HSV without making it: a colour has a least and a greatest channel, which stay, and a place on the circle
     of six sixths, on which each channel is greatest, least or on its way between.
     """
+    if images.shape[1] == 1:
+        return images
     red, green, blue = images.unbind(1)
     most = torch.maximum(torch.maximum(red, green), blue)
     least = torch.minimum(torch.minimum(red, green), blue)

@@ -45,7 +45,7 @@ class Erasing:
     def apply(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
     ) -> None:
-        """Blanks the boxes in images (n, height, width * 3), the batch's rows from `first` on, in place."""
+        """Blanks the boxes in images (n, height, width, c), the batch's rows from `first` on, in place."""
         rows, boxes = host
         if not placement.on_cpu(images.device):
             blanked = on_rows(_blank, images, first, rows, tensors["rows"], tensors["boxes"])
@@ -76,4 +76,4 @@ def _boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
 
 
 def _blank(images: Tensor, boxes: Tensor) -> Tensor:
-    return images.masked_fill_(inside(boxes, images), 0)
+    return images.masked_fill_(inside(boxes, *images.shape[1:3])[..., None], 0)

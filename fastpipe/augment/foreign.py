@@ -37,7 +37,7 @@ def _draws_apart(module: torch.nn.Module) -> bool:
 
 
 class Foreign(Operation):
-    """Calls a module with the whole batch, (n, 3, height, width) float32 in [0, 1], in channels_last.
+    """Calls a module with the whole batch, (n, c, height, width) float32 in [0, 1], in channels_last.
 
     Note [torchvision's transforms]
     A transform of torchvision draws its parameters once a call: a batch would be mirrored as a whole, or not at all. So

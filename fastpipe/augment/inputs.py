@@ -11,6 +11,8 @@ from torch import Tensor
 from fastpipe.augment.plan import AugmentPlan
 from fastpipe.errors import ConfigError
 
+CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
+
 
 @contextmanager
 def unaffected(device: torch.device) -> Iterator[None]:
@@ -31,21 +33,24 @@ def unaffected(device: torch.device) -> Iterator[None]:
 
 
 def check_images(images: object) -> None:
-    """Raises ConfigError where they are not uint8 (N, 3, height, width)."""
+    """Raises ConfigError where they are not uint8 or uint16 (N, C, height, width) with C of 1, 3 or 4."""
     if not isinstance(images, Tensor):
         raise ConfigError(f"Augment: expected a torch.Tensor of images, got {type(images).__name__}")
-    if images.dtype != torch.uint8:
+    if images.dtype not in (torch.uint8, torch.uint16):
         raise ConfigError(
-            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader gives them, got {images.dtype}; Augment "
-            "itself converts them to floating point"
+            "Augment: expected uint8 images, 0 to 255, or uint16, 0 to 65535, as fastpipe.loader gives them, got "
+            f"{images.dtype}; Augment itself converts them to floating point"
         )
-    if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
+    if images.ndim != 4 or images.shape[1] not in CHANNELS or 0 in images.shape:
         hint = (
             "; permute(0, 3, 1, 2) moves the channels to the second place"
-            if images.ndim == 4 and images.shape[3] == 3
+            if images.ndim == 4 and images.shape[3] in CHANNELS
             else ""
         )
-        raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
+        raise ConfigError(
+            "Augment: expected images (N, C, height, width), C = 1 of gray, 3 of RGB or 4 of RGB with alpha, got shape "
+            f"{tuple(images.shape)}{hint}"
+        )
 
 
 def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> None:
@@ -53,10 +58,11 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mappi
     check_images(images)
     if missing := sorted(plan.arrays.keys() - tensors.keys()):
         raise ConfigError(f"Augment: expected the tensors of all plan.arrays, got none for {', '.join(missing)}")
-    shape = (plan.count, 3, *plan.size)
-    if tuple(images.shape) != shape:
+    shape, bits = (plan.count, plan.channels, *plan.size), 8 * images.element_size()
+    if tuple(images.shape) != shape or bits != plan.bits:
         raise ConfigError(
-            f"Augment: the plan is for images {shape}, got {tuple(images.shape)}; call plan() for this batch"
+            f"Augment: the plan is for images {shape} of {plan.bits} bits, got {tuple(images.shape)} of {bits}; call "
+            "plan() for this batch"
         )
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (plan.count,):
         came = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import kornia_modules
-from fastpipe.augment.boxes import inside_planes
+from fastpipe.augment.boxes import inside
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.mixing import box_share
@@ -130,7 +130,7 @@ class KorniaMixing(Operation):
         seeds = torch.from_numpy(draws.sample_bits(Stream.MODULE, position).view(np.int64))
         generator = torch.Generator("cpu").manual_seed(draws.generator_seed(Stream.MODULE, position))
         with BySample(seeds, generator=generator, onto=seeds.device):
-            parameters = self.module.forward_parameters(torch.Size((len(draws), 3, *size)))
+            parameters = self.module.forward_parameters(torch.Size((len(draws), draws.channels, *size)))
         arrays = self._arrays(self.module, parameters, draws, size)
         applied = parameters["batch_prob"].numpy() > 0.5
         own = np.zeros_like(arrays["shares"])
@@ -154,7 +154,7 @@ class KorniaMixing(Operation):
         partner = images.index_select(0, tensors["partners"][1])
         if "boxes" not in tensors:
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
-        return torch.where(inside_planes(tensors["boxes"], images), partner, images)
+        return torch.where(inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images)
 
     def move_shown(self, shown: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
         """Where rows show something: of a mixup, what either image shows."""

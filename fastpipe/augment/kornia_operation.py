@@ -49,12 +49,14 @@ class Call:
         rows: numbers in the batch of the images that it changes, one image twice; None: all of them.
         seed: of its draws that are not by sample.
         leaves, tree: its parameters; None: made on the device.
+        nature: of the module, with the images of the batch.
     """
 
     rows: NDArray[np.int64] | None
     seed: int
     leaves: list[Any] | None
     tree: TreeSpec | None
+    nature: Nature
 
 
 class Kornia(Operation):
@@ -77,33 +79,33 @@ class Kornia(Operation):
         self.moves = frozenset() if self._mover is None else self._mover.kinds
         self.moves_shown = moves_places(module)
         self._shower: FieldMover | None = None  # made where it is needed
-        self._natures: dict[tuple[int, int], Nature] = {}
+        self._natures: dict[tuple[tuple[int, int], int], Nature] = {}
         self._on_device: list[int] | None = None
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: its calls. Arrays: a call's rows, and its parameters; or the samples' seeds."""
         kornia_modules.place(self.module, _CPU)
-        nature = self._nature(size)
+        nature = self._nature(size, draws.channels)
         seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
         calls, arrays = [], {}
-        for number, (group, rows) in enumerate(self._grouped(draws, position, seeds, size, nature)):
+        for number, (group, rows) in enumerate(self._grouped(draws, position, seeds, nature)):
             seed = draws.group_seed(Stream.MODULE, position, group)
             chosen = seeds if rows is None else seeds[rows]
             leaves, tree = None, None
             if nature.whole_maps:
                 arrays[f"{number}.seeds"] = chosen
             else:
-                leaves, tree = tree_flatten(self._drawn(chosen, seed, size))
+                leaves, tree = tree_flatten(self._drawn(chosen, seed, size, draws.channels))
                 arrays |= {f"{number}.{place}": leaves[place].numpy() for place in self._tensors(leaves)}
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
-            calls.append(Call(rows, seed, leaves, tree))
+            calls.append(Call(rows, seed, leaves, tree, nature))
         return Step(calls, arrays)
 
-    def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
+    def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
         """(height, width) of its results for images of `size`."""
-        return self._nature(size).size
+        return self._nature(size, channels).size
 
     def extra_repr(self) -> str:
         """The module, which is no child."""
@@ -142,17 +144,17 @@ class Kornia(Operation):
         return self._carried_out(masks, host, tensors, self._mover.masks)
 
     @torch.no_grad()
-    def mixes_ids(self, size: tuple[int, int]) -> bool:
-        """Whether masks of `size` get numbers that are no ids, as those between two: tried on two masks of 1 and 2."""
+    def mixes_ids(self, size: tuple[int, int], channels: int) -> bool:
+        """Whether masks get numbers that are no ids, as those between two: tried on two masks of 1 and 2."""
         if self._mover is None or "mask" not in self.moves:
             return False
         kornia_modules.place(self.module, _CPU)
         seeds = Draws(np.arange(1000), seed=0, epoch=0, batch=0).sample_bits(Stream.MODULE, 0).view(np.int64)
-        changed = self._changed(seeds, 0, size)[:2]
+        changed = self._changed(seeds, 0)[:2]
         if len(changed) < 2:
             return False
         ids = torch.randint(1, 3, (2, 1, *size), generator=torch.Generator("cpu").manual_seed(0), device=_CPU)
-        made = self._mover.masks(ids.to(torch.float32), self._drawn(seeds[changed], 0, size))
+        made = self._mover.masks(ids.to(torch.float32), self._drawn(seeds[changed], 0, size, channels))
         return not torch.equal(made, made.round())
 
     def _carried_out(
@@ -184,25 +186,25 @@ class Kornia(Operation):
                     images = made
         return images[:1] if alone else images
 
-    def _nature(self, size: tuple[int, int]) -> Nature:
-        if size not in self._natures:
-            self._natures[size] = nature_of(self.module, size)
-        return self._natures[size]
+    def _nature(self, size: tuple[int, int], channels: int) -> Nature:
+        if (size, channels) not in self._natures:
+            self._natures[size, channels] = nature_of(self.module, size, channels)
+        return self._natures[size, channels]
 
     def _in_parts(self, images: Tensor, call: Call) -> list[tuple[int, int]]:
         """Which rows of a call are done at once: (first, row after the last); a CPU does as many as CPU_BYTES says."""
         count = len(images) if call.rows is None else len(call.rows)
         pieces = 1
-        if placement.on_cpu(images.device) and self._nature((images.shape[2], images.shape[3])).by_row is not None:
+        if placement.on_cpu(images.device) and call.nature.by_row is not None:
             pieces = max(1, count // max(2, CPU_BYTES // (4 * images[0].numel())))
         bounds = np.linspace(0, count, pieces + 1).astype(int).tolist()
         return list(pairwise(bounds))
 
     def _grouped(
-        self, draws: Draws, position: int, seeds: NDArray[np.int64], size: tuple[int, int], nature: Nature
+        self, draws: Draws, position: int, seeds: NDArray[np.int64], nature: Nature
     ) -> list[tuple[int | None, NDArray[np.int64] | None]]:
         """The groups of a batch, and the rows of each that are changed; None: all rows."""
-        rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None), size)
+        rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None))
         groups: list[int | None] = [None]
         if nature.draws_once and not self._by_batch and not self._row_by_row:
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
@@ -217,27 +219,27 @@ class Kornia(Operation):
         """Whether its user asked for draws that belong to a batch."""
         return bool(self.module.same_on_batch) or getattr(self.module, "p_batch", 1) != 1
 
-    def _changed(self, seeds: NDArray[np.int64], seed: int, size: tuple[int, int]) -> NDArray[np.int64]:
+    def _changed(self, seeds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """The rows that its probability chooses. The gate is its first draw, so it is drawn alone here."""
         count, module = len(seeds), self.module
         if not self._single or module.p == module.p_batch == 1:
             return np.arange(count)
         with self._draws(seeds, seed):
-            chosen = module.__batch_prob_generator__((count, 3, *size), module.p, module.p_batch, module.same_on_batch)
+            chosen = module.__batch_prob_generator__((count,), module.p, module.p_batch, module.same_on_batch)
         return np.flatnonzero(chosen.numpy() > 0.5)
 
-    def _drawn(self, seeds: NDArray[np.int64], seed: int, size: tuple[int, int]) -> Any:
+    def _drawn(self, seeds: NDArray[np.int64], seed: int, size: tuple[int, int], channels: int) -> Any:
         if self._row_by_row:
-            return self._drawn_row_by_row(seeds, size)
+            return self._drawn_row_by_row(seeds, (1, channels, *size))
         with self._draws(seeds, seed):
-            return self.module.forward_parameters(torch.Size((len(seeds), 3, *size)))
+            return self.module.forward_parameters(torch.Size((len(seeds), channels, *size)))
 
-    def _drawn_row_by_row(self, seeds: NDArray[np.int64], size: tuple[int, int]) -> dict[str, Tensor]:
+    def _drawn_row_by_row(self, seeds: NDArray[np.int64], shape: tuple[int, ...]) -> dict[str, Tensor]:
         """Of a module that draws once for each row: each row's are drawn alone."""
         rows = []
         for seed in seeds:
             with self._draws(seed[None], int(seed) & _WORD):
-                rows.append(self.module.forward_parameters(torch.Size((1, 3, *size))))
+                rows.append(self.module.forward_parameters(torch.Size(shape)))
         return {
             name: torch.cat([row[name] for row in rows]) if len(first) == 1 else first
             for name, first in rows[0].items()
@@ -248,11 +250,11 @@ class Kornia(Operation):
 
     def _parameters_of(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> Any:
         """Its parameters for images, or masks, that belong to the rows from begin to end of a call."""
-        size = images.shape[2], images.shape[3]
         if call.leaves is None or call.tree is None:
             generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
             with BySample(given["seeds"][begin:end], generator=generator.manual_seed(call.seed), onto=images.device):
-                return self.module.forward_parameters(torch.Size((len(images), 3, *size)))
+                shape = len(images), call.nature.channels, *images.shape[2:]
+                return self.module.forward_parameters(torch.Size(shape))
         leaves = list(call.leaves)
         if images.device != _CPU and self._single:
             if self._on_device is None:
@@ -261,7 +263,7 @@ class Kornia(Operation):
                 )
             for place in self._on_device:
                 leaves[place] = given[str(place)]
-        for place in self._nature(size).by_row or ():
+        for place in call.nature.by_row or ():
             leaves[place] = leaves[place][begin:end]
         return tree_unflatten(leaves, call.tree)
 

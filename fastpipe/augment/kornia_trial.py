@@ -13,6 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.kornia_fields import FieldMover
+from fastpipe.errors import ConfigError
 
 _LARGEST = 2**13  # numbers a sample; a module with a larger parameter draws it on the device
 _CPU, _META = torch.device("cpu"), torch.device("meta")
@@ -23,12 +24,14 @@ class Nature:
     """What a module does with images of a size.
 
     Attributes:
+        channels: of the images.
         draws_once: it draws something once a call.
         whole_maps: parameters are as large as images.
         size: (height, width) of its results.
         by_row: the places of the parameters with a row for each image; None: it has to be called with all of them.
     """
 
+    channels: int
     draws_once: bool
     whole_maps: bool
     size: tuple[int, int]
@@ -36,27 +39,48 @@ class Nature:
 
 
 @torch.no_grad()
-def nature_of(module: Any, size: tuple[int, int]) -> Nature:
-    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image."""
-    parameters, others = _drawn(module, 2, size)
+def nature_of(module: Any, size: tuple[int, int], channels: int) -> Nature:
+    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image.
+
+    Raises:
+        ConfigError: it takes no images with so many channels, as far as a trial can tell.
+    """
+    parameters, others = _drawn(module, 2, size, channels)
     leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
     large = any(leaf.numel() > 2 * _LARGEST for leaf in leaves)
     if not hasattr(module, "p_batch"):  # it chooses among other modules, on the host: so maps are drawn there
-        return Nature(others > 0, False, size, None)
+        return Nature(channels, others > 0, False, size, None)
+    made: Tensor | None = None
+    if channels != 3 or module.p == module.p_batch == 1:
+        made = _tried(module, parameters, (2, channels, *size))
     if module.p_batch != 1:  # it changes a whole batch, or leaves it
-        return Nature(others > 0, large, size, None)
+        return Nature(channels, others > 0, large, size, None)
     after: tuple[int, int] = size
     by_row: frozenset[int] | None = None
-    if module.p == 1:
-        with _CPU:
-            height, width = module(torch.zeros(2, 3, *size), params=parameters).shape[2:]
+    if made is not None and module.p == 1:
+        height, width = made.shape[2:]
         after = (height, width)
     # One number is that of an image: RandomMotionBlur takes this image's kernel for all.
     if after == size and not any(leaf.shape == (1,) for leaf in leaves):
-        more = leaves if large else tree_flatten(_drawn(module, 3, size)[0])[0]
+        more = leaves if large else tree_flatten(_drawn(module, 3, size, channels)[0])[0]
         pairs = enumerate(zip(leaves, more, strict=True))
         by_row = frozenset(place for place, (two, three) in pairs if len(two) != len(three))
-    return Nature(others > 0, large, after, by_row)
+    return Nature(channels, others > 0, large, after, by_row)
+
+
+def _tried(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
+    """What it makes of black images, as if its probability were 1."""
+    try:
+        with _CPU:
+            made: Tensor = module(torch.zeros(shape), params={**parameters, "batch_prob": torch.ones(shape[0])})
+    except Exception as error:
+        if shape[1] == 3:
+            raise
+        raise ConfigError(
+            f"augment: {type(module).__name__} refused images of {shape[1]} channels, {shape}: {error}. Leave it out, "
+            'or pass channels="rgb" to fastpipe.loader'
+        ) from error
+    return made
 
 
 def computed_with(
@@ -89,9 +113,9 @@ def computed_with(
     return wanted
 
 
-def _drawn(module: Any, count: int, size: tuple[int, int]) -> tuple[Any, int]:
+def _drawn(module: Any, count: int, size: tuple[int, int], channels: int) -> tuple[Any, int]:
     """Parameters for some images, and how many draws were not by sample."""
     seeds, generator = torch.arange(count, device=_CPU), torch.Generator("cpu").manual_seed(0)
     with BySample(seeds, generator=generator, onto=_CPU) as mode:
-        parameters = module.forward_parameters(torch.Size((count, 3, *size)))
+        parameters = module.forward_parameters(torch.Size((count, channels, *size)))
     return parameters, mode.others

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import placement
-from fastpipe.augment.boxes import cut_out, inside, inside_planes
+from fastpipe.augment.boxes import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -73,20 +73,20 @@ class Mixing:
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
     def apply(self, images: Tensor, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Mixes the images of a whole batch, (n, height, width * 3) float32, which may be overwritten."""
+        """Mixes the images of a whole batch, (n, height, width, c) float32, which may be overwritten."""
         cut, share, boxes = host
         if placement.on_cpu(images.device):
             return _one_by_one(images, cut, share, boxes)
-        mask = tensors["share"][:, None, None]
+        mask = tensors["share"][:, None, None, None]
         if cut.any():
             # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
-            mask = torch.where(tensors["cut"][:, None, None] > 0, 1.0, mask)
-            mask = mask.masked_fill(inside(tensors["boxes"], images), 0)
+            mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
+            mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
         return torch.lerp(images.roll(1, 0), images, mask)
 
     def paste(self, masks: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """Masks or second pictures (n, c, height, width) of a batch of cutmix, with the boxes of their partners."""
-        return torch.where(inside_planes(tensors["boxes"], masks), masks.roll(1, 0), masks)
+        return torch.where(inside(tensors["boxes"], *masks.shape[2:])[:, None], masks.roll(1, 0), masks)
 
     def merge(self, shown: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
         """Where rows (n, 1, height, width) show something, 1, else 0: of mixup, what either image shows."""

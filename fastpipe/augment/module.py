@@ -1,4 +1,4 @@
-"""uint8 batches -> augmented, normalised batches on their device: plan (numpy) and carry_out (torch)."""
+"""uint8 or uint16 batches -> augmented, normalised batches on their device: plan (numpy) and carry_out (torch)."""
 
 from __future__ import annotations
 
@@ -36,18 +36,24 @@ PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructo
 
 
 class Augment(torch.nn.Module):
-    """Augments, normalises and mixes batches of uint8 images on their device.
+    """Augments, normalises and mixes batches of images on their device.
+
+    Images are (N, C, height, width), uint8 (0 to 255) or uint16 (0 to 65535); C is 1 (gray), 3 (RGB) or 4 (RGB and
+    alpha). Saturation, hue and grayscale leave gray images as they are. Alpha moves with the pixels; nothing else but
+    normalising, erasing and mixing changes it. The draws depend neither on channels nor on bits.
 
     `plan` draws every random choice in advance, only from (seed, epoch, batch, sample). `carry_out` applies the plan
     without waiting for the device. Pass an Augment to fastpipe.loader(augment=...), or call it.
 
     Args:
         operations: kornia's augmentations or other modules, one or a list; done before normalising. Each takes and
-            returns a batch: (N, 3, height, width) float32 in [0, 1], channels_last. nn.Sequential and kornia's
+            returns a batch: (N, C, height, width) float32 in [0, 1], channels_last. nn.Sequential and kornia's
             containers count as the list of their modules. Modules of kornia that mix images make labels soft.
         dtype: dtype of the output images: torch.float32, bfloat16 or float16. Operations always compute in float32.
-        mean, std: mean and standard deviation of pixels in [0, 1], three numbers each; None for both: no normalising,
-            and the operations may return any shape (N, ...).
+        mean, std: mean and standard deviation of pixels in [0, 1]: a number for each channel, or one for all. Three
+            numbers are those of red, green and blue: gray images get their luma (0.299 R + 0.587 G + 0.114 B, as
+            Pillow's), and alpha stays as it is. Default: ImageNet's. None for both: no normalising, and the operations
+            may return any shape (N, ...).
         erasing: probability that a box of an image becomes blank, after normalising (Zhong et al., 2020).
         mixup: alpha of mixup (Zhang et al., 2018; 0.2 is usual); 0: no mixup. Labels become soft.
         cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: no cutmix. With both, each sample gets one of them.
@@ -65,8 +71,8 @@ class Augment(torch.nn.Module):
         operations: torch.nn.Module | Sequence[torch.nn.Module] = (),
         *,
         dtype: torch.dtype = torch.float32,
-        mean: Sequence[float] | None = IMAGENET_MEAN,
-        std: Sequence[float] | None = IMAGENET_STD,
+        mean: float | Sequence[float] | None = IMAGENET_MEAN,
+        std: float | Sequence[float] | None = IMAGENET_STD,
         erasing: float = 0.0,
         mixup: float = 0.0,
         cutmix: float = 0.0,
@@ -139,10 +145,13 @@ class Augment(torch.nn.Module):
         """Whether fastpipe's own operations run through torch.compile."""
         return any(operation.compiles for operation in self._chain.operations)
 
-    @property
-    def moments(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-        """mean and std that the output is normalised by, of pixels in [0, 1]; None for both: not at all."""
-        return self._chain.mean, self._chain.std
+    def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """mean and std that images with so many channels are normalised by, of pixels in [0, 1]; 0 and 1: not at all.
+
+        Raises:
+            ConfigError: another number of channels was given.
+        """
+        return self._chain.moments(channels)
 
     @property
     def soft(self) -> bool:
@@ -173,6 +182,8 @@ class Augment(torch.nn.Module):
         batch: int,
         mixing_seed: int | None = None,
         shown: NDArray[np.int64] | None = None,
+        channels: int = 3,
+        bits: int = 8,
     ) -> AugmentPlan:
         """Draws the augmentation of one batch, on the host.
 
@@ -182,11 +193,18 @@ class Augment(torch.nn.Module):
             seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
             mixing_seed: in place of seed, for what mixes images: views of one seed have one partner and one share.
             shown: (n, 2), height and width of the image at the top left of each row, where the rest is padding.
+            channels: 1, 3 or 4.
+            bits: 8 for uint8 or 16 for uint16.
+
+        Raises:
+            ConfigError: mean, std or a module does not fit the channels.
         """
         parts = None if shown is None else shown / size
         seeds = seed, seed if mixing_seed is None else mixing_seed
-        draws, mixing = (Draws(samples, seed=each, epoch=epoch, batch=batch, shown=parts) for each in seeds)
-        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing)
+        draws, mixing = (
+            Draws(samples, seed=each, epoch=epoch, batch=batch, shown=parts, channels=channels) for each in seeds
+        )
+        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing, bits)
 
     def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
@@ -204,7 +222,7 @@ class Augment(torch.nn.Module):
 
     @property
     def stages(self) -> tuple[Operation, ...]:
-        """What happens between uint8 and normalising, in order."""
+        """What happens before normalising, in order."""
         return self._chain.operations
 
     @torch.no_grad()
@@ -233,7 +251,7 @@ class Augment(torch.nn.Module):
         """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
 
         Args:
-            masks: (N, height, width) of ids; or pictures, (N, height, width, 3).
+            masks: (N, height, width) of ids; or pictures, (N, height, width, C), uint8 or uint16.
             plan, tensors: as for `carry_out`.
             fill: the id where pixels come from outside the image.
 
@@ -274,7 +292,7 @@ class Augment(torch.nn.Module):
         """Applies a plan on the images' device, in its current stream; never waits for the device.
 
         Args:
-            images: (N, 3, height, width) uint8, channels_last.
+            images: (N, C, height, width) uint8 or uint16, channels_last.
             labels: (N,) int64 on the same device, each below the number of classes.
             plan: of this batch.
             tensors: plan.arrays on the same device.
@@ -309,7 +327,7 @@ class Augment(torch.nn.Module):
         """Augments a batch without a loader.
 
         Args:
-            images: (N, 3, height, width) uint8, on any device.
+            images: (N, C, height, width) uint8 or uint16, on any device.
             labels: (N,) int64; required if labels become soft.
             seed, epoch, batch: keys of the draws; see `plan`. Without seed and batch, each call draws new numbers, so
                 two views of the same images differ. With one of them, the result is the same each time.
@@ -340,6 +358,8 @@ class Augment(torch.nn.Module):
             seed=whole("seed", seed or 0, least=0, most=2**64 - 1),
             epoch=whole("epoch", epoch, least=0, most=2**63 - 1),
             batch=number,
+            channels=images.shape[1],
+            bits=8 * images.element_size(),
         )
         tensors = {name: torch.from_numpy(array).to(images.device) for name, array in plan.arrays.items()}
         given = torch.zeros(count, dtype=torch.int64, device=images.device) if labels is None else labels

@@ -50,7 +50,7 @@ def moved(
     mirrored = one[:, 0] * other[:, 1] < one[:, 1] * other[:, 0]
     new_boxes, new_points = {}, {}
     for name, corners in zip(boxes, made, strict=False):
-        edges = _upright(boxes[name].edges, around[name], corners, chain.size_after(plan.size))
+        edges = _upright(boxes[name].edges, around[name], corners, chain.size_after(plan))
         new_boxes[name] = PlacedBoxes(edges, boxes[name].rows, boxes[name].labels)
     for name, xy in zip(points, made[len(boxes) :], strict=True):
         old = points[name]

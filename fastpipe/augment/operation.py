@@ -53,13 +53,13 @@ class Operation(torch.nn.Module, ABC):
         """Does that, to the rows of the batch from `first` on.
 
         Args:
-            images: (n, 3, height, width) float32 in [0, 1]; may be overwritten.
+            images: (n, c, height, width) float32 in [0, 1]; may be overwritten.
             first: the number in the batch of images[0].
             host, tensors: of the whole batch's step; the tensors on the device of the images.
         """
 
-    def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
-        """(height, width) of what it returns for images of `size`."""
+    def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
+        """(height, width) of what it returns for images of `size`, with so many channels."""
         return size
 
     def move_points(self, points: Tensor, host: Any) -> Tensor:
@@ -73,7 +73,7 @@ class Operation(torch.nn.Module, ABC):
 
     def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them. And
-        second pictures, (N, 3, height, width), where `moves` names them.
+        second pictures, (N, c, height, width), where `moves` names them.
         """
         return masks
 
@@ -96,6 +96,18 @@ def compiled(function: Function) -> Function:
     return torch.compile(function, dynamic=True)
 
 
+def on_colour(function: Function) -> Function:
+    """The function, of all channels but alpha, which stays as it is: only what moves pixels changes it."""
+
+    def changed(images: Tensor, *parameters: Tensor) -> Tensor:
+        if images.shape[1] < 4:
+            return function(images, *parameters)
+        images[:, :3] = function(images[:, :3], *parameters)
+        return images
+
+    return changed
+
+
 def on_rows(
     function: Function,
     images: Tensor,
@@ -110,8 +122,8 @@ def on_rows(
     without asking.
 
     Args:
-        function: of (k, 3, height, width) images, which it may overwrite, and (k,) parameters.
-        images: (n, 3, height, width): the batch's rows from `first` on; may be overwritten.
+        function: of (k, c, height, width) images, which it may overwrite, and (k,) parameters.
+        images: (n, c, height, width): the batch's rows from `first` on; may be overwritten.
         first: the number in the batch of images[0].
         rows: (m,) numbers in the batch, ascending.
         index: the same, int64 on the device of the images.

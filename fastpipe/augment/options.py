@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 from numbers import Real
 
+import numpy as np
 import torch
 
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError
 
+Moments = float | tuple[float, ...]  # one for all channels, or one a channel
+_LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -73,16 +76,16 @@ def checked_dtype(value: object) -> torch.dtype:
     return value
 
 
-def checked_moments(mean: object, std: object) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
-    """Mean and std of pixels in [0, 1], a number a channel; None for both: no normalising."""
+def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
+    """Mean and std of pixels in [0, 1]; None for both: no normalising."""
     if (mean is None) != (std is None):
         raise ConfigError(f"mean and std: expected both, or None for both (no normalising), got {mean!r} and {std!r}")
     if mean is None:
         return None, None
-    means, stds = _three("mean", mean), _three("std", std)
-    if min(stds) <= 0:
+    means, stds = _moments("mean", mean), _moments("std", std)
+    if min(np.atleast_1d(stds)) <= 0:
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
-    if max(abs(number) for number in (*means, *stds)) > 16:
+    if max(np.abs([*np.atleast_1d(means), *np.atleast_1d(stds)])) > 16:
         raise ConfigError(
             f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide values for bytes "
             "by 255"
@@ -90,14 +93,39 @@ def checked_moments(mean: object, std: object) -> tuple[tuple[float, ...] | None
     return means, stds
 
 
-def _three(name: str, value: object) -> tuple[float, ...]:
+def _moments(name: str, value: object) -> Moments:
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
     try:
-        numbers = [float(number) for number in value]  # type: ignore[attr-defined]
+        numbers = tuple(float(number) for number in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
-        numbers = []
-    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        raise ConfigError(f"{name}: expected three numbers, one per channel (red, green, blue), got {value!r}")
-    return tuple(numbers)
+        numbers = ()
+    if len(numbers) not in (1, 3, 4) or not all(map(math.isfinite, numbers)):
+        raise ConfigError(
+            f"{name}: expected one number for all channels, or one per channel: 1 (gray), 3 (red, green, blue) or 4 "
+            f"(and alpha), got {value!r}"
+        )
+    return numbers
+
+
+def of_channels(name: str, given: Moments | None, channels: int, neutral: float) -> tuple[float, ...]:
+    """mean or std -> a number for each of so many channels.
+
+    Three numbers are those of RGB: gray gets their luma, and alpha the neutral one, 0 or 1, as all channels of None.
+    """
+    if not isinstance(given, tuple):
+        return (neutral if given is None else given,) * channels
+    if len(given) == 3 and channels == 1:
+        return (sum(weight * number for weight, number in zip(_LUMA, given, strict=True)),)
+    if len(given) == 3 and channels == 4:
+        return (*given, neutral)
+    if len(given) != channels:
+        raise ConfigError(
+            f"{name}: expected {channels} numbers, one per channel of the images, or one number for all, got "
+            f"{given!r}; pass {channels} numbers to Augment({name}=), or load images of {len(given)} channels with "
+            "fastpipe.loader(channels=)"
+        )
+    return given
 
 
 def number(name: str, value: object, *, least: float = 0.0, most: float = math.inf, below: bool = False) -> float:

@@ -1,7 +1,7 @@
-"""Pixels uint8 or float32 in [0, 1] -> normalised pixels in the output's dtype, in one pass over memory.
+"""Pixels uint8, uint16 or float32 in [0, 1] -> normalised pixels in the output's dtype, in one pass over memory.
 
-Note [rows]: an output is held as (n, height, width * 3), the bytes of channels_last without a dimension of channels, so
-that arithmetic runs along whole rows. Along a dimension of 3 a CPU is several times as slow.
+Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last without a dimension
+of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as slow.
 """
 
 from __future__ import annotations
@@ -25,42 +25,47 @@ NORMALISE_BYTES = 2**22
 
 
 def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """How a batch of images (n, 3, height, width) is taken: (first row, row after the last), in order.
+    """How a batch of images (n, c, height, width) is taken: (first row, row after the last), in order.
 
     Args:
         images: of the batch.
         part_bytes: of float32 images, a thread; None: whole on any device.
     """
-    count, _, height, width = images.shape
+    count = len(images)
     step = count
     if placement.on_cpu(images.device) and part_bytes is not None:
-        step = max(1, part_bytes * torch.get_num_threads() // (12 * height * width))
+        step = max(1, part_bytes * torch.get_num_threads() // (4 * images[0].numel()))
     for first in range(0, count, step):
         yield first, min(first + step, count)
 
 
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """uint8 -> float32 in [0, 1], fresh memory in the order asked for."""
+    """uint8 or uint16 -> float32 in [0, 1], fresh memory in the order asked for."""
     out = torch.empty(images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format)
-    if placement.on_cpu(images.device):
-        return out.copy_(images).mul_(1 / 255)
+    if placement.on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
+        return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
     # One pass over memory. A plain number would make it one of torch's default dtype, whatever that is set to.
     return torch.mul(images, torch.full((), 1 / 255, dtype=torch.float32, device=images.device), out=out)
 
 
-def affine(mean: Sequence[float] | None, std: Sequence[float] | None, *, full: float) -> dict[str, Array]:
-    """(pixel / full - mean) / std as pixel * scale + shift: two (3,) float32 arrays.
+def full_of(bits: int) -> int:
+    """What stands for 1: 255 or 65535."""
+    return (1 << bits) - 1
+
+
+def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[str, Array]:
+    """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays.
 
     Args:
-        mean, std: of pixels in [0, 1], a channel each; None for both: 0 and 1.
-        full: what stands for 1: 255 or 1.
+        mean, std: of pixels in [0, 1], a channel each.
+        full: what stands for 1: 255, 65535 or 1.
     """
-    m, s = np.array(mean or (0.0,) * 3), np.array(std or (1.0,) * 3)
+    m, s = np.array(mean), np.array(std)
     return {"scale": (1 / (full * s)).astype(np.float32), "shift": (-m / s).astype(np.float32)}
 
 
 def as_rows(out: Tensor) -> Tensor:
-    """(n, 3, height, width) in channels_last -> the same memory as (n, height, width * 3); Note [rows]."""
+    """(n, c, height, width) in channels_last -> the same memory as (n, height, width * c); Note [rows]."""
     count, channels, height, width = out.shape
     return out.permute(0, 2, 3, 1).view(count, height, width * channels)
 
@@ -69,11 +74,12 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     """Writes images * scale + shift.
 
     Args:
-        images: (n, 3, height, width) uint8 or float32.
-        scale, shift: (3,) float32 on the same device.
-        out: (n, 3, height, width) in channels_last, any floating dtype; rounded to it once.
+        images: (n, c, height, width) uint8, uint16 or float32.
+        scale, shift: (c,) float32 on the same device.
+        out: (n, c, height, width) in channels_last, any floating dtype; rounded to it once.
     """
     if not placement.on_cpu(images.device):
+        images = images.to(torch.float32) if images.dtype == torch.uint16 else images  # which has no arithmetic
         torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))  # one kernel
         return
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then multiply there,

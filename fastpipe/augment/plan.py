@@ -23,6 +23,7 @@ class Draws:
         seed, epoch, batch: name the draws.
         shown: (n, 2), the parts of the height and the width of each row that have the image, at the top left, where the
             rest is padding; None: rows are full.
+        channels: of the images; no draw of fastpipe's own operations depends on them.
     """
 
     def __init__(
@@ -33,9 +34,11 @@ class Draws:
         epoch: int,
         batch: int,
         shown: NDArray[np.float64] | None = None,
+        channels: int = 3,
     ) -> None:
         self.samples = samples
         self.shown = shown
+        self.channels = channels
         self._seed = seed
         self._epoch = epoch
         self._batch = batch
@@ -94,24 +97,27 @@ class AugmentPlan:
     Attributes:
         count: samples of the batch.
         size: (height, width) in pixels.
+        channels, bits: of the images.
         hosts: a Step's `host` for each stage, in order.
         arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as tensors on its device.
     """
 
     count: int
     size: tuple[int, int]
+    channels: int
+    bits: int
     hosts: tuple[Any, ...]
     arrays: dict[str, Array]
 
     @classmethod
-    def of(cls, count: int, size: tuple[int, int], steps: list[Step]) -> AugmentPlan:
+    def of(cls, draws: Draws, size: tuple[int, int], bits: int, steps: list[Step]) -> AugmentPlan:
         """Puts the steps of all stages together."""
         arrays = {
             f"{number}.{name}": np.ascontiguousarray(array)
             for number, step in enumerate(steps)
             for name, array in step.arrays.items()
         }
-        return cls(count, size, tuple(step.host for step in steps), arrays)
+        return cls(len(draws), size, draws.channels, bits, tuple(step.host for step in steps), arrays)
 
     def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
         """The arrays, or the tensors made of them, stage by stage, by their own names."""

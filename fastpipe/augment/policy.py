@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import colour, placement, tones, warp
-from fastpipe.augment.operation import Function, Operation, on_rows
+from fastpipe.augment.operation import Function, Operation, on_colour, on_rows
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -218,7 +218,8 @@ class Policy(Operation):
         return torch.index_select(images, 0, tensors["back"], out=spare)
 
     def _function(self, name: str) -> Function:
-        return self.fast(_FUNCTIONS[name][0])
+        function = self.fast(_FUNCTIONS[name][0])
+        return function if name == "warp" else on_colour(function)
 
     def extra_repr(self) -> str:
         """The arguments."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fastpipe.augment import colour
 from fastpipe.augment.blur import gaussian_blur
-from fastpipe.augment.operation import Operation, on_rows
+from fastpipe.augment.operation import Operation, on_colour, on_rows
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -70,7 +70,7 @@ class ColourJitter(Operation):
                 images = self.fast(_JITTERS[which][1])(images, factors[:, which])
             return images
 
-        return on_rows(jitter, images, first, rows, tensors["rows"], tensors["factors"])
+        return on_rows(on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"])
 
     def extra_repr(self) -> str:
         """The arguments."""
@@ -95,7 +95,7 @@ class Grayscale(Operation):
 
     def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
         """Changes the rows drawn."""
-        return on_rows(self.fast(colour.grayscale), images, first, host, tensors["rows"])
+        return on_rows(on_colour(self.fast(colour.grayscale)), images, first, host, tensors["rows"])
 
     def extra_repr(self) -> str:
         """The argument."""
@@ -125,7 +125,7 @@ class Blur(Operation):
         """Changes the rows drawn."""
         rows, radius = host
         blur = partial(gaussian_blur, radius=radius)  # never compiled: that makes it five times as slow on a CPU
-        return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
+        return on_rows(on_colour(blur), images, first, rows, tensors["rows"], tensors["sigmas"])
 
     def extra_repr(self) -> str:
         """The argument."""

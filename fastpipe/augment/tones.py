@@ -1,6 +1,6 @@
 """Images, and for some a number each -> fewer tones, other tones, sharper edges, as torchvision makes them of floats.
 
-All take images (n, 3, height, width) float32 in [0, 1], which they may overwrite, and (n,) float32.
+All take images (n, c, height, width) float32 in [0, 1], which they may overwrite, and (n,) float32.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def autocontrast(images: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Evens out how often each tone of 256 occurs in each channel; Pillow's rule."""
+    """Evens out how often each tone of 256 occurs in each channel; Pillow's rule. So 16 bits become 256 tones."""
     count, channels, height, width = images.shape
     pixels = height * width
     tones = images.mul_(256 - 1e-3).to(torch.int64).view(count, channels, pixels)
@@ -71,7 +71,7 @@ def equalize(images: Tensor) -> Tensor:
 
 
 def _histogram(tones: Tensor) -> Tensor:
-    """(n, 3, pixels) of 256 tones -> (n, 3, 256), how often each occurs.
+    """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs.
 
     On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would add to one number, one
     after the other.

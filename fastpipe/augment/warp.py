@@ -60,7 +60,7 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     """Moves pixels.
 
     Args:
-        images: (n, 3, height, width) float32.
+        images: (n, c, height, width) float32.
         matrices: (n, 6) float32; see shear_x and to_halves.
     """
     height, width = images.shape[2:]

@@ -195,10 +195,10 @@ def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
             "because only images can be drawn"
         )
     if images.dtype != torch.uint8:
-        mean, std = augment.moments if augment is not None else (None, None)
         images = images.float()
-        if mean is not None and std is not None:
-            images = images * images.new_tensor(std).view(3, 1, 1) + images.new_tensor(mean).view(3, 1, 1)
+        if augment is not None:
+            mean, std = (images.new_tensor(each).view(-1, 1, 1) for each in augment.moments(images.shape[1]))
+            images = images * std + mean
         images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
     pixels: NDArray[np.uint8] = images.permute(0, 2, 3, 1).numpy()
     return pixels

@@ -147,8 +147,9 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment(dtype=torch.float64), "dtype: expected torch.float32 or torch.bfloat16 or torch.float16"),
     (lambda: Augment(dtype="float32"), "got 'float32'"),
     (lambda: Augment(mean=None), "expected both, or None for both"),
-    (lambda: Augment(mean=0.5), "mean: expected three numbers"),
-    (lambda: Augment(std=(1, 1)), "std: expected three numbers"),
+    (lambda: Augment(mean="0.5"), "mean: expected one number for all channels, or one per channel"),
+    (lambda: Augment(std=(1, 1)), "std: expected one number for all channels, or one per channel: 1 (gray), 3"),
+    (lambda: Augment(std=0), "std: expected numbers above 0, got 0"),
     (lambda: Augment(std=(1, 1, 0)), "std: expected numbers above 0"),
     (lambda: Augment(mean=(123.7, 116.3, 103.5)), "divide values for bytes by 255"),
     (lambda: Augment(erasing=1.5), "erasing: expected a number from 0 to 1, got 1.5"),
@@ -167,9 +168,13 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: as_augment(Augment), "expected a fastpipe.Augment"),
     (lambda: Augment.imagenet()([1]), "expected a torch.Tensor of images, got list"),
     (lambda: Augment.imagenet()(torch.zeros(1, 3, 4, 4)), "expected uint8 images"),
-    (lambda: Augment.imagenet()(torch.zeros(3, 4, 4, dtype=torch.uint8)), "expected images (N, 3, height, width)"),
-    (lambda: Augment.imagenet()(torch.zeros(1, 4, 4, 3, dtype=torch.uint8)), "permute(0, 3, 1, 2)"),
-    (lambda: Augment.imagenet()(torch.zeros(0, 3, 4, 4, dtype=torch.uint8)), "expected images (N, 3, height, width)"),
+    (
+        lambda: Augment.imagenet()(torch.zeros(3, 4, 4, dtype=torch.uint8)),
+        "expected images (N, C, height, width), C = 1",
+    ),
+    (lambda: Augment.imagenet()(torch.zeros(1, 2, 4, 4, dtype=torch.uint8)), "3 of RGB or 4 of RGB with alpha, got"),
+    (lambda: Augment.imagenet()(torch.zeros(1, 5, 4, 3, dtype=torch.uint8)), "permute(0, 3, 1, 2)"),
+    (lambda: Augment.imagenet()(torch.zeros(0, 3, 4, 4, dtype=torch.uint8)), "expected images (N, C, height, width)"),
     (lambda: Augment.imagenet(mixup=1)(photos(8, 4, 4)), "pass labels"),
     (lambda: Augment.imagenet(mixup=1)(photos(8, 4, 4), LABELS), "pass num_classes="),
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS[:3]), "expected labels (8,) int64"),
@@ -195,7 +200,9 @@ def test_mistakes_are_named(wrong: Any, message: str) -> None:
 def test_a_plan_of_another_batch_is_refused() -> None:
     augment = Augment.imagenet()
     plan = augment.plan(np.arange(4), (9, 9), seed=0, epoch=0, batch=0)
-    with pytest.raises(ConfigError, match=re.escape("the plan is for images (4, 3, 9, 9), got (8, 3, 9, 9)")):
+    with pytest.raises(
+        ConfigError, match=re.escape("the plan is for images (4, 3, 9, 9) of 8 bits, got (8, 3, 9, 9) of 8")
+    ):
         augment.carry_out(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
 
 
