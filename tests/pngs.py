@@ -97,6 +97,13 @@ def chunks(data: bytes) -> Iterator[tuple[int, int]]:
         at = end
 
 
+def with_surplus(data: bytes) -> bytes:
+    """A PNG of one IDAT with data behind its rows, compressed with them."""
+    begin, end = next((begin, end) for begin, end in chunks(data) if data[begin + 4 : begin + 8] == b"IDAT")
+    rows = zlib.decompress(data[begin + 8 : end - 4])
+    return data[:begin] + chunk(b"IDAT", zlib.compress(rows + b"surplus")) + data[end:]
+
+
 def with_true_checksums(data: bytes) -> bytes:
     """A PNG whose chunks still have their lengths, and whose checksums are made anew."""
     out = bytearray(data[: len(SIGNATURE)])

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # most programs read folders
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
 _PATIENCE_S = 10.0
+SURPLUS = "the PNG is corrupt: it has more pixels than it says"  # the engine's words; Pillow passes over them
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
@@ -104,8 +105,8 @@ class Job:
 
 
 class MixedJob(Job):
-    """A batch some of whose rows are converted. What the engine's threads refuse as a JPEG is converted, too: packing
-    takes JPEGs with stray bytes, for example.
+    """A batch some of whose rows are converted. What the engine's threads refuse, and packing may take, is converted,
+    too: JPEGs with stray bytes, for example.
 
     Args:
         job: the engine's, of the other rows.
@@ -135,7 +136,9 @@ class MixedJob(Job):
         if not super().wait(timeout_s):
             return False
         if self._refused is None:
-            self._refused = {row: why for row, why in super().errors() if why.startswith(_engine.WRONG_JPEG)}
+            self._refused = {
+                row: why for row, why in super().errors() if why.startswith((*_engine.WRONG_JPEG, SURPLUS))
+            }
             again = np.array(list(self._refused), dtype=np.intp)
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done

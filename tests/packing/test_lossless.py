@@ -18,7 +18,7 @@ from keys import key_of
 from numpy.typing import NDArray
 from pack_sources import jpeg_bytes, pixels, saved
 from PIL import Image
-from pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png
+from pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png, with_surplus
 from unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
@@ -58,6 +58,10 @@ def pngs() -> dict[str, bytes]:
     return found
 
 
+def deep(channels: int) -> NDArray[np.uint16]:
+    return grain(45, 70, channels, 16).astype(np.uint16)
+
+
 def others() -> dict[str, bytes]:
     return {
         **{
@@ -68,6 +72,7 @@ def others() -> dict[str, bytes]:
         **{f"{mode}.webp": saved("webp", mode, lossless=True, exact=True) for mode in ("RGB", "RGBA")},
         **{f"{mode}.jp2": saved("jpeg2000", mode) for mode in ("L", "RGB", "RGBA")},
         "deep.tiff": saved("tiff", "I;16"),
+        **{f"deep-{count}.tiff": cv2.imencode(".tiff", deep(count))[1].tobytes() for count in (3, 4)},
         "two.ico": saved("ico"),
         "clear.gif": saved("gif", "P", transparency=3),
     }
@@ -120,6 +125,10 @@ def test_samples_keep_depth_and_alpha(work: Path) -> None:
     """All that a file has, by a reader that knows no PNG of ours."""
     index = Index(work / "packed")
     for sample, name in enumerate(names(index)):
+        if name.startswith("deep-"):
+            channels = int(name[5])
+            stored = _engine.png_samples(packed_jpeg(index, sample))
+            np.testing.assert_array_equal(stored, deep(channels)[:, :, [2, 1, 0, 3][:channels]])
         if name.endswith(".png"):
             stored = _engine.png_samples(packed_jpeg(index, sample))
             np.testing.assert_array_equal(stored, _engine.png_samples(FILES[name]), err_msg=name)
@@ -211,6 +220,26 @@ def test_batches_are_those_of_the_files(work: Path, tmp_path: Path, storage: str
     with fastpipe.loader(work / "source", 8, size=8, num_workers=2) as loader:
         list(loader)
         assert loader.dataset.index.counts["converted"] == len(others())
+
+
+def test_pngs_with_surplus_data_are_packed_and_loaded_as_any(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    files = {
+        name: data for name, data in FILES.items() if name.startswith("strips") and name.endswith("-none-False.png")
+    }
+    for name, data in files.items():
+        (tmp_path / "source" / name).write_bytes(with_surplus(data))
+    fastpipe.pack(tmp_path / "source", tmp_path / "packed", shuffle=False)
+    index = Index(tmp_path / "packed")
+    counts = index.info["counts"]
+    assert (counts["png"], counts["reencoded"], counts["rejected"]) == ({"PNG": len(files)}, {}, 0)
+    for sample, name in enumerate(names(index)):
+        stored, expected = (_engine.png_samples(data) for data in (packed_jpeg(index, sample), files[name]))
+        assert stored.dtype == expected.dtype
+        expected = expected if stored.shape == expected.shape else expected[:, :, [0, 0, 0, 1]]  # of 16 bits
+        np.testing.assert_array_equal(stored, expected, err_msg=name)
+    for options in ({}, {"crop": None}):
+        assert_same_epochs(epoch(tmp_path / "source", **options), epoch(tmp_path / "packed", **options))
 
 
 def test_samples_are_added_and_options_stay(work: Path, tmp_path: Path) -> None:

@@ -92,13 +92,13 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
     longest = max(height, width)
     # Round half up in whole numbers: the same on every machine.
     size = [max(1, (2 * side * max_size + longest) // (2 * longest)) for side in (width, height)]
-    small: NDArray[Any] = _cv2().resize(samples, size, interpolation=_cv2().INTER_AREA)
+    small: NDArray[Any] = opencv().resize(samples, size, interpolation=opencv().INTER_AREA)
     return small.reshape(*size[::-1], channels)
 
 
 @functools.cache
-def _cv2() -> Any:
-    """OpenCV, which is to use only the calling thread.
+def opencv() -> Any:
+    """OpenCV, which is to use only the calling thread, and to write nothing to stderr.
 
     Packing runs one Python thread a core. OpenCV would start a pool of as many threads for each call, which then fight
     over the same cores; 0 means that it works in the calling thread.
@@ -106,13 +106,14 @@ def _cv2() -> Any:
     import cv2
 
     cv2.setNumThreads(0)
+    cv2.utils.logging.setLogLevel(0)
     return cv2
 
 
 @functools.cache
 def made_with() -> dict[str, str]:
     """The versions of the libraries that decide bytes, by name: the engine's libjpeg-turbo transcodes, Pillow decodes,
-    OpenCV shrinks, libturbojpeg encodes JPEGs, zlib PNGs.
+    OpenCV shrinks and decodes colours of 16 bits, libturbojpeg encodes JPEGs, zlib PNGs.
     """
     found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing", "zlib": zlib.ZLIB_RUNTIME_VERSION}
     with contextlib.suppress(PackError):  # JPEGs can be packed without it. It tells no version: so what it makes does

@@ -1,5 +1,7 @@
 """Turns a file into the samples of its first frame: PNGs by the engine, all other formats as Pillow shows them.
 
+Of colours with more than 8 bits Pillow keeps 8. OpenCV gives the others, where it shows the same picture.
+
 Note [Pillow's plugins]
 A format's plugin is made by itself, not by ``Image.open``. So a plugin that runs another program (PostScript) or needs
 a display is never asked; the reason for which a plugin refuses a file is kept; and the limit is `max_pixels` alone:
@@ -25,10 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.engine.engine import SURPLUS
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
+from fastpipe.packing.picture.jpeg import opencv
 from fastpipe.packing.picture.jpeg_segments import exif_orientation
 from fastpipe.packing.picture.native import native
+from fastpipe.packing.picture.png import is_ours
 
 _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
@@ -44,6 +49,7 @@ _ANY_PIXELS = 2**62
 _PNG_START_BYTES = 33  # signature and IHDR
 _CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
 _CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
+_PRECISION_AT = 42  # in a codestream
 # Of TIFF.
 _RAW = 1
 _LOSSY_TIFF = frozenset([6, 7, 33003, 33005, 34712, 50001])  # JPEG, JPEG 2000, WebP
@@ -118,12 +124,19 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         return _open_png(data, max_pixels)
     if name == "ICO":
         return _open_ico(data, max_pixels)
-    lossless = name in _LOSSLESS
+    return _open_by_plugin(data, name, max_pixels)
+
+
+def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
+    """See Note [Pillow's plugins]."""
+    lossless, most = name in _LOSSLESS, 255  # the greatest value of a sample of the file
     if name == "WebP":
         refuse_more_pixels(_webp_size(data), max_pixels)
         lossless = _is_lossless_webp(data)
     elif name == "JPEG 2000":
-        lossless = _is_reversible(data, _check_jpeg_2000(data))
+        start = _check_jpeg_2000(data)
+        lossless = _is_reversible(data, start)
+        most = 2 ** (int.from_bytes(data[start + _PRECISION_AT : start + _PRECISION_AT + 1], "big") + 1) - 1
     elif name == "AVIF":  # colours as they are, without a matrix (ITU-T H.273): only lossless files have them so
         at = data.find(b"colrnclx")
         lossless = at >= 0 and data[at + 12 : at + 14] == b"\0\0"
@@ -135,9 +148,16 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         if name == "TIFF":
             bits, inverted = _check_tiff(image, data)
             lossless = image.tag_v2.get(259, _RAW) not in _LOSSY_TIFF
+            most = 2**bits - 1
+        elif name == "PNG":
+            most = 2 ** data[24] - 1
+        elif name == "PPM" and isinstance(image.tile[0].args, tuple):
+            most = image.tile[0].args[1]
         orientation = exif_orientation(image.info.get("exif") or b"")
         animated, cmyk = bool(getattr(image, "is_animated", False)), image.mode == "CMYK"
     decode = partial(_samples, image, name, bits, inverted=inverted)
+    if 255 < most < 65536 and image.mode in ("RGB", "RGBA"):
+        decode = partial(_all_bits, data, most, decode)
     return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk)
 
 
@@ -184,6 +204,29 @@ def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -
     return (~gray if inverted else gray)[:, :, None]
 
 
+def _all_bits(data: bytes, most: int, decode: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """Samples of 0 to `most` in a file -> 0 to 65,535; those that `decode` gives, of 8 bits, where OpenCV reads another
+    picture.
+
+    Pillow comes first, since it refuses what is damaged.
+    """
+    high, cv2 = decode(), opencv()
+    try:
+        found = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)  # orientation is not applied
+    except cv2.error:  # over OpenCV's limits
+        found = None
+    channels = high.shape[2]
+    if found is None or found.dtype != np.uint16 or found.ndim < 3 or found.shape[2] < channels:
+        return high  # OpenCV lacks some of libtiff's ways to compress
+    wide = np.ascontiguousarray(found[:, :, [2, 1, 0, 3][:channels]])
+    if most < 65535:
+        wide = ((np.minimum(wide, most).astype(np.uint32) * 65535 + most // 2) // most).astype(np.uint16)
+    if wide.shape != high.shape:
+        return high
+    # Rounded up or down; Pillow's rounding of JPEG 2000 makes 0 of the brightest 128.
+    return wide if ((wide >> 8).astype(np.uint8) - high + np.uint8(1) <= 2).all() else high
+
+
 def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
     """A PNG (W3C PNG 3rd edition), whose picture is that of its IDAT, also where it is animated."""
     if len(data) >= _PNG_START_BYTES:  # before its bytes are found to be too few for so many
@@ -198,7 +241,15 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
             if zlib.crc32(kind + exif).to_bytes(4, "big") != data[end - 4 : end]:
                 raise ImageError(f"damaged PNG: chunk eXIf at byte {at} has a wrong checksum")
         at = end
-    decode = partial(native, _engine.png_samples, data, max_pixels)
+
+    def decode() -> NDArray[Any]:
+        try:
+            return native(_engine.png_samples, data, max_pixels)
+        except ImageError as problem:
+            if str(problem).startswith(SURPLUS) and not is_ours(data):  # Pillow passes over it
+                return _open_by_plugin(data, "PNG", max_pixels).samples()
+            raise
+
     return OpenedImage(size, decode, exif_orientation(exif), animated)
 
 

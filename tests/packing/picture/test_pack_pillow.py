@@ -11,12 +11,14 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from pngs import with_surplus
 
 from fastpipe.errors import ImageError
 from fastpipe.packing.picture.pillow import OpenedImage, open_image
@@ -240,7 +242,68 @@ LOSSY = {
     "bmp RLE8": bmp(8, RLE8, compression=1, palette=16),
     "bmp 16": bmp(16, bytes(range(36))),
 }
-FILES = {**{name: data for name, (data, _) in EXACT.items()}, **LOSSY}
+RGBA16 = noise(H, W, 4, top=65536)
+BITS12 = RGB16 >> 4
+LARGER = noise(3 * H, 2 * W, 3, top=65536)  # OpenCV writes no JPEG 2000 as small as the others
+
+
+def by_opencv(samples: Array, ending: str, *options: int) -> bytes:
+    return cv2.imencode(ending, samples[:, :, [2, 1, 0, 3][: samples.shape[2]]], options)[1].tobytes()
+
+
+def jpeg_2000(samples: Array) -> bytes:
+    return by_opencv(samples, ".jp2", cv2.IMWRITE_JPEG2000_COMPRESSION_X1000, 1000)
+
+
+def jpeg_2000_of_12_bits(samples: Array) -> bytes:
+    """OpenCV writes 16 bits; with them said to be 12, the middle of the range is 30,720 lower."""
+    data = bytearray(jpeg_2000(samples + 32768 - 2048))
+    data[data.index(b"ihdr") + 14] = 11
+    at = data.index(b"\xff\x4f\xff\x51") + 42
+    data[at : at + 9 : 3] = b"\x0b" * 3
+    return bytes(data)
+
+
+def scaled(values: Array, most: int) -> Array:
+    return np.floor(values * (65535 / most) + 0.5).astype(np.uint16)
+
+
+# name -> the file, and all bits that it has.
+DEEP: dict[str, tuple[bytes, Array]] = {
+    **{
+        f"tiff RGB16 {ending} {compression}": (
+            by_opencv(samples, ".tiff", cv2.IMWRITE_TIFF_COMPRESSION, compression),
+            samples,
+        )
+        for ending, samples in (("colour", RGB16), ("alpha", RGBA16))
+        for compression in (1, 5, 8)
+    },
+    **{
+        f"tiff {endian}16, {kind}": (
+            tiff(2, 16, 4, [RGBA16.astype(endian + "u2").tobytes()], endian=endian, t338=extra),
+            RGBA16[:, :, :channels],
+        )
+        for endian in "<>"
+        for kind, extra, channels in (("fourth is nothing", 0, 3), ("alpha", 2, 4))
+    },
+    "tiff tiles of 16 bits": (tiff(2, 16, 3, tiles(RGB16, 16), compression=8, tile=16), RGB16),
+    **{
+        f"ppm of {most}": (p6(np.minimum(RGB16, most), most), scaled(np.minimum(RGB16, most), most))
+        for most in (256, 1000, 4095, 65534, 65535)
+    },
+    "ppm in words of 4095": (
+        b"P3 %d %d 4095\n" % (W, H) + b" ".join(b"%d" % one for one in BITS12.ravel()) + b"\n",
+        scaled(BITS12, 4095),
+    ),
+    "pgm of 4095": (
+        b"P5 %d %d 4095\n" % (W, H) + BITS12[:, :, :1].astype(">u2").tobytes(),
+        scaled(BITS12[:, :, :1], 4095),
+    ),
+    "jpeg 2000 of 16 bits": (jpeg_2000(LARGER), LARGER),
+    "jpeg 2000 of 12 bits": (jpeg_2000_of_12_bits(LARGER >> 4), scaled(LARGER >> 4, 4095)),
+    "png with surplus": (with_surplus(png_of_rows(HEAD16, RGB16.astype(">u2"))), RGB16),
+}
+FILES = {**{name: data for name, (data, _) in {**EXACT, **DEEP}.items()}, **LOSSY}
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -249,6 +312,33 @@ def test_a_file_shows_what_it_was_made_of(name: str) -> None:
     pixels = decoded(data)
     assert (pixels.dtype, pixels.flags.c_contiguous) == (np.uint8, True)
     np.testing.assert_array_equal(pixels, shown)
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_colours_keep_all_their_bits(name: str) -> None:
+    data, expected = DEEP[name]
+    samples = opened(data).samples()
+    assert samples.dtype == np.uint16
+    np.testing.assert_array_equal(samples, expected)
+    shown = gray(expected[:, :, 0]) if expected.shape[2] == 1 else expected[:, :, :3]
+    np.testing.assert_array_equal(decoded(data), shown >> 8)
+
+
+def test_a_png_with_surplus_data_shows_the_rows_that_it_says() -> None:
+    for mode, shown in SHOWN.items():
+        if mode != "1":
+            np.testing.assert_array_equal(decoded(with_surplus(saved(mode, "PNG"))), shown, err_msg=mode)
+    np.testing.assert_array_equal(opened(with_surplus(saved("RGBA", "PNG"))).samples()[:, :, 3:], ALPHA)
+    wrong = with_surplus(saved("RGB", "PNG"))
+    assert refused(wrong[:60] + b"\0" + wrong[61:]).startswith("the PNG is corrupt")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_colours_of_16_bits_are_turned_upright(orientation: int) -> None:
+    turned = [RGB16, RGB16[:, ::-1], RGB16[::-1, ::-1], RGB16[::-1]]
+    turned += [image.swapaxes(0, 1) for image in (RGB16, RGB16[::-1], RGB16[::-1, ::-1], RGB16[:, ::-1])]
+    found = opened(tiff(2, 16, 3, [RGB16.astype("<u2").tobytes()], t274=orientation)).samples()
+    np.testing.assert_array_equal(found, turned[orientation - 1])
 
 
 def test_avif_and_heic_show_what_they_were_made_of_nearly() -> None:
@@ -330,7 +420,7 @@ def test_the_limit_of_pixels_comes_before_decoding(name: str, monkeypatch: pytes
     if not name.startswith(("webp", "ico bmp")):  # these plugins cannot be kept from it
         assert opened(FILES[name], pixels).rgb().shape == (height, width, 3)
     monkeypatch.setattr(Image.core, "new", None)
-    assert f"over the limit of {pixels - 1} pixels (--max-pixels)" in refused(FILES[name], pixels - 1)
+    assert f"over the limit of {pixels - 1:,} pixels (--max-pixels)" in refused(FILES[name], pixels - 1)
 
 
 def announcing(jpeg: bytes, width: int, height: int) -> bytes:
