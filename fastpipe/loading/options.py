@@ -13,6 +13,7 @@ from fastpipe.augment import Augment, as_augment
 from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
@@ -57,7 +58,8 @@ _SAME = {
     "canonical_nodes": "pass the number of nodes as partition=, for example partition=8",
     "max_pixels cache_dir cache_limit storage_options read_timeout version": "it is an option of opening: pass "
     "fastpipe.open(DATA, {name}=...) as the data",
-    "mean std dtype normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
+    "mean std normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
+    "mode color_mode as_gray grayscale": 'pass channels="gray", "rgb", "rgba" or "own"',
     "image_size img_size resolution": "pass size=",
     "threads": "pass num_workers=; workers are C++ threads",
     "boxes min_box_size min_box_area": "it is an option of a field: "
@@ -132,7 +134,7 @@ def _each(views: object) -> Iterator[View]:
 
 
 def field_reader(
-    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], fields: object
+    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], fields: object, form: PixelForm
 ) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none."""
     if fields is None:
@@ -156,7 +158,7 @@ def field_reader(
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             _check_augment(augment, kinds, view.size or recipe.size)
-    return FieldReader(data, recipe, chosen)
+    return FieldReader(data, recipe, chosen, form)
 
 
 def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], *, labelled: bool) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import TypeVar
 
 import numpy as np
@@ -143,7 +142,7 @@ class Cropping:
         if not len(rows):
             return {}
         crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
-        rendering = asdict(crops.rendering)
+        rendering = crops.rendering.keywords()
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):
