@@ -232,9 +232,11 @@ class Transfer:
         names = batch.plan.by_row().names
         found: list[AugmentPlan | None] = []
         for (augment, seed), images in zip(self._views, batch.views, strict=True):
-            size = (images.shape[1], images.shape[2])
+            _, height, width, channels = images.shape
             draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number, "mixing_seed": self._views[0][1]}
-            found.append(None if augment is None else augment.plan(names, size, shown=batch.image_sizes, **draws))
+            draws |= {"channels": channels, "bits": 8 * images.itemsize}
+            plan = None if augment is None else augment.plan(names, (height, width), shown=batch.image_sizes, **draws)
+            found.append(plan)
         return found
 
     def hand_over(self, staged: StagedBatch) -> Batch:

@@ -32,14 +32,14 @@ class Pictures:
 
     Args:
         index: of the dataset.
-        form: of pictures, which are converted to it.
+        form: of pictures, which are converted to it; None: RGB of 8 bits.
 
     Raises:
         DatasetError: the index cannot be opened, or another dataset is there by now.
     """
 
-    def __init__(self, index: Index, form: PixelForm = PixelForm()) -> None:
-        self._index, self.form = index, form
+    def __init__(self, index: Index, form: PixelForm | None = None) -> None:
+        self._index, self.form = index, form or PixelForm()
         index.check_same()
         self._reader = cast("Reader | None", index.reader())
         self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))

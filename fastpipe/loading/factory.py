@@ -191,7 +191,7 @@ def loader(
     if views is not None:
         recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
     sampling = sampling_of(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
-    check_together(dataset, recipe, augmentations, labelled=sampling.labelled)
+    check_together(dataset, recipe, augmentations, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise impossible("shuffled list")
     if buckets is not None and sampling.by_class is not None:

@@ -157,13 +157,15 @@ def field_reader(
     check_mirrored(chosen.values(), mirroring[-1] if mirroring else "")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
-            _check_augment(augment, kinds, view.size or recipe.size)
+            _check_augment(augment, kinds, view.size or recipe.size, form.channels)
     return FieldReader(data, recipe, chosen, form)
 
 
-def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], *, labelled: bool) -> None:
-    """Refuses what does not go with several crops of each image, buckets, or samples without labels, unless all that
-    are picked are `labelled`.
+def check_together(
+    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], form: PixelForm, *, labelled: bool
+) -> None:
+    """Refuses what does not go with several crops of each image, buckets, the images' channels, or samples without
+    labels, unless all that are picked are `labelled`.
     """
     crop, in_buckets = recipe.crop, isinstance(recipe.crop, Buckets)
     if crop.rows > 1 and recipe.flip > 0:
@@ -171,6 +173,7 @@ def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | N
     for augment in augments:
         if augment is None:
             continue
+        augment.moments(form.channels)
         if crop.rows > 1 and mixes(augment):
             raise impossible("mixed crops", type(crop).__name__)
         if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
@@ -182,7 +185,7 @@ def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | N
             raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
 
 
-def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
+def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int], channels: int) -> None:
     if mixes(augment):
         for pair, some in (("mixed places", ("boxes", "keypoints")), ("mixed masks", ("mask", "image"))):
             lost = [name for name, kind in kinds.items() if kind in some and kind not in pasted(augment)]
@@ -201,7 +204,7 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
                 f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), data_keys={keys})"
             )
         raise impossible("unmoved", f"{part.name}; {', '.join(left)}", way)
-    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
+    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size, channels)):
         raise ConfigError(
             f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
             "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "

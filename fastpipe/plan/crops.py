@@ -26,7 +26,7 @@ class Rendering:
     fill: tuple[int, ...] = (0, 0, 0, 0)  # of "constant": red, green, blue, alpha, 0 to 255
     mask_fill: int = 0  # the id in masks where nothing of a picture's own mask is
 
-    def keywords(self, form: PixelForm = PixelForm()) -> dict[str, Any]:
+    def keywords(self, form: PixelForm) -> dict[str, Any]:
         """For the engine, where rows have this form: `fill` is converted as pictures are."""
         red, green, blue, _ = self.fill
         luma = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16  # Pillow's L

@@ -17,7 +17,6 @@ from torch.utils.data import get_worker_info
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 
@@ -68,8 +67,7 @@ class SampleReader:
         _keep_to_one_thread()
         self.process = os.getpid()
         self._content, self._cropping, self._asked = data.content, single.cropping, single.pixels
-        form = PixelForm() if single.pixels is None else single.pixels.form(data)
-        self._pictures = Pictures(data.index, form)
+        self._pictures = Pictures(data.index, None if single.pixels is None else single.pixels.form(data))
         self._apply = applier(single.transform, dicts=single.fields is not None)
         self._fields: FieldValues | None = None
         if single.fields is not None:
