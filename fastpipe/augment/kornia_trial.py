@@ -76,9 +76,10 @@ def _tried(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
     except Exception as error:
         if shape[1] == 3:
             raise
+        said, *_ = str(error).splitlines() or [type(error).__name__]
         raise ConfigError(
-            f"augment: {type(module).__name__} refused images of {shape[1]} channels, {shape}: {error}. Leave it out, "
-            'or pass channels="rgb" to fastpipe.loader'
+            f"augment: {type(module).__name__} refused images (N, {shape[1]}, height, width): {said.rstrip('.')}. "
+            'Leave it out, or pass channels="rgb" to fastpipe.loader'
         ) from error
     return made
 

@@ -121,9 +121,8 @@ def of_channels(name: str, given: Moments | None, channels: int, neutral: float)
         return (*given, neutral)
     if len(given) != channels:
         raise ConfigError(
-            f"{name}: expected {channels} numbers, one per channel of the images, or one number for all, got "
-            f"{given!r}; pass {channels} numbers to Augment({name}=), or load images of {len(given)} channels with "
-            "fastpipe.loader(channels=)"
+            f"{name}: expected one number for all channels, or one per channel, and the images have {channels}; got "
+            f"{given!r}. Pass Augment({name}=) as many, or load images with {len(given)}: fastpipe.loader(channels=)"
         )
     return given
 

@@ -75,11 +75,12 @@ def test_how_a_batch_is_cut_makes_no_difference(rows: int, monkeypatch: pytest.M
 VIEWS = {"permute", "slice", "empty", "empty_like", "detach", "view", "select", "unsqueeze", "expand", "unbind"}
 
 
-def launches_of(augment: Augment, count: int = COUNT) -> list[str]:
+def launches_of(augment: Augment, images: Tensor) -> list[str]:
     """The kernels of a batch, by name, in order."""
-    plan = augment.plan(np.arange(count), SIZE, seed=0, epoch=0, batch=0)
-    images, labels = photos(count, *SIZE).to("meta"), torch.arange(count, device="meta")
-    tensors = tensors_of(plan, "meta")
+    count, channels, *size = images.shape
+    keys = {"seed": 0, "epoch": 0, "batch": 0, "channels": channels, "bits": 8 * images.element_size()}
+    plan = augment.plan(np.arange(count), (size[0], size[1]), **keys)
+    images, labels, tensors = images.to("meta"), torch.arange(count, device="meta"), tensors_of(plan, "meta")
     kernels: list[str] = []
 
     class Names(TorchDispatchMode):
@@ -93,7 +94,7 @@ def launches_of(augment: Augment, count: int = COUNT) -> list[str]:
 
 
 def test_normalising_is_one_kernel() -> None:
-    assert launches_of(Augment.imagenet(dtype=torch.bfloat16)) == ["addcmul"]
+    assert launches_of(Augment.imagenet(dtype=torch.bfloat16), photos(COUNT, *SIZE)) == ["addcmul"]
 
 
 @pytest.mark.parametrize(
@@ -108,12 +109,12 @@ def test_normalising_is_one_kernel() -> None:
 )
 def test_launches_of_a_batch(augment: Augment, most: int) -> None:
     """Each takes the training loop's thread some 5 us on a GPU: a step of 15 ms must not see them."""
-    assert 20 < len(launches_of(augment, 256)) <= most
+    assert 20 < len(launches_of(augment, photos(256, *SIZE))) <= most
 
 
 @pytest.mark.parametrize("layers", [0, 1, 2, 5])
 def test_a_policy_moves_each_image_once_a_layer(layers: int) -> None:
-    kernels = launches_of(Augment.randaugment(layers), 256)
+    kernels = launches_of(Augment.randaugment(layers), photos(256, *SIZE))
     assert kernels.count("index_select") == layers + 1
     assert not {"index_copy_", "index_copy", "index_put_", "index"} & set(kernels)
 

@@ -49,7 +49,7 @@ OPERATIONS: list[Call] = [
         torch.tensor([-0.5, 0.5, 0.2, -0.13, 0.3, -0.4]),
         lambda f, image, value: f.adjust_hue(image, value),
     ),
-    ("grayscale", colour.grayscale, None, lambda f, image, _: f.rgb_to_grayscale(image, 3)),
+    ("grayscale", colour.grayscale, None, lambda f, image, _: f.rgb_to_grayscale(image, len(image))),
     ("sharpness", tones.sharpness, FACTORS, lambda f, image, value: f.adjust_sharpness(image, value)),
     (
         "posterize",
@@ -70,13 +70,14 @@ OPERATIONS: list[Call] = [
 
 @pytest.mark.parametrize("on_cpu", [True, False], ids=["cpu", "accelerator"])
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("call", OPERATIONS, ids=[call[0] for call in OPERATIONS])
 def test_an_operation_is_torchvisions(
-    v2: Any, call: Call, size: tuple[int, int], on_cpu: bool, monkeypatch: pytest.MonkeyPatch
+    v2: Any, call: Call, channels: int, size: tuple[int, int], on_cpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "on_cpu", lambda device: on_cpu)
     _, ours, values, theirs = call
-    images = unit(size)
+    images = unit(size)[:, :channels].contiguous()
     parameters = [] if values is None else [values]
     expected = [
         theirs(v2.functional, image, 0.0 if values is None else float(values[k])) for k, image in enumerate(images)
@@ -177,11 +178,12 @@ def test_numbers_are_torchvisions_magnitudes(v2: Any, space: Space) -> None:
             assert number == pytest.approx(magnitude + (pick in PICKS[6:10]), abs=1e-4)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("preset", ["randaugment", "trivial_augment"])
-def test_policy_presets_are_torchvisions_sample_by_sample(v2: Any, preset: str) -> None:
+def test_policy_presets_are_torchvisions_sample_by_sample(v2: Any, preset: str, channels: int) -> None:
     """Draws each sample's operations from the streams, and has torchvision do them."""
     size, count = (40, 48), 90
-    images = photos(count, *size)
+    images = photos(count, *size)[:, :channels]
     space, layers = (RANDAUGMENT, 3) if preset == "randaugment" else (TRIVIAL_AUGMENT, 1)
     options: dict[str, Any] = {"mean": None, "std": None}
     augment = Augment.randaugment(3, 13, **options) if layers == 3 else Augment.trivial_augment(**options)
