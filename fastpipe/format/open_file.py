@@ -121,8 +121,18 @@ class Rows:
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
         data, places = self.gather(numbers.ravel(), numbers.ravel() + 1)
-        rows: NDArray[Any] = np.frombuffer(data, self._dtype)[places.reshape(numbers.shape) // self.row_bytes]
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype).take(
+            places.reshape(numbers.shape) // self.row_bytes, axis=0
+        )
         return rows
+
+    def around(self, numbers: NDArray[np.int64], count: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Rows among which are those of (n,) numbers, with their neighbours among the first `count`, and (n,) where in
+        them each is. DatasetError: as `take`.
+        """
+        begins = np.maximum(numbers - 1, 0)
+        data, places = self.gather(begins, np.minimum(numbers + 2, count))
+        return np.frombuffer(data, self._dtype), places // self.row_bytes + (numbers - begins)
 
     def ranges(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
         """The rows from begins[i] to before ends[i], one range behind the other. DatasetError: as `take`."""

@@ -52,6 +52,13 @@ class BatchPlan:
         """(n,) int64, a copy."""
         return self.records["label"].astype(np.int64)
 
+    def part(self, start: int, stop: int) -> BatchPlan:
+        """Of some of the samples."""
+        k, some = self.rows_per_sample, slice(start, stop)
+        rows, more = slice(start * k, stop * k), tuple(view.part(start, stop) for view in self.more)
+        ids, samples, records, crops = self.ids[some], self.samples[some], self.records[some], self.crops.part(rows)
+        return BatchPlan(ids, samples, records, crops, self.flips[rows], self.valid[some], self.names[some], more)
+
     def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
         """The same plan with other samples in some places, (m,), which `others` plans."""
         plan = deepcopy(self)

@@ -11,17 +11,19 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_bucket, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
-from fastpipe.plan.order import Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
+from fastpipe.plan.order import RANGE_DTYPE, Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 _MOST_LOOKED_AT = 1 << 21  # samples: 0.6 s
 _AT_ONCE = 1 << 20
+_MOST_TOGETHER = 1 << 11  # samples whose batches are planned at once
 
 
 class EpochPlan:
@@ -34,6 +36,8 @@ class EpochPlan:
         everyones = self._partition
         if isinstance(recipe.crop, Buckets):  # all ranks give a global batch one size: each looks at all sequences
             everyones = partition_of(replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
+        self._planned: dict[int, BatchPlan] = {}  # some that come next
+        self._together = 1  # batches to plan next time: the first one is waited for
         # Of each sequence that the rank's node reads.
         self.orders = {number: self._order_of(number, size) for number, size in everyones.sequences}
         self._grouping: Grouping | None = None
@@ -74,6 +78,31 @@ class EpochPlan:
 
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
+        if number not in self._planned:
+            together, self._together = self._together, 2 * self._together
+            try:
+                self._planned = self._batches(number, together)
+            except FastpipeError as problem:
+                if isinstance(problem.__cause__, OSError):
+                    raise
+                # One of them is wrong: it says so in its turn.
+                self._planned = self._batches(number, 1)
+        return self._planned.pop(number)
+
+    def _batches(self, number: int, most: int) -> dict[int, BatchPlan]:
+        """The plans of some batches from `number` on, of one size: numpy takes hardly longer for them than for one."""
+        size, end = self._size_of(number), number + 1
+        if self._grouping is None:
+            stop = min(number + min(most, _MOST_TOGETHER // self.recipe.batch_size), len(self))
+            while end < stop and self._size_of(end) == size:
+                end += 1
+        rows = [self._rows(each) for each in range(number, end)]
+        ids, valid, names = (np.concatenate(each) for each in zip(*rows, strict=True))
+        plan, ends = self._plan(ids, valid, names, size), np.cumsum([0, *(len(each) for each, _, _ in rows)]).tolist()
+        return {each: plan.part(*ends[each - number : each - number + 2]) for each in range(number, end)}
+
+    def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
+        """The ids of a batch, which of them count, and what names their draws."""
         share = self._partition.share(number)
         ids, names = [], []
         for sequence, start, stop in share.spans:
@@ -84,8 +113,7 @@ class EpochPlan:
             taken = self.orders[sequence].take(start, stop)
             ids.append(taken.ids[chosen])
             names.append(self._names(sequence, taken)[chosen])
-        rows = share.rows
-        return self._plan(np.concatenate(ids)[rows], share.valid, np.concatenate(names)[rows], self._size_of(number))
+        return np.concatenate(ids)[share.rows], share.valid, np.concatenate(names)[share.rows]
 
     def _names(self, sequence: int, taken: Taken) -> Int64s:
         """Numbers that name the random draws of rows: where a sample comes once in a pass, the sample's own."""
@@ -106,6 +134,8 @@ class EpochPlan:
         spans = self._spans_ahead(number, first=first)
         found = [self.orders[sequence].reads(*span, first=first, runs=plain) for sequence, *span in spans]
         ahead = np.concatenate(found)
+        if not (first or len(ahead)):  # most often, where many batches are of one chunk
+            return np.empty(0, dtype=RANGE_DTYPE)
         samples = ahead if plain else content.numbers(ahead)
         if index.packed:
             ranges = run_ranges(index, samples if plain else runs_of(samples))

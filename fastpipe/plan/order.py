@@ -113,7 +113,10 @@ class EpochOrder:
         `start` on. They are (n, 2) int64, runs of neighbouring samples in the order of the epoch: the first one and the
         one after the last.
         """
-        firsts = self._chunks_at(self._due(start, stop, first=first)) * self._chunk
+        due = self._due(start, stop, first=first)
+        if not len(due):
+            return np.empty((0, 2), dtype=np.int64)
+        firsts = self._chunks_at(due) * self._chunk
         counts = np.minimum(self._chunk, self._samples - firsts)
         firsts = (firsts + self._rotation) % self._samples
         runs = np.stack([firsts, firsts + counts], axis=1)

@@ -20,7 +20,7 @@ UNUSED = {
 }
 CASES: dict[str, Case] = {
     "opening fails": fault("open", "error", errno.EIO, 0, under="{data}/index.npy") | {"after": 0},
-    "reading fails": fault("pread", "error", errno.EIO, 3, each=True, under="{data}/index.npy"),
+    "reading fails": fault("pread", "error", errno.EIO, 0, each=True, under="{data}/index.npy"),
     "zeroed in place": {"after": 2, "acts": [["zero", "index.npy"]]},
     "cut before the first batch": {"acts": [["truncate", "index.npy", 128]]},
     **{f"cut to {length}": {"after": 2, "acts": [["truncate", "index.npy", length]]} for length in LENGTHS},

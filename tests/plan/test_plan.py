@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import time
 import tracemalloc
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from patience import in_time
 
+from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
@@ -64,6 +66,22 @@ def test_batches_can_be_planned_in_any_order(index: Index) -> None:
     plan = EpochPlan(recipe_of(index), 2)
     backward = [as_bytes(plan.batch(number)) for number in reversed(range(len(plan)))]
     assert backward[::-1] == forward
+
+
+def test_a_batch_with_a_wrong_record_fails_in_its_turn(flat: Path, tmp_path: Path) -> None:
+    """Though several are planned together."""
+    data = tmp_path / "data"
+    shutil.copytree(flat, data)
+    recipe = recipe_of(Index(data), batch_size=4)
+    expected = [as_bytes(batch) for batch in all_batches(EpochPlan(recipe, 2))]
+    bad, wrong = 5, np.lib.format.open_memmap(data / "index.npy", mode="r+")
+    wrong["width"][EpochPlan(recipe, 2).batch(bad).samples[1]] = 0
+    wrong.flush()
+    plan = EpochPlan(recipe, 2)
+    assert [as_bytes(plan.batch(number)) for number in range(bad)] == expected[:bad]
+    with pytest.raises(DatasetError, match="width 0"):
+        plan.batch(bad)
+    assert as_bytes(plan.batch(bad + 1)) == expected[bad + 1]
 
 
 def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index) -> None:
