@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Load:
 
 def read(peer: Peer, work: Path, load: Load) -> dict[str, Any]:
     """Measures a peer on its dataset."""
+    if peer.small:
+        load = replace(load, batch_size=4 * load.batch_size, size=32)
     data, workers = str(work / peer.data), str(peer.workers or load.workers)
     seconds = 10 * (load.warmup_s + load.seconds) + _GRACE_S
     if peer.script.endswith(".c"):

@@ -11,27 +11,39 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from bench import contest
 from bench.roster import (
     COEFFICIENTS,
     COEFFICIENTS_500,
     PACKED,
     PACKED_500,
+    PACKED_GRAY,
+    PACKED_PNGS,
     PACKED_SHRUNK,
+    PACKED_SMALL,
     PHOTOS,
+    PNGS,
     SCRIPTS,
     SHRUNK_PHOTOS,
+    SMALL,
     Peer,
 )
 
-_SMALL, _STORED = ("--max-size", "500", "--quality", "90"), ("--storage", "coefficients")
+_LIMITED, _STORED = ("--max-size", "500", "--quality", "90"), ("--storage", "coefficients")
 PACKING = {
     PACKED: (PHOTOS, ()),
-    PACKED_500: (PHOTOS, _SMALL),
+    PACKED_500: (PHOTOS, _LIMITED),
     PACKED_SHRUNK: (SHRUNK_PHOTOS, ()),
     COEFFICIENTS: (PHOTOS, _STORED),
-    COEFFICIENTS_500: (PHOTOS, (*_SMALL, *_STORED)),
+    COEFFICIENTS_500: (PHOTOS, (*_LIMITED, *_STORED)),
+    PACKED_PNGS: (PNGS, ()),
+    PACKED_SMALL: (SMALL, ()),
+    PACKED_GRAY: (PHOTOS, ()),
 }
+_EACH = 8  # small images of a photo
 
 
 def gather(source: Path, work: Path, samples: int) -> int:
@@ -68,11 +80,53 @@ def shrink(work: Path) -> None:
     _once(work / SHRUNK_PHOTOS, _stamp(work / PHOTOS) + _hash(script), make)
 
 
+def as_pngs(work: Path) -> None:
+    """The photos' pixels as Pillow writes them."""
+
+    def make(destination: Path) -> None:
+        for path in sorted((work / PHOTOS).glob("*/*.jpg")):
+            png = destination / path.parent.name / f"{path.stem}.png"
+            png.parent.mkdir(parents=True, exist_ok=True)
+            if path.stem.endswith("-000"):
+                Image.open(path).convert("RGB").save(png)
+            else:  # copies stay copies
+                shutil.copyfile(png.with_stem(f"{path.stem[:-4]}-000"), png)
+
+    _once(work / PNGS, _stamp(work / PHOTOS) + _hash(Path(__file__)), make)
+
+
+def small_images(work: Path) -> None:
+    """Random squares of the photos at 32 x 32 pixels, all different, as PNGs."""
+
+    def make(destination: Path) -> None:
+        draws = np.random.default_rng(0)
+        for path in sorted((work / PHOTOS).glob("*/*.jpg")):
+            folder = destination / path.parent.name
+            folder.mkdir(parents=True, exist_ok=True)
+            photo = Image.open(path).convert("RGB")
+            for number in range(_EACH):
+                side = draws.uniform(0.5, 1.0) * min(photo.size)
+                x, y = (draws.uniform(0, length - side) for length in photo.size)
+                square = photo.resize((32, 32), Image.Resampling.BILINEAR, (x, y, x + side, y + side))
+                square.save(folder / f"{path.stem}-{number}.png")
+
+    _once(work / SMALL, _stamp(work / PHOTOS) + _hash(Path(__file__)), make)
+
+
+_DERIVED = {SHRUNK_PHOTOS: shrink, PNGS: as_pngs, SMALL: small_images}
+
+
 def of_peer(peer: Peer, work: Path, workers: int) -> None:
     """What a peer reads, made by its own writer; nothing to do where it reads the photos."""
     if peer.data == PHOTOS or peer.data in PACKING:
         return
-    _once(work / peer.data, _made_of(peer, work), lambda _: contest.write(peer, work, PHOTOS, workers))
+    if peer.data in _DERIVED:
+        _DERIVED[peer.data](work)
+        return
+    if peer.small:
+        small_images(work)
+    photos = SMALL if peer.small else PHOTOS
+    _once(work / peer.data, _made_of(peer, work), lambda _: contest.write(peer, work, photos, workers))
 
 
 def rewrite(peer: Peer, work: Path, workers: int) -> dict[str, Any]:
@@ -87,8 +141,8 @@ def pack(name: str, work: Path, workers: int) -> dict[str, Any]:
     """Packs one of fastpipe's datasets, always from nothing, and returns what `fastpipe pack --json` says."""
     photos, options = PACKING[name]
     shutil.rmtree(work / name, ignore_errors=True)
-    if photos == SHRUNK_PHOTOS:
-        shrink(work)
+    if photos in _DERIVED:
+        _DERIVED[photos](work)
     program = "from fastpipe.cli import main; main()"
     command = [contest.python(""), "-P", "-c", program, "pack", str(work / photos), str(work / name)]
     return contest.run([*command, "--workers", str(workers), "--json", *options], "", work, 24 * 3600)
@@ -103,6 +157,11 @@ def warm(folder: Path) -> int:
                 while block := file.read(1 << 22):
                     total += len(block)
     return total
+
+
+def size(folder: Path) -> int:
+    """Bytes of its files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _once(destination: Path, made_of: str, make: Callable[[Path], Any]) -> None:

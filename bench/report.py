@@ -13,6 +13,10 @@ _FORMS = {
     ),
     "fastpipe-coefficients-500": "photos of at most 500 pixels, fastpipe with --storage coefficients",
     "fastpipe-of-photos-500": "exactly the images that FFCV stores, at most 500 pixels, quality 90",
+    "fastpipe-of-photos-png": "the photos stored as PNG, fastpipe from packed PNGs",
+    "photos-png": "the photos stored as PNG, fastpipe from the same files",
+    "small-fastpipe": "8 images of 32 x 32 pixels for each photo, batches 4 times as large, padded by 4 and cropped",
+    "fastpipe-gray": "the photos as they are, fastpipe in gray",
 }
 
 
@@ -23,7 +27,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         duels = [duel for duel in results["duels"] if duel["beside"] == form]
         if duels:
             ours = results["fastpipe"].get(form)
-            parts.append(f"**Reading {title}**\n\n{_speeds(ours, duels)}")
+            parts.append(f"**Reading {title}**\n\n{_speeds(ours, duels, form, results['bytes'])}")
     if results["packing"]:
         parts.append(f"**Packing**\n\n{_packing(results['packing'])}")
     parts.append("**Versions**\n\n" + _versions(results["versions"]))
@@ -39,21 +43,35 @@ def _conditions(results: Mapping[str, Any]) -> str:
     )
 
 
-def _speeds(ours: Mapping[str, Any] | None, duels: Sequence[Mapping[str, Any]]) -> str:
+def _speeds(
+    ours: Mapping[str, Any] | None, duels: Sequence[Mapping[str, Any]], form: str, sizes: Mapping[str, int]
+) -> str:
+    def costs(figures: Mapping[str, Any], data: str) -> tuple[str, ...]:
+        return *_costs(figures), f"{sizes[data] / 1e6:,.0f} MB"
+
     rows = [
-        ("loader", "images/s", "slowest to fastest", "fastpipe is", "by CPU time", "first batch", "memory"),
-        ("---",) * 7,
+        ("loader", "images/s", "slowest to fastest", "fastpipe is", "by CPU time", "first batch", "memory", "on disk"),
+        ("---",) * 8,
     ]
     if ours:
-        rows.append(("**fastpipe**", f"**{ours['images_per_s']:,.0f}**", _span(ours), "", "", *_costs(ours)))
+        rows.append(("**fastpipe**", f"**{ours['images_per_s']:,.0f}**", _span(ours), "", "", *costs(ours, form)))
     for duel in sorted(duels, key=lambda duel: duel.get("ratio", float("inf"))):
         if "missing" in duel:
-            rows.append((duel["label"], "missing", duel["missing"].replace("|", "\\|"), "", "", "", ""))
+            rows.append((duel["label"], "missing", duel["missing"].replace("|", "\\|"), *[""] * 5))
             continue
         theirs = duel["theirs"]
         ratio = f"{duel['ratio']:.2f} x ({duel['ratio_lowest']:.2f} to {duel['ratio_highest']:.2f})"
         by_cpu = f"{duel['ratio_by_cpu_time']:.2f} x"
-        rows.append((duel["label"], f"{theirs['images_per_s']:,.0f}", _span(theirs), ratio, by_cpu, *_costs(theirs)))
+        rows.append(
+            (
+                duel["label"],
+                f"{theirs['images_per_s']:,.0f}",
+                _span(theirs),
+                ratio,
+                by_cpu,
+                *costs(theirs, duel["data"]),
+            )
+        )
     return _table(rows)
 
 

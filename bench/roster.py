@@ -13,6 +13,9 @@ INSTALLED = ROOT / "build" / "peers"
 PHOTOS, SHRUNK_PHOTOS = "photos", "photos-500"
 PACKED, PACKED_500, PACKED_SHRUNK = "fastpipe", "fastpipe-500", "fastpipe-of-photos-500"
 COEFFICIENTS, COEFFICIENTS_500 = "fastpipe-coefficients", "fastpipe-coefficients-500"
+PNGS, PACKED_PNGS = "photos-png", "fastpipe-of-photos-png"
+SMALL, PACKED_SMALL = "small", "small-fastpipe"  # the names of all datasets of small images begin so
+PACKED_GRAY = "fastpipe-gray"
 
 
 @dataclass(frozen=True)
@@ -41,15 +44,25 @@ class Peer:
     workers: int | None = None
     system: tuple[str, ...] = ()
 
+    @property
+    def small(self) -> bool:
+        """Whether it reads images of 32 x 32 pixels, in larger batches, whole and moved by up to 4 pixels."""
+        return self.data.startswith(SMALL)
+
 
 def fastpipe(data: str) -> Peer:
     """What every peer is compared with: every crop decoded at full size."""
-    return Peer("fastpipe", "fastpipe", "", "fastpipe_packed.py", data, data, "exact")
+    variant = {PACKED_SMALL: "small", PACKED_GRAY: "gray"}.get(data, "exact")
+    return Peer("fastpipe", "fastpipe", "", "fastpipe_packed.py", data, data, variant)
 
 
-def _ffcv(name: str, label: str, stored: str, beside: str) -> Peer:
+def _ffcv(name: str, label: str, stored: str, beside: str, data: str = "") -> Peer:
     needs = ("g++", "pkg-config", "libopencv-dev", "libturbojpeg0-dev")
-    return Peer(name, label, "ffcv", "ffcv_beton.py", f"ffcv-{stored}", beside, stored, system=needs)
+    return Peer(name, label, "ffcv", "ffcv_beton.py", data or f"ffcv-{stored}", beside, stored, system=needs)
+
+
+def _torchvision(name: str, label: str, data: str, beside: str, variant: str = "") -> Peer:
+    return Peer(f"torchvision-{name}", label, "torchvision_pil", "torchvision_pil.py", data, beside, variant)
 
 
 _JPEG, _TURBOJPEG, _FFMPEG = ("libjpeg62-turbo-dev",), ("libturbojpeg0",), ("ffmpeg",)
@@ -86,6 +99,13 @@ PEERS = (
     Peer("fastpipe-jpeg-500", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED_500, COEFFICIENTS_500, "exact"),
     Peer("fastpipe-default", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED),
     Peer("fastpipe-default-500", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED_500, PACKED_500),
+    _torchvision("png", "DataLoader, torchvision, Pillow", PNGS, PACKED_PNGS),
+    _torchvision("png-unpacked", "DataLoader, torchvision, Pillow", PNGS, PNGS),
+    _torchvision(
+        "small", "DataLoader, torchvision, Pillow, an array in memory", f"{SMALL}-arrays", PACKED_SMALL, "small"
+    ),
+    _ffcv("ffcv-small", "FFCV, raw pixels", "small", PACKED_SMALL, f"{SMALL}-ffcv"),
+    Peer("fastpipe-colour", "fastpipe, in colour", "", "fastpipe_packed.py", PACKED, PACKED_GRAY, "exact"),
     Peer("fastpipe-1-thread", "fastpipe, one thread", "", "fastpipe_packed.py", PACKED, variant="exact", workers=1),
 )
 

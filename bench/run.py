@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for each in duels:
         ours.setdefault(each.beside, []).extend(each.ours)
     runs = {each.name: {"ours": list(map(vars, each.ours)), "theirs": list(map(vars, each.theirs))} for each in duels}
+    read = {name for each in duels if each.ours for name in (each.data, each.beside)}
     results = {
         "date": datetime.date.today().isoformat(),
         "command": command(options),
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "fastpipe": {form: figures(runs) for form, runs in ours.items() if runs},
         "duels": [each.summary() for each in duels],
         "runs": runs,
+        "bytes": {name: datasets.size(work / name) for name in sorted(read)},
         "packing": packing,
         "versions": versions,
     }

@@ -146,13 +146,11 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
 def _check(pictures: Any, labels: Any, task: Task) -> None:
     """All do the same task, or the comparison says nothing."""
     shape, kind = tuple(pictures.shape), str(pictures.dtype)
-    if (
-        shape != (task.batch_size, 3, task.size, task.size)
-        or not kind.endswith("uint8")
-        or pictures.device.type != "cpu"
-    ):
+    expected = task.batch_size, 1 if task.variant == "gray" else 3, task.size, task.size
+    if shape != expected or not kind.endswith("uint8") or pictures.device.type != "cpu":
+        count, *sides = expected
         raise SystemExit(
-            f"expected a batch of {task.batch_size} uint8 pictures of 3 x {task.size} x {task.size}, got {kind} {shape}"
+            f"expected a batch of {count} uint8 pictures of {' x '.join(map(str, sides))}, got {kind} {shape}"
         )
     if labels.numel() != task.batch_size or labels.is_floating_point():
         raise SystemExit(f"expected {task.batch_size} integer labels, got {labels.dtype} {tuple(labels.shape)}")

@@ -24,7 +24,7 @@ class HostFields:
 
     Attributes:
         names: the keys of the batch, in order, and the name of what each has: "image" is that of images.
-        images: names of masks, (n * k, height, width) ids, and second pictures, (n * k, height, width, 3).
+        images: names of masks, (n * k, height, width) ids, and second pictures, (n * k, height, width, channels).
         options: of boxes, by name of the field.
         places: of each view; they become arrays when nothing moves them any more.
         arrays: what goes to the device, by name, or as Note [entries of views] says.
@@ -54,7 +54,7 @@ class HostBatch:
         epoch: the epoch's number.
         plan: of its n samples, of k rows each. A bad sample may have been replaced; the draws of the augmentation stay
             the plan's.
-        views: the images of each view: (N, height, width, 3) uint8, N >= n * k, a slot of a SlotRing.
+        views: the images of each view: (N, height, width, channels) uint8 or uint16, N >= n * k, a slot of a SlotRing.
         labels: (n,) int64.
         ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
@@ -64,7 +64,7 @@ class HostBatch:
     number: int
     epoch: int
     plan: BatchPlan
-    views: tuple[NDArray[np.uint8], ...]
+    views: tuple[NDArray[Any], ...]
     labels: NDArray[np.int64]
     ids: NDArray[np.int64]
     fields: HostFields | None = None

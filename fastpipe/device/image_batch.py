@@ -49,7 +49,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
 
     @property
     def images(self) -> Any:
-        """As the loader's `augment` leaves them; without it (N, 3, height, width) uint8. A list of these by view."""
+        """As the loader's `augment` leaves them; without it (N, channels, height, width). A list of these by view."""
         return self[0]
 
     @property

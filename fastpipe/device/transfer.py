@@ -26,7 +26,7 @@ from fastpipe.engine.watchdog import Watchdog
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
-HostMemory = tuple[NDArray[np.uint8], ...]
+HostMemory = tuple[NDArray[Any], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
 _MOST_UNDONE = 4
@@ -77,7 +77,7 @@ class Transfer:
 
     Args:
         stream: where.
-        views: of each view, what is done with its images, None: they stay uint8; and a seed, which decides the
+        views: of each view, what is done with its images, None: nothing; and a seed, which decides the
             augmentation together with epoch, batch and samples.
         classes: in the dataset.
         stats: transfer_s, augment_s, device_s and held_s are added to.
@@ -232,9 +232,11 @@ class Transfer:
         names = batch.plan.by_row().names
         found: list[AugmentPlan | None] = []
         for (augment, seed), images in zip(self._views, batch.views, strict=True):
-            size = (images.shape[1], images.shape[2])
+            _, height, width, channels = images.shape
             draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number, "mixing_seed": self._views[0][1]}
-            found.append(None if augment is None else augment.plan(names, size, shown=batch.image_sizes, **draws))
+            draws |= {"channels": channels, "bits": 8 * images.itemsize}
+            plan = None if augment is None else augment.plan(names, (height, width), shown=batch.image_sizes, **draws)
+            found.append(plan)
         return found
 
     def hand_over(self, staged: StagedBatch) -> Batch:
@@ -257,7 +259,7 @@ class Transfer:
         self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
-        """Each view's rows (n * k, 3, height, width) and the arrays on the device; marks before, after the copies."""
+        """Each view's rows (n * k, channels, height, width), the arrays; on the device. Marks before, after copies."""
         rows = len(batch.plan.flips)
         hosts = [torch.from_numpy(each)[:rows] for each in batch.views]  # sliced by torch: SlotRing.take
         if not self._stream.copies:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from dataclasses import asdict
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -90,9 +89,9 @@ class _State:
             data = self.convert(row.sample)
             tasks = row.tasks.copy()
             tasks["size"] = len(data)
-            for number, (images, exact, rendering, _) in enumerate(row.slots):
+            for number, slot in enumerate(row.slots):
                 task = tasks[number : number + 1]
-                for _, reason in _engine.fill_rows([data], task, images, exact, **asdict(rendering)):
+                for _, reason in _engine.fill_rows([data], task, slot.images, slot.exact, **slot.keywords):
                     return reason
         except MemoryError:
             return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.tasks['width'][0]} x {row.tasks['height'][0]}"

@@ -9,8 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -26,7 +25,6 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import ANY_TIME
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crops import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -229,15 +227,15 @@ class Engine:
     def submit(
         self,
         plan: BatchPlan,
-        *views: tuple[NDArray[np.uint8], bool],
+        *views: tuple[NDArray[Any], bool],
         rows: NDArray[np.int64] | None = None,
     ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
             plan: n rows, of one view or several.
-            views: of each view (N, height, width, 3) uint8, C-contiguous: where the rows go; and whether it is exact,
-                that is, never decoded at reduced size.
+            views: of each view (N, height, width, channels) uint8 or uint16, C-contiguous: where the rows go; and
+                whether it is exact, that is, never decoded at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
         tasks = tasks_of(self._index, plan, rows)
@@ -265,7 +263,7 @@ class Engine:
         self,
         plan: BatchPlan,
         records: NDArray[np.void],
-        out: NDArray[np.uint8] | NDArray[np.int32],
+        out: NDArray[Any],
         *,
         exact: bool = True,
         rows: NDArray[np.int64] | None = None,
@@ -279,7 +277,7 @@ class Engine:
             plan: n rows.
             records: (n,) of FIELD_IMAGE_DTYPE, of the plan's samples.
             out: C-contiguous, where the rows go: (N, height, width) for masks, uint8 or, for those of 16 bits too,
-                int32; (N, height, width, 3) uint8 for pictures.
+                int32; for pictures as in `submit`.
             exact: never decode at reduced size; masks never are.
             rows: (n,) which of the N places each row of the plan fills; None: the first n in order.
         """
@@ -319,12 +317,12 @@ class Engine:
         """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
-            views = [(images, exact, _keywords(rendering), masks) for images, exact, rendering, masks in slots]
+            views = [(slot.images, slot.exact, slot.keywords, slot.masks) for slot in slots]
             return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
-    def decode(self, plan: BatchPlan, images: NDArray[np.uint8]) -> list[tuple[int, str]]:
+    def decode(self, plan: BatchPlan, images: NDArray[Any]) -> list[tuple[int, str]]:
         """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
         job = self.submit(plan, (images, True))
         while not job.wait(1.0):
@@ -428,11 +426,6 @@ class Engine:
             )
         if self._engine.closed():
             raise EngineError(_CLOSED)
-
-
-@lru_cache(maxsize=64)
-def _keywords(rendering: Rendering) -> dict[str, Any]:
-    return asdict(rendering)
 
 
 _live: set[weakref.ref[_engine.Engine]] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
-from fastpipe.engine.tasks import field_tasks, tasks_of
+from fastpipe.engine.tasks import field_tasks, keywords_of, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
@@ -23,6 +23,7 @@ from fastpipe.plan.crops import Rendering
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.remote.reader import Reader
 
+_PLACE = ["shard", "offset", "size", "width", "height", "xxh3_64"]
 _MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take must load
 
 
@@ -31,13 +32,14 @@ class Pictures:
 
     Args:
         index: of the dataset.
+        form: of pictures, which are converted to it; None: RGB of 8 bits.
 
     Raises:
         DatasetError: the index cannot be opened, or another dataset is there by now.
     """
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    def __init__(self, index: Index, form: PixelForm | None = None) -> None:
+        self._index, self.form = index, form or PixelForm()
         index.check_same()
         self._reader = cast("Reader | None", index.reader())
         self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))
@@ -56,7 +58,7 @@ class Pictures:
 
         return brought(self._reader, samples)
 
-    def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
+    def decode(self, sample: int, record: np.void) -> NDArray[Any]:
         """The whole picture of a sample, in memory of its own.
 
         Args:
@@ -64,7 +66,7 @@ class Pictures:
             record: its index record.
 
         Returns:
-            (height, width, 3) uint8, RGB.
+            (height, width, channels) uint8 or uint16.
 
         Raises:
             SampleError: it cannot be read or decoded.
@@ -72,8 +74,8 @@ class Pictures:
         index = self._index
         if index.convert is not None and index.odd is not None and index.odd[sample]:
             return self._converted(sample)
-        shard, offset, size, width, height, _, expected, *_ = record.item()
-        picture = np.empty((height, width, 3), dtype=np.uint8)
+        shard, offset, size, width, height, expected = record[_PLACE].item()
+        picture = self._empty(height, width)
         try:
             with self._found(sample, shard, offset, size, expected) as (file, place):
                 file.read_picture(place, size, picture)
@@ -83,7 +85,10 @@ class Pictures:
             raise index.sample_error(sample, str(problem)) from None
         return picture
 
-    def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> NDArray[np.uint8]:
+    def _empty(self, *shape: int) -> NDArray[Any]:
+        return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
+
+    def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> NDArray[Any]:
         """The rows of a sample, of which only what they need is decoded.
 
         Args:
@@ -92,13 +97,13 @@ class Pictures:
             exact: never decode at reduced size.
 
         Returns:
-            (rows, height, width, 3) uint8, RGB.
+            (rows, height, width, channels) uint8 or uint16.
 
         Raises:
             SampleError: it cannot be read or decoded.
         """
         index, sample = self._index, int(plan.samples[0])
-        out = np.empty((plan.rows_per_sample, *size, 3), dtype=np.uint8)
+        out = self._empty(plan.rows_per_sample, *size)
         tasks = tasks_of(index, plan.by_row())
         if index.convert is None or index.odd is None or not index.odd[sample]:
             try:
@@ -109,13 +114,14 @@ class Pictures:
                     raise index.sample_error(sample, str(problem)) from None
         data = self._converted_bytes(sample)
         tasks["size"] = len(data)
-        for _, reason in _engine.fill_rows([data] * len(out), tasks, out, exact, **asdict(plan.crops.rendering)):
+        keywords = keywords_of(plan.crops.rendering, out)
+        for _, reason in _engine.fill_rows([data] * len(out), tasks, out, exact, **keywords):
             raise index.sample_error(sample, reason)
         return out
 
     def field_row(
         self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
-    ) -> NDArray[np.uint8] | NDArray[np.int32]:
+    ) -> NDArray[Any]:
         """The row of a sample's mask or second picture, cropped as the picture is.
 
         Args:
@@ -124,16 +130,16 @@ class Pictures:
             mask: it is a mask.
 
         Returns:
-            (height, width) of ids, as `mask`; or (height, width, 3) uint8. Of several rows, (k, ...).
+            (height, width) of ids, as `mask`; or (height, width, channels), as `rows`. Of several rows, (k, ...).
         """
         sample, by_row = int(plan.samples[0]), plan.by_row()
         wide, shape = mask and record["bits"] == 16, (len(by_row), *size)
-        out: NDArray[Any] = np.empty(shape if mask else (*shape, 3), dtype=np.int32 if wide else np.uint8)
+        out: NDArray[Any] = np.empty(shape, dtype=np.int32 if wide else np.uint8) if mask else self._empty(*shape)
         try:
             self._fill(sample, field_tasks(by_row, np.array([record] * len(by_row))), out, exact, plan.crops.rendering)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
-        row: NDArray[np.uint8] | NDArray[np.int32] = out[0] if len(out) == 1 else out
+        row: NDArray[Any] = out[0] if len(out) == 1 else out
         return row
 
     def _fill(self, sample: int, tasks: NDArray[np.void], out: NDArray[Any], exact: bool, rendering: Rendering) -> None:
@@ -141,7 +147,7 @@ class Pictures:
         place = (int(one["shard"]), int(one["offset"]), int(one["size"]), int(one["xxh3_64"]))
         with self._found(sample, *place) as (file, offset):
             tasks["offset"] = offset
-            file.fill_rows(tasks, out, exact, out.ndim == 3, **asdict(rendering))
+            file.fill_rows(tasks, out, exact, out.ndim == 3, **keywords_of(rendering, out))
 
     def _converted_bytes(self, sample: int) -> bytes:
         assert self._index.convert is not None
@@ -152,7 +158,7 @@ class Pictures:
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
 
-    def _converted(self, sample: int) -> NDArray[np.uint8]:
+    def _converted(self, sample: int) -> NDArray[Any]:
         try:
             return _engine.decode(self._converted_bytes(sample), max_pixels=_MOST_PIXELS)
         except ValueError as problem:
@@ -181,9 +187,9 @@ class Pictures:
             raise self._index.sample_error(sample, str(problem)) from None
         return ids
 
-    def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8]:
+    def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[Any]:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
-        picture = np.empty((record["height"], record["width"], 3), dtype=np.uint8)
+        picture = self._empty(record["height"], record["width"])
         try:
             size = int(field["size"])
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:

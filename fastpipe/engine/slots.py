@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 # Note [callbacks]
 # Ctrl-C becomes an exception in whatever Python code runs next in the main thread. Where that is the callback of a weak
@@ -25,9 +25,10 @@ class SlotRing:
     Fresh memory costs a page fault every 4 kB, which is why buffers are kept at all.
 
     Args:
-        shape: of an array, uint8, unless `take` is told another.
+        shape: of an array, unless `take` is told another.
         keep: the most idle buffers to hold on to.
-        allocate: makes a buffer; None: ordinary memory.
+        allocate: makes a buffer of bytes; None: ordinary memory.
+        dtype: of the arrays.
     """
 
     def __init__(
@@ -35,9 +36,10 @@ class SlotRing:
         shape: tuple[int, ...],
         keep: int,
         allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] | None = None,
+        dtype: DTypeLike = np.uint8,
     ) -> None:
-        self._shape = shape
-        self._largest = math.prod(shape)  # bytes of a new buffer
+        self._shape, self._dtype = shape, np.dtype(dtype)
+        self._largest = math.prod(shape) * self._dtype.itemsize  # bytes of a new buffer
         self._allocate = allocate or _pageable
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
@@ -54,7 +56,7 @@ class SlotRing:
         """Buffers that nobody has and that are kept. Any thread may ask: it changes nothing."""
         return min(self._keep, len(self._idle) + len(self._back))
 
-    def take(self, shape: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
+    def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
         """An array with no particular content, of this shape. Buffers are as large as the largest one asked for: those
         that are too small are let go.
 
@@ -63,7 +65,7 @@ class SlotRing:
         """
         self._collect()
         shape = self._shape if shape is None else shape
-        size_bytes = math.prod(shape)
+        size_bytes = math.prod(shape) * self._dtype.itemsize
         self._largest = max(self._largest, size_bytes)
         try:
             buffer = self._idle.pop()
@@ -71,7 +73,7 @@ class SlotRing:
                 buffer = self._idle.pop()
         except IndexError:
             buffer = self._allocate((self._largest,))
-        lent = buffer[:size_bytes].reshape(shape)
+        lent = buffer[:size_bytes].view(self._dtype).reshape(shape)
         if len(self._lent) < 2 * self._keep:  # beyond that somebody keeps batches: their memory goes when they do
             reference = weakref.ref(lent, self._back.append)  # Note [callbacks]
             self._lent[id(reference)] = reference, buffer

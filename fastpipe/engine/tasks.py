@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
@@ -17,7 +18,8 @@ class Slot(NamedTuple):
     """Where the rows of one view go, and how they are made.
 
     Attributes:
-        images: (N, height, width, 3) uint8, or (N, height, width) for masks, C-contiguous.
+        images: (N, height, width, channels) uint8 or uint16, or (N, height, width) for masks, C-contiguous. Pictures
+            are converted to what it is of.
         exact: never decode at reduced size.
         rendering: how their pixels are made.
         masks: they are masks.
@@ -27,6 +29,16 @@ class Slot(NamedTuple):
     exact: bool
     rendering: Rendering
     masks: bool = False
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """Of the rendering, for the engine."""
+        return keywords_of(self.rendering, self.images)
+
+
+def keywords_of(rendering: Rendering, images: NDArray[Any]) -> dict[str, Any]:
+    """The engine's keywords for rows of pictures, (..., channels), or of masks, (N, height, width)."""
+    return rendering.keywords(PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm())
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:

@@ -20,6 +20,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.state import Position
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
@@ -39,7 +40,7 @@ class Work(NamedTuple):
     of: EpochPlan
     number: int
     plan: BatchPlan
-    views: Sequence[tuple[NDArray[np.uint8], bool]]  # of each, where its images go, and whether it is exact
+    views: Sequence[tuple[NDArray[Any], bool]]  # of each, where its images go, and whether it is exact
     beside: dict[str, NDArray[Any]]  # where masks and second pictures go, by field
     jobs: Sequence[Job | FetchedJob] = ()
     prepared: Future[HostFields] | None = None  # what prepare= makes of it
@@ -79,6 +80,7 @@ class Maker:
     views: Sequence[tuple[SlotRing, bool]]  # of each, its slots, and whether it is exact: never decoded at reduced size
     stats: Stats
     watchdog: Watchdog
+    form: PixelForm  # of images; the slots have its dtype
     ahead: int = 0  # batches that an epoch keeps in the works besides the one that is taken
     replace_bad: bool = False
     fields: FieldReader | None = None  # None: batches are (images, labels)
@@ -88,7 +90,8 @@ class Maker:
     def begin(self, plan: BatchPlan, of: EpochPlan, number: int) -> Work:
         """Puts a batch in the works."""
         of_views = zip(self.views, plan.views, strict=True)
-        views = [(ring.take((len(view.flips), *view.crops.size, 3)), exact) for (ring, exact), view in of_views]
+        channels = self.form.channels
+        views = [(ring.take((len(view.flips), *view.crops.size, channels)), exact) for (ring, exact), view in of_views]
         beside = {} if self.fields is None else self.fields.slots(plan)
         return self._prepared(self._begun(Work(of, number, plan, views, beside)))
 

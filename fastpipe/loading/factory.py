@@ -40,6 +40,7 @@ from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.opening import as_dataset
+from fastpipe.samples.pixels import Pixels
 from fastpipe.samples.saved import check_saved
 
 _LOG = logging.getLogger("fastpipe")
@@ -67,6 +68,8 @@ def loader(
     num_workers: int | None = None,
     prefetch_factor: int = 2,
     device: str | torch.device | None = None,
+    channels: str = "rgb",
+    dtype: torch.dtype = torch.uint8,
     augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None,
     exact: bool = False,
     on_error: str = "raise",
@@ -109,8 +112,13 @@ def loader(
         prefetch_factor: number of batches to make in advance, at least 1.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1". "cuda" is the current GPU; if that is cuda:0 and
             a launcher set LOCAL_RANK, the GPU of that number.
+        channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the luma, 1 channel;
+            "rgba", 4 channels, where images without alpha are opaque; or "own", as they are stored: then all samples
+            need the same number of channels. Gray with alpha has 4.
+        dtype: of the images: torch.uint8, 0 to 255; torch.uint16, 0 to 65535; or torch.float32, 0 to 1, of 16 bits
+            where any sample has them. `augment` gets this, and decides on the dtype of its output.
         augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for example kornia's, one
-            or a list of them: fastpipe.Augment(modules), which also normalises. None: batches stay uint8.
+            or a list of them: fastpipe.Augment(modules), which also normalises. None: images stay as they are.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
@@ -163,8 +171,8 @@ def loader(
             f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it gets, got {fields!r}; "
             'say what they have, fields=("image", "label", ...)'
         )
-    stream = stream_of(device)
-    augmentation = None if augment is None else as_augment(augment)
+    stream, pixels = stream_of(device), Pixels(channels, dtype)
+    augmentation = pixels.augment if augment is None else as_augment(augment)
     recipe_with = partial(  # checked before the dataset is opened, which may take long
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
@@ -177,12 +185,13 @@ def loader(
         sizes=sizes,
     )
     dataset = as_dataset(data)
+    form = pixels.form(dataset)
     recipe = recipe_with(content=dataset.content, epoch_size=_checked_size(epoch_size, dataset))
     augmentations: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
         recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
     sampling = sampling_of(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
-    check_together(dataset, recipe, augmentations, labelled=sampling.labelled)
+    check_together(dataset, recipe, augmentations, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise impossible("shuffled list")
     if buckets is not None and sampling.by_class is not None:
@@ -199,14 +208,14 @@ def loader(
             _tell_unpacked(store.index)
         if verify:
             check_saved(store.index)
-    reader = field_reader(dataset, recipe, augmentations, fields)
+    reader = field_reader(dataset, recipe, augmentations, fields, form)
 
     index, stats, slots = dataset.index, Stats(), []
     # A buffer is with the user or on its way to the device, one with the batch handed out, the rest are being filled.
     keep = ahead + 2 + stream.lookahead
     for view in recipe.views:
-        shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3
-        slots.append((SlotRing(shape, keep, stream.slot), exact or not view.crop.may_be_reduced))
+        shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), form.channels
+        slots.append((SlotRing(shape, keep, stream.slot, form.dtype), exact or not view.crop.may_be_reduced))
     engine = Engine(index, workers, verify=verify, fields=reader.names if reader else ())
     maker = Maker(
         index,
@@ -214,6 +223,7 @@ def loader(
         slots,
         stats,
         Watchdog(patience_s, index, engine.activities),
+        form,
         ahead=ahead,
         replace_bad=on_error == "replace",
         fields=reader,

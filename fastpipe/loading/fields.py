@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fastpipe.device.host_batch import HostFields
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
@@ -33,13 +34,14 @@ _MOST_NAMED = 8  # samples in a message
 class FieldReader(Fields):
     """Reads what the rows of a batch carry besides their pictures: the fields `chosen`, as of chosen_fields."""
 
-    def __init__(self, data: Dataset, recipe: Recipe, chosen: Mapping[str, Asked]) -> None:
+    def __init__(self, data: Dataset, recipe: Recipe, chosen: Mapping[str, Asked], form: PixelForm) -> None:
         super().__init__(data, chosen, [view.crop for view in recipe.views])
-        # Shape and type of a pixel of masks and second pictures. All batches are of one type.
-        self._pixels: dict[str, tuple[tuple[int, ...], type[np.int32 | np.uint8]]] = {}
+        # Shape and type of a pixel of masks and second pictures, these as the images'. All batches are of one type.
+        self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
         for name, (column, mask) in self._stored.items():
             wide = mask and any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
-            self._pixels[name] = () if mask else (3,), np.int32 if wide else np.uint8
+            ids_or_pixels = ((), np.int32 if wide else np.uint8) if mask else ((form.channels,), form.dtype)
+            self._pixels[name] = ids_or_pixels
 
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
         """Memory for the masks and second pictures of a batch; see Note [entries of views]."""

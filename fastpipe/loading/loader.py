@@ -100,10 +100,11 @@ class Loader:
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
     Each batch is (images, labels), or with `fields` a dict. Images are uint8 of shape (N, 3, height, width) in
-    torch.channels_last memory format, RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With
-    `augment`, both are its output. A batch also has the attributes `ids`, (N,) int64, the samples' numbers in
-    `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. Tensors are on `device`, ready for the CUDA
-    stream that is current when the loop gets them. Their memory is not used again while a tensor refers to it.
+    torch.channels_last memory format, RGB, 0 to 255, unless `channels` and `dtype` ask for others; labels int64 of
+    shape (N,), -1 for a sample without one. With `augment`, both are its output. A batch also has the attributes `ids`,
+    (N,) int64, the samples' numbers in `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. Tensors
+    are on `device`, ready for the CUDA stream that is current when the loop gets them. Their memory is not used again
+    while a tensor refers to it.
 
     The end of a `with` block, `close`, deleting the loader and the end of the program end the threads.
     """

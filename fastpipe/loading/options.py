@@ -13,6 +13,7 @@ from fastpipe.augment import Augment, as_augment
 from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
@@ -57,7 +58,8 @@ _SAME = {
     "canonical_nodes": "pass the number of nodes as partition=, for example partition=8",
     "max_pixels cache_dir cache_limit storage_options read_timeout version": "it is an option of opening: pass "
     "fastpipe.open(DATA, {name}=...) as the data",
-    "mean std dtype normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
+    "mean std normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
+    "mode color_mode as_gray grayscale": 'pass channels="gray", "rgb", "rgba" or "own"',
     "image_size img_size resolution": "pass size=",
     "threads": "pass num_workers=; workers are C++ threads",
     "boxes min_box_size min_box_area": "it is an option of a field: "
@@ -132,7 +134,7 @@ def _each(views: object) -> Iterator[View]:
 
 
 def field_reader(
-    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], fields: object
+    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], fields: object, form: PixelForm
 ) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none."""
     if fields is None:
@@ -155,13 +157,15 @@ def field_reader(
     check_mirrored(chosen.values(), mirroring[-1] if mirroring else "")
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
-            _check_augment(augment, kinds, view.size or recipe.size)
-    return FieldReader(data, recipe, chosen)
+            _check_augment(augment, kinds, view.size or recipe.size, form.channels)
+    return FieldReader(data, recipe, chosen, form)
 
 
-def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], *, labelled: bool) -> None:
-    """Refuses what does not go with several crops of each image, buckets, or samples without labels, unless all that
-    are picked are `labelled`.
+def check_together(
+    data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], form: PixelForm, *, labelled: bool
+) -> None:
+    """Refuses what does not go with several crops of each image, buckets, the images' channels, or samples without
+    labels, unless all that are picked are `labelled`.
     """
     crop, in_buckets = recipe.crop, isinstance(recipe.crop, Buckets)
     if crop.rows > 1 and recipe.flip > 0:
@@ -169,6 +173,7 @@ def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | N
     for augment in augments:
         if augment is None:
             continue
+        augment.moments(form.channels)
         if crop.rows > 1 and mixes(augment):
             raise impossible("mixed crops", type(crop).__name__)
         if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
@@ -180,7 +185,7 @@ def check_together(data: Dataset, recipe: Recipe, augments: Sequence[Augment | N
             raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
 
 
-def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
+def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int], channels: int) -> None:
     if mixes(augment):
         for pair, some in (("mixed places", ("boxes", "keypoints")), ("mixed masks", ("mask", "image"))):
             lost = [name for name, kind in kinds.items() if kind in some and kind not in pasted(augment)]
@@ -199,7 +204,7 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
                 f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), data_keys={keys})"
             )
         raise impossible("unmoved", f"{part.name}; {', '.join(left)}", way)
-    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
+    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size, channels)):
         raise ConfigError(
             f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
             "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Self
+from typing import Any, Self
 
 from fastpipe.checks import choice, flag, pair, whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.pixel_form import PixelForm
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
@@ -17,13 +18,20 @@ PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 @dataclass(frozen=True)
 class Rendering:
-    """How the pixels of rows are made from those of pictures, in the names and values of the engine's keywords."""
+    """How the pixels of rows are made from those of pictures, in the names of the engine's keywords."""
 
     interpolation: str = "bilinear"
     antialias: bool = True  # where a picture shrinks, all pixels that one of the output covers have a part in it
     padding_mode: str = "none"  # or one of PADDING_MODES; "none": no crop reaches beyond its picture
-    fill: tuple[int, int, int] = (0, 0, 0)  # of "constant": red, green, blue
+    fill: tuple[int, ...] = (0, 0, 0, 0)  # of "constant": red, green, blue, alpha, 0 to 255
     mask_fill: int = 0  # the id in masks where nothing of a picture's own mask is
+
+    def keywords(self, form: PixelForm) -> dict[str, Any]:
+        """For the engine, where rows have this form: `fill` is converted as pictures are."""
+        red, green, blue, _ = self.fill
+        luma = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16  # Pillow's L
+        fill = (luma,) if form.channels == 1 else self.fill[: form.channels]
+        return {**asdict(self), "fill": tuple(each * (257 if form.bits == 16 else 1) for each in fill)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +81,20 @@ class BaseCrop:
 class PaddedCrop(BaseCrop):
     """A crop that may reach beyond its image."""
 
-    fill: int | tuple[int, int, int] = 0
+    fill: int | tuple[int, int, int] | tuple[int, int, int, int] = 0
     padding_mode: str = "constant"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        parts = self.fill if isinstance(self.fill, (tuple, list)) else (self.fill,) * 3
-        if len(parts) != 3:
-            raise ConfigError(f"fill: expected a number or (red, green, blue), got {self.fill!r}")
-        object.__setattr__(self, "fill", tuple(whole("fill", part, least=0, most=255) for part in parts))
+        parts = tuple(self.fill) if isinstance(self.fill, (tuple, list)) else (self.fill,) * 4
+        if len(parts) not in (3, 4):
+            raise ConfigError(
+                f"fill: expected a number or (red, green, blue) or (red, green, blue, alpha), got {self.fill!r}"
+            )
+        checked = tuple(whole("fill", part, least=0, most=255) for part in parts)
+        object.__setattr__(self, "fill", checked if len(checked) == 4 else (*checked, 255))
         choice("padding_mode", self.padding_mode, PADDING_MODES)
-        if self.padding_mode != "constant" and self.fill != (0, 0, 0):
+        if self.padding_mode != "constant" and any(checked[:3]):
             raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
 
     @property
@@ -173,7 +184,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         padding: pixels around the (resized) image: a number, (left and right, top and bottom), or (left, top, right,
             bottom).
         pad_if_needed: where the image is smaller than the output, adds the difference at both sides, as torchvision.
-        fill: of padding_mode="constant": a number, or (red, green, blue), 0 to 255.
+        fill: of padding_mode="constant", 0 to 255: a number for all channels, (red, green, blue), which is opaque, or
+            (red, green, blue, alpha). It is converted to the loader's `channels` and `dtype` as images are.
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge once) or "symmetric"
             (mirrored, the edge twice).
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
@@ -195,7 +207,8 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         checked = tuple(whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts)
         object.__setattr__(self, "padding", checked * (4 // len(parts)))
         flag("pad_if_needed", self.pad_if_needed)
-        if not self.pads and (self.fill, self.padding_mode) != ((0, 0, 0), "constant"):
+        assert isinstance(self.fill, tuple)
+        if not self.pads and (self.fill[:3], self.padding_mode) != ((0, 0, 0), "constant"):
             raise ConfigError(
                 "RandomCrop: fill and padding_mode work only with padding= or pad_if_needed=True; pass one of these, "
                 "or leave them out"

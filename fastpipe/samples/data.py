@@ -24,7 +24,7 @@ from fastpipe.remote.urls import place_of
 from fastpipe.samples.by_id import Column, spans
 from fastpipe.scan.opening import open_data
 
-_OWN = ("label", "width", "height", "id", "key", "source")
+_OWN = ("label", "width", "height", "channels", "bits", "id", "key", "source")
 
 
 class Store:

@@ -36,15 +36,15 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     """The samples of a packed dataset, of photos and tars as they lie, or of several of these: a value that is cheap to
     make and never changes. `fastpipe.open` creates it; its methods, `fastpipe.concat` and `fastpipe.mix` create others.
 
-    `len(data)`, `data.classes`. `data["label"]` is a column: also "width" and "height" in pixels, "key" (the path of
-    the source), "id", "source" (of which dataset a sample is) and the fields of numbers and texts. Columns are read
-    when they are needed, and by ranges.
+    `len(data)`, `data.classes`. `data["label"]` is a column: also "width" and "height" in pixels, "channels" (1: gray,
+    3: RGB, 4: with alpha) and "bits" (8 or 16) as stored, "key" (the path of the source), "id", "source" (of which
+    dataset a sample is) and the fields of numbers and texts. Columns are read when they are needed, and by ranges.
 
     `data[17]` is (image, label), a map-style dataset like torchvision's ImageFolder, also for torch's DataLoader: the
     image, decoded on the calling thread, and its label, an int. The image is a uint8 tensor of shape (3, height,
     width), RGB, 0 to 255, in its own memory, with the strides of torch.channels_last: resizing is fastest with them,
     and `image.permute(1, 2, 0).numpy()` copies nothing. `data[3:9]` is a list of samples. See `with_transform`,
-    `cropped` and `with_fields` for other forms of a sample.
+    `cropped`, `with_pixels` and `with_fields` for other forms of a sample.
 
     You can use it in several threads, in forked children and in DataLoader workers of every start method (of a URL:
     "forkserver" or "spawn", since requests cannot be made in a forked child). Its pickle contains paths, fingerprints
@@ -229,8 +229,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         Args:
             transform: a function of the image that returns the image of the sample. It is called as transform(tensor).
                 If it is an albumentations transform, or has a keyword-only parameter `image`, it is called as
-                transform(image=array), with (height, width, 3) uint8, and "image" is taken from the returned dict. If
-                that is an array of shape (height, width, 3), it becomes a tensor of shape (3, height, width), also
+                transform(image=array), with (height, width, channels), and "image" is taken from the returned dict.
+                If that is an array of such a shape, it becomes a tensor of shape (channels, height, width), also
                 without ToTensorV2. It may change its input. After `with_fields` it is called as transform(sample), with
                 the dict. Of several crops, without fields, it is called with each.
         """
@@ -245,8 +245,9 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         seed: int = 0,
         exact: bool = False,
     ) -> Dataset:
-        """The same samples, each one crop, (3, *size), or several, (K, 3, *size). Only what it needs is decoded, as
-        fastpipe.loader does it, and resized: for samplers of your own this takes less time than a whole image alone.
+        """The same samples, each one crop, (channels, *size), or several, (K, channels, *size). Only what it needs is
+        decoded, as fastpipe.loader does it, and resized: for samplers of your own this takes less time than a whole
+        image alone.
         Boxes, points, masks and second images are cropped with the image.
 
         Args:
@@ -261,6 +262,22 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
         cropping = Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
         return self._with(single=replace(self._single, cropping=cropping))
+
+    def with_pixels(self, channels: str = "rgb", dtype: torch.dtype = torch.uint8) -> Dataset:
+        """The same samples, their images and second images with other channels or another dtype.
+
+        Args:
+            channels: "rgb", "gray", "rgba" or "own".
+            dtype: torch.uint8, torch.uint16 or torch.float32. See fastpipe.loader for both. A transform gets this.
+
+        Raises:
+            ConfigError: an argument is wrong, or with "own" samples have several numbers of channels.
+        """
+        from fastpipe.samples.pixels import Pixels
+
+        pixels = Pixels(channels, dtype)
+        pixels.form(self)  # said now, not at the first sample
+        return self._with(single=replace(self._single, pixels=pixels))
 
     def with_fields(self, fields: Sequence[Any] | Mapping[str, Any]) -> Dataset:
         """The same samples, each a dict of these. Where torchvision is installed, the image, boxes and points in it are

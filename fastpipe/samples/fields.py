@@ -26,6 +26,7 @@ from fastpipe.samples.field_names import Asked, keys_of, name_of
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data
+    from fastpipe.samples.pixels import Pixels
 
 
 class Fields:
@@ -92,15 +93,20 @@ class FieldValues(Fields):
     """Reads the dicts of single samples. One process's: it has open files."""
 
     def __init__(
-        self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
+        self,
+        data: Data,
+        chosen: Mapping[str, Asked],
+        pictures: Pictures,
+        cropping: Cropping | None = None,
+        pixels: Pixels | None = None,
     ) -> None:
         super().__init__(data, chosen, [None if cropping is None else cropping.crop])
-        self._pictures, self._cropping = pictures, cropping
+        self._pictures, self._cropping, self._asked = pictures, cropping, pixels
         self._ends = {name: ("", "_visibility") for name, asked in self._options.items() if isinstance(asked, Points)}
 
     def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
         """The dict of each sample of a plan, whose crops are those of `cropping`. `pixels_of` makes the image of the
-        sample at a place of it, (..., height, width, 3), when its dict is asked for.
+        sample at a place of it, (..., height, width, channels), when its dict is asked for.
         """
         values = self.read(plan)
         columns: dict[str, Any] = {"label": plan.labels, "id": plan.ids, **values.arrays, **values.lists}
@@ -141,19 +147,24 @@ class FieldValues(Fields):
             yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
 
     def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
-        """(height, width) of ids, or (3, height, width), of several crops (K, ...); filled where a sample has none."""
+        """(height, width) of ids, or (channels, height, width); of several crops (K, ...). Filled if there is none."""
         cut, record, field = self._cropping, plan.records[at], stored[at]
         if field["format"] == NO_IMAGE:
             size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
             size = size if plan.rows_per_sample == 1 else (plan.rows_per_sample, *size)
             fill = plan.crops.rendering.mask_fill if mask and cut is not None else 0
-            pixels: NDArray[Any] = np.full(size if mask else (*size, 3), fill, dtype=np.uint8)
+            form = self._pictures.form
+            pixels: NDArray[Any] = (
+                np.full(size, fill, np.uint8) if mask else np.zeros((*size, form.channels), form.dtype)
+            )
         elif cut is not None:
             pixels = self._pictures.field_row(cut.of_one(plan, at), cut.size, field, exact=cut.exact, mask=mask)
         else:
             read = self._pictures.mask if mask else self._pictures.second_picture
             pixels = read(int(plan.samples[at]), record, field)
-        return tv_tensor("Mask", pixels) if mask else as_image(pixels)
+        if mask:
+            return tv_tensor("Mask", pixels)
+        return as_image(pixels if self._asked is None else self._asked.of(pixels))
 
 
 def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:
@@ -167,8 +178,8 @@ def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     return of_rows if each == 1 else [of_rows[at : at + each] for at in range(0, len(of_rows), each)]
 
 
-def as_image(pixels: NDArray[np.uint8]) -> torch.Tensor:
-    """(..., height, width, 3) -> an Image of the same memory, (..., 3, height, width)."""
+def as_image(pixels: NDArray[Any]) -> torch.Tensor:
+    """(..., height, width, channels) -> an Image of the same memory, (..., channels, height, width)."""
     return tv_tensor("Image", np.moveaxis(pixels, -1, -3))
 
 

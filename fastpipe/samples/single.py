@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # most programs load whole images without fields
     from fastpipe.samples.cropping import Cropping
     from fastpipe.samples.data import Data
     from fastpipe.samples.fields import FieldValues
+    from fastpipe.samples.pixels import Pixels
 
 _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
@@ -37,11 +38,13 @@ class Single:
         transform: of the user.
         fields: the keys of a sample, checked, and the field of each; None: a sample is (image, label).
         cropping: of the images; None: they are whole.
+        pixels: of the images; None: as a loader has them.
     """
 
     transform: object = None
     fields: Mapping[str, Any] | None = None
     cropping: Cropping | None = None
+    pixels: Pixels | None = None
 
     def __post_init__(self) -> None:
         applier(self.transform, dicts=self.fields is not None)
@@ -53,7 +56,8 @@ class Single:
     def __repr__(self) -> str:
         transform = "" if self.transform is None else f", transform={self.transform!r}"
         fields = "" if self.fields is None else f", fields={list(self.fields)}"
-        return f"{transform}{fields}{'' if self.cropping is None else f', {self.cropping!r}'}"
+        more = "".join(f", {each!r}" for each in (self.cropping, self.pixels) if each is not None)
+        return f"{transform}{fields}{more}"
 
 
 class SampleReader:
@@ -62,13 +66,14 @@ class SampleReader:
     def __init__(self, data: Data, single: Single) -> None:
         _keep_to_one_thread()
         self.process = os.getpid()
-        self._content, self._cropping, self._pictures = data.content, single.cropping, Pictures(data.index)
+        self._content, self._cropping, self._asked = data.content, single.cropping, single.pixels
+        self._pictures = Pictures(data.index, None if single.pixels is None else single.pixels.form(data))
         self._apply = applier(single.transform, dicts=single.fields is not None)
         self._fields: FieldValues | None = None
         if single.fields is not None:
             from fastpipe.samples.fields import FieldValues
 
-            self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
+            self._fields = FieldValues(data, single.fields, self._pictures, single.cropping, single.pixels)
 
     def of(self, ids: NDArray[np.int64]) -> list[Any]:
         """The samples at some places of the dataset.
@@ -88,12 +93,14 @@ class SampleReader:
                 return [(self._applied(pixels(at), ids[at]), label) for at, label in enumerate(plan.labels.tolist())]
             return [self._applied(sample, ids[at]) for at, sample in enumerate(self._fields.of(plan, pixels))]
 
-    def _pixels(self, plan: BatchPlan, at: int) -> NDArray[np.uint8]:
-        """(height, width, 3) of a sample of the plan; of several crops (K, height, width, 3)."""
+    def _pixels(self, plan: BatchPlan, at: int) -> NDArray[Any]:
+        """(height, width, channels) of a sample of the plan; of several crops (K, height, width, channels)."""
         if (cut := self._cropping) is None:
-            return self._pictures.decode(int(plan.samples[at]), plan.records[at])
-        rows = self._pictures.rows(cut.of_one(plan, at), cut.size, exact=cut.exact)
-        return rows[0] if len(rows) == 1 else rows
+            found = self._pictures.decode(int(plan.samples[at]), plan.records[at])
+        else:
+            rows = self._pictures.rows(cut.of_one(plan, at), cut.size, exact=cut.exact)
+            found = rows[0] if len(rows) == 1 else rows
+        return found if self._asked is None else self._asked.of(found)
 
     def _applied(self, value: Any, number: int) -> Any:
         try:
@@ -107,7 +114,7 @@ class SampleReader:
 
 
 def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
-    """(height, width, 3) -> a (3, height, width) view of the same memory, as torch's channels_last has it."""
+    """(height, width, channels) -> a (channels, height, width) view of the same memory, in channels_last order."""
     return torch.from_numpy(picture).permute(2, 0, 1)
 
 
@@ -132,7 +139,7 @@ def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
     if not named:
         return transform if dicts else lambda picture: transform(as_tensor(picture))
 
-    def by_name(picture: NDArray[np.uint8]) -> Any:
+    def by_name(picture: NDArray[Any]) -> Any:
         made = transform(image=picture)
         try:
             image = made["image"]
@@ -141,7 +148,7 @@ def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
                 "transform: expected transform(image=...) to return a dict with 'image', as albumentations' "
                 f"transforms do, got {type(made).__name__}"
             ) from None
-        if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] in (1, 3):
+        if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] in (1, 3, 4):
             return as_tensor(np.ascontiguousarray(image))
         return image
 

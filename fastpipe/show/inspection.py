@@ -16,6 +16,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.epoch import Maker
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.content import Content
@@ -152,7 +153,8 @@ def write_contact_sheet(
     recipe = Recipe(min(count, len(index)), size, crop, flip, True, False, seed, Content.of(index))
     stats, engine = Stats(), Engine(index, granted_cpus())
     views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
-    maker = Maker(index, engine, views, stats, Watchdog(_STALL_TIMEOUT_S, index, engine.activities), replace_bad=True)
+    watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
+    maker = Maker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
     try:  # the first batch of a loader, without torch
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ConfigError, ImageError
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
@@ -143,7 +143,7 @@ class Cropping:
         if not len(rows):
             return {}
         crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
-        rendering = asdict(crops.rendering)
+        rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):

@@ -16,6 +16,7 @@ import psutil
 import pytest
 import torch
 from checkout import ROOT
+from growing import photos
 
 sys.path.extend([str(ROOT), str(ROOT / "bench" / "peers")])  # last, so that fastpipe is the one under test
 
@@ -82,6 +83,7 @@ def results(duels: list[Duel], packing: list[dict[str, Any]] | None = None) -> d
         "load": vars(LOAD),
         "fastpipe": {"fastpipe": figures(runs(2000))},
         "duels": [duel.summary() for duel in duels],
+        "bytes": {"fastpipe": 3_000_000, "x": 4_600_000},
         "packing": packing or [],
         "versions": {"slow": {"Python": "3.11.7", "slow": "1.0"}},
     }
@@ -101,10 +103,10 @@ def test_the_tables() -> None:
     assert lines[0].startswith("2026-01-02, Some CPU, 2 CPUs, 24 GB, Linux 6; 6,000 photos, 2 workers")
     table = [line for line in lines if line.startswith(("| **", "| Slow", "| Quick", "| Gone"))]
     assert table == [
-        "| **fastpipe** | **2,000** | 2,000 to 2,000 |  |  | 0.00 s | 2,000 MB |",
-        "| Quick | 1,600 | 1,600 to 1,600 | 1.25 x (1.25 to 1.25) | 1.25 x | 0.00 s | 1,600 MB |",
-        "| Slow | 450 | 400 to 500 | 4.50 x (4.00 to 5.00) | 4.50 x | 0.00 s | 450 MB |",
-        "| Gone | missing | cannot be installed: no \\| wheel |  |  |  |  |",
+        "| **fastpipe** | **2,000** | 2,000 to 2,000 |  |  | 0.00 s | 2,000 MB | 3 MB |",
+        "| Quick | 1,600 | 1,600 to 1,600 | 1.25 x (1.25 to 1.25) | 1.25 x | 0.00 s | 1,600 MB | 5 MB |",
+        "| Slow | 450 | 400 to 500 | 4.50 x (4.00 to 5.00) | 4.50 x | 0.00 s | 450 MB | 5 MB |",
+        "| Gone | missing | cannot be installed: no \\| wheel |  |  |  |  |  |",
     ]
     assert "| ours | 1,234 | 1,000 to 1,500 | 5 MB |" in lines
     assert "| theirs | missing | ended with code 1 |  |" in lines
@@ -184,6 +186,28 @@ def test_why_an_installation_failed_is_kept(nothing_installed: Path, monkeypatch
     monkeypatch.setattr(install, "_run", lambda *_: None)
     assert install.main(["libjpeg"]) == 0
     assert roster.missing(peer) is None
+
+
+@pytest.mark.parametrize(
+    "names", ["torchvision-png,torchvision-png-unpacked", "torchvision-small,ffcv-small"], ids=["png", "small"]
+)
+def test_other_pictures_than_photos(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peers run in this environment; FFCV is in none."""
+    monkeypatch.setattr(contest, "python", lambda _: sys.executable)
+    monkeypatch.setattr(run, "missing", lambda peer: "not here" if peer.environment == "ffcv" else None)
+    photos(tmp_path / "photos", 24)
+    options = {"peers": names, "samples": 48, "batch-size": 4, "size": 16, "seconds": 0.1, "warmup": 0, "rounds": 1}
+    folders = {"pack-rounds": 0, "work": tmp_path / "work", "out": tmp_path / "out"}
+    run.main([str(tmp_path / "photos"), *(f"--{name}={value}" for name, value in {**options, **folders}.items())])
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    for duel in found["duels"]:
+        assert duel.get("missing") == ("not here" if duel["name"] == "ffcv-small" else None)
+        if "missing" not in duel:
+            assert duel["ratio"] > 0
+            assert found["bytes"][duel["data"]] > 0
+    assert len(list((tmp_path / "work" / roster.SMALL).glob("*/*.png"))) == (8 * 48 if "small" in names else 0)
+    table = (tmp_path / "out" / "results.md").read_text()
+    assert all(duel["label"] in table for duel in found["duels"])
 
 
 def test_unknown_peers_are_named() -> None:

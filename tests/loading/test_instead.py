@@ -64,7 +64,7 @@ def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
         ("image_size", ConfigError, "pass size="),
         ("transform", ConfigError, "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"),
         ("subset", ConfigError, "pass fastpipe.open(DATA).select(...) as the data, with numbers of samples, a mask,"),
-        ("dtype", ConfigError, "pass augment=fastpipe.Augment.imagenet()"),
+        ("normalize", ConfigError, "pass augment=fastpipe.Augment.imagenet()"),
         ("num_replicas", ConfigError, "pass world_size="),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_letterbox_shows_all_of_the_image(textured: Path, kind: str) -> None:
         scale = min(56 / picture.width, SIDE / picture.height)
         fitted = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
         left, top = ((56 - fitted[0]) // 2, (SIDE - fitted[1]) // 2) if crop.centered else (0, 0)
-        expected = Image.new("RGB", (56, SIDE), crop.fill)
+        expected = Image.new("RGB", (56, SIDE), crop.fill[:3])
         expected.paste(picture.resize(fitted, Image.Resampling[crop.interpolation.upper()]), (left, top))
         assert np.array_equal(image, np.asarray(expected))
 

@@ -141,7 +141,8 @@ def test_a_slice_gives_its_samples(flat: Path) -> None:
 
 
 def test_a_name_that_is_no_column_is_refused(flat: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"{flat} has the columns label, width, height, id, key, source; got '1'"):
+    columns = "label, width, height, channels, bits, id, key, source"
+    with pytest.raises(ConfigError, match=rf"{flat} has the columns {columns}; got '1'"):
         fastpipe.open(flat)["1"]
 
 

@@ -70,8 +70,8 @@ def many(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_columns_have_the_values_that_were_stored(fielded: Path, values: dict[str, list[Any]]) -> None:
     data, index = fastpipe.open(fielded), Index(fielded)
-    assert data.columns == ("label", "width", "height", "id", "key", "source", *values)
-    for name in ("label", "width", "height"):
+    assert data.columns == ("label", "width", "height", "channels", "bits", "id", "key", "source", *values)
+    for name in ("label", "width", "height", "channels", "bits"):
         assert data[name].tolist() == index.records[name].tolist()
         assert data[name].dtype == np.int64
     assert data["id"].tolist() == list(range(FLAT_IMAGES))
@@ -133,7 +133,7 @@ def test_what_is_no_place_in_a_column_is_refused(flat: Path, which: Any) -> None
 
 def test_fields_that_are_no_columns_are_named(fielded: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"has the columns label, width, height, id, key, source, caption.*got 'size'"
+        ConfigError, match=r"has the columns label, width, height, channels, bits, id, key, source, caption.*got 'size'"
     ):
         fastpipe.open(fielded)["size"]
 
@@ -143,7 +143,7 @@ def test_a_field_that_is_stored_comes_before_what_every_dataset_has(flat: Path, 
     names = ("width", "source")
     path = add_fields(copied(flat), [(Field(name, "int"), range(100, 100 + FLAT_IMAGES)) for name in names])
     data = fastpipe.open(path)
-    assert data.columns == ("label", "width", "height", "id", "key", "source")
+    assert data.columns == ("label", "width", "height", "channels", "bits", "id", "key", "source")
     for name in names:
         assert data[name][5] == data.with_fields([name])[5][name] == 105
     with fastpipe.loader(data, 4, train=False, size=16, num_workers=1, fields=["image", *names]) as loader:
