@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fastpipe.diagnosis import stuck
-from fastpipe.diagnosis.code import source
+from fastpipe.diagnosis.code import source, split
 from fastpipe.diagnosis.ended import ended, is_gone
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
 from fastpipe.diagnosis.observation import Ending, Observation, ending, observations, records
@@ -127,7 +127,11 @@ def watch_command(
             why,
             (
                 *_refused(folder),
-                *(_program(endings[pid]) for pid in endings if endings[pid].place and pid not in children),
+                *(
+                    Finding(Code.ERROR, last.place, {"ended": last.text[:1000]}, "program")
+                    for pid, last in endings.items()
+                    if last.place and pid not in children
+                ),
             ),
             any(folder.glob("process-*.json")),
             trouble.read_text(errors="replace")[:2000] if trouble.exists() else "",
@@ -218,30 +222,9 @@ def _endings(folder: Path) -> dict[int, Ending]:
     return found
 
 
-def _program(ending: Ending) -> Finding:
-    return Finding(
-        "error",
-        Severity.BAD,
-        f"the program ended with {ending.text[:1000]}",
-        "it ended in a line of its own, not in a DataLoader",
-        "correct this line first",
-        ending.place,
-    )
-
-
 def _unguarded(seen: Observation, place: str) -> Finding:
-    line = place.rpartition(":")[2]
-    return Finding(
-        "no-main-guard",
-        Severity.BAD,
-        f"each worker runs the script once more from its start, comes to line {line}, and would start workers itself: "
-        f"{source(place)}",
-        f"with the start method {seen.facts['method']} (the default on macOS, Windows, and Linux since Python 3.14), "
-        "workers import the main script",
-        f'put line {line}, and all that belongs to the training, under if __name__ == "__main__":',
-        place,
-        10,
-    )
+    evidence = {"line": split(place)[1], "source": source(place), "method": seen.facts["method"]}
+    return Finding(Code.NO_MAIN_GUARD, place, evidence)
 
 
 def _shown(found: list[tuple[tuple[Any, ...], Diagnosis]]) -> tuple[Diagnosis, ...]:
@@ -259,24 +242,17 @@ def _weight(diagnosis: Diagnosis) -> tuple[int, int, int]:
 
 
 def _refused(folder: Path) -> list[Finding]:
-    found = []
-    for path in sorted(folder.glob("refused-*.jsonl")):
-        for line in records(path):
-            workers = "num_workers > 0" in line["error"]
-            found.append(
-                Finding(
-                    "refused-options",
-                    Severity.BAD,
-                    f"torch refused to create a DataLoader: {line['error']}",
-                    "these options need workers, and there are none" if workers else "see torch's message",
-                    "prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0"
-                    if workers
-                    else "change these options",
-                    line["made_at"],
-                    11 if workers else 0,
-                )
-            )
-    return found
+    """Options that torch refused; "num_workers > 0" are its words."""
+    return [
+        Finding(
+            Code.REFUSED_OPTIONS,
+            line["made_at"],
+            {"refused": line["error"]},
+            "workers" if "num_workers > 0" in line["error"] else "",
+        )
+        for path in sorted(folder.glob("refused-*.jsonl"))
+        for line in records(path)
+    ]
 
 
 _ALIKE = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")

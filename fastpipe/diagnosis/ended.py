@@ -5,22 +5,35 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
-from fastpipe.diagnosis.causes import cause_of, caused
 from fastpipe.diagnosis.code import assigned_at
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 from fastpipe.diagnosis.observation import Ending, Observation
 from fastpipe.diagnosis.stacks import dumped
 from fastpipe.diagnosis.surroundings import kills
 
+# Words of Python, torch and the C library in an error -> what the machine or an option lacks, whatever was read.
+_SIGNS = {
+    Code.SMALL_SHARED_MEMORY: ("shared memory", "Bus error", "/torch_"),
+    Code.OPEN_FILES: ("ancdata", "Too many open files", "Errno 24"),
+    Code.OUT_OF_MEMORY: ("can't allocate memory", "MemoryError", "Cannot allocate memory", "Errno 12"),
+    Code.DISK_FULL: ("No space left on device", "Errno 28"),
+    Code.NOT_PICKLABLE: ("pickle", "local object"),
+}
 _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _CODE = re.compile(r"exit code (\d+)")
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")
 _SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS", "Aborted": "SIGABRT"}
 _SIGNALS |= {"Terminated": "SIGTERM", "Floating point exception": "SIGFPE", "Illegal instruction": "SIGILL"}
+
+
+def cause_of(text: str) -> Code | None:
+    """What an error's text is a sign of, if not of a bad sample."""
+    return next((code for code, signs in _SIGNS.items() if any(sign in text for sign in signs)), None)
 
 
 def is_gone(ending: Ending) -> bool:
@@ -38,25 +51,26 @@ def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: P
         folder: of the files that its processes wrote.
     """
     if any(worker.failures for worker in seen.workers):
-        return []  # samples.failures tells it
+        return []  # checks/samples.py tells it
     where, text = _inside(ending)
     where = where or ending.place or seen.made_at
-    if "timed out after" in text:
-        return [_timed_out(seen, text, folder)]
+    if "timed out after" in text:  # by the loader's own timeout
+        states = _at_samples(folder, f"worker-{seen.key}-*.state")
+        line = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
+        late = {"timed_out": line, "samples": ", ".join(sorted(set(states))) or None}
+        return [Finding(Code.STUCK, str(seen.facts["dataset_place"]), late, "timeout", Severity.STUCK)]
     if is_gone(ending):
         return [_killed(seen, ending, kills_before, folder)]
-    cause = cause_of(text)
-    if cause is None:
-        what = f"the loader ended with {text[:500]}"
-        return [Finding("error", Severity.BAD, what, "the loader does not run", "correct this line first", where)]
-    if cause.name == "not-picklable" and seen.facts["unpicklable"]:
-        first = seen.facts["unpicklable"][0]
-        return [caused(cause, f"{first['path']} cannot be pickled: {text[:500]}", first["place"])]
-    if cause.name == "not-picklable" and ending.refused:
-        first = ending.refused[0]
-        where = assigned_at(first["path"], first["place"]) or where
-        return [caused(cause, f"{first['path']} cannot be pickled: {first['kind']}", where)]
-    return [caused(cause, f"the loader ended with {text[:500]}", where)]
+    code = cause_of(text) or Code.ERROR
+    evidence = {"ended": text[:500]}
+    if code is Code.NOT_PICKLABLE and (found := seen.facts["unpicklable"] or ending.refused):
+        first = found[0]
+        if seen.facts["unpicklable"]:
+            where, reason = first["place"], text[:500]
+        else:
+            where, reason = assigned_at(first["path"], first["place"]) or where, first["kind"]
+        evidence = {"refused": first["path"], "reason": reason}
+    return [Finding(code, where, evidence)]
 
 
 def _inside(ending: Ending) -> tuple[str, str]:
@@ -69,74 +83,45 @@ def _inside(ending: Ending) -> tuple[str, str]:
     return (":".join(lines[-1]) if lines else ""), last or head
 
 
-def _timed_out(seen: Observation, text: str, folder: Path | None) -> Finding:
-    """The loader's own timeout: the samples at which its workers were."""
-    paths = folder.glob(f"worker-{seen.key}-*.state") if folder is not None else ()
-    states = [state for path in paths if (state := read_state(str(path))) is not None and state[1] == "dataset"]
-    at = ", ".join(sorted({state[2] for state in states}))
-    return Finding(
-        "stuck",
-        Severity.STUCK,
-        f"{text.splitlines()[0].removeprefix('RuntimeError: ')[:200]}{f'; workers were at sample {at}' if at else ''}",
-        "a sample took longer than the timeout of the DataLoader",
-        "look at what these samples wait for; a larger timeout= if they only are slow",
-        str(seen.facts["dataset_place"]),
-        13,
-    )
+def _at_samples(folder: Path | None, names: str) -> list[str]:
+    """The samples at which workers are, or were when they ended."""
+    states = [read_state(str(path)) for path in folder.glob(names)] if folder is not None else []
+    return [state[2] for state in states if state is not None and state[1] == "dataset"]
 
 
 def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
-    pid, how, code = _dead(ending)
+    pid, how = _dead(ending)
     number = next((worker.number for worker in seen.workers if worker.pid == pid), None)
-    who = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
-    what, where = f"{who} {how}", ""
+    process = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
+    evidence, where = {"process": process, **how}, ""
     if folder is not None and number is not None:
-        states = [read_state(str(path)) for path in folder.glob(f"worker-*-{number}-{pid}.state")]
-        what += "".join(f", at sample {state[2]}" for state in states if state is not None and state[1] == "dataset")
+        evidence["at_sample"] = ", ".join(_at_samples(folder, f"worker-*-{number}-{pid}.state")) or None
         where = dumped(pid, folder)
-    now = kills()
-    section = 15
-    if "SIGBUS" in how:
-        cause = cause_of("Bus error")
-        assert cause is not None
-        return caused(cause, what, where or seen.made_at)
+    if how.get("signal") == "SIGBUS":
+        return Finding(Code.SMALL_SHARED_MEMORY, where or seen.made_at, evidence)
+    evidence["kills"] = now = kills()
     if kills_before is not None and now is not None and now > kills_before:
-        why = "the kernel's OOM killer ended it: there was too little memory"
-        change = "fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists"
-    elif "SIGKILL" in how:
-        why = "SIGKILL comes from outside: most often from the kernel's OOM killer, where there is too little memory"
-        why += (
-            "; its count did not rise here, so a job manager, a container's limit or a person sent it"
-            if now is not None
-            else ""
-        )
-        change = "look at `dmesg -T | grep -i kill` and the job's memory limit; fewer num_workers, prefetch_factor=1"
-    elif code > 0:
-        why = "the program or a library called exit in the worker"
-        change = "look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more"
+        cause = "memory"
+    elif how.get("signal") == "SIGKILL":
+        cause = "outside"
     else:
-        why = "a library in the worker did something that the machine refused, often after a fork"
-        change = (
-            "run it with num_workers=0 to see the original error; update or replace the library that this line calls"
-        )
-    return Finding("worker-killed", Severity.BAD, what, why, change, where or str(seen.facts["dataset_place"]), section)
+        cause = "exit" if how.get("exit_code") else "library"
+    return Finding(Code.WORKER_KILLED, where or str(seen.facts["dataset_place"]), evidence, cause)
 
 
-def _dead(ending: Ending) -> tuple[int, str, int]:
-    """The process that ended, how, and its exit code."""
+def _dead(ending: Ending) -> tuple[int, dict[str, Any]]:
+    """The process that ended, and how: signal, exit code, or the error that tells only that it did."""
     if ending.exits:
         _, pid, code = ending.exits[0]
-        if code < 0:
-            return pid, f"was ended by {_name(-code)}", code
-        return pid, f"ended with exit code {code}", code
+        return pid, {"signal": _name(-code)} if code < 0 else {"exit_code": code}
     found = _PID.search(ending.text)
     pid = int(found[1]) if found else 0
     for word, name in _SIGNALS.items():
         if f"signal: {word}" in ending.text:
-            return pid, f"was ended by {name}", -1
+            return pid, {"signal": name}
     if exit_code := _CODE.search(ending.text):
-        return pid, f"ended with exit code {exit_code[1]}", int(exit_code[1])
-    return pid, f"is gone: {ending.text.splitlines()[0][:300]}", 0
+        return pid, {"exit_code": int(exit_code[1])}
+    return pid, {"gone": ending.text.splitlines()[0][:300]}
 
 
 def _name(number: int) -> str:

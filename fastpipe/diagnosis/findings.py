@@ -1,12 +1,16 @@
-"""The findings of a diagnosis: the problem with figures, its cause, and the line to change."""
+"""What a diagnosis finds: a code and its evidence; words.py makes sentences of them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from fastpipe.diagnosis.words import WORDS, Words, say
+
 PAGE = "docs/failures.md"
+_KEYS = ("name", "severity", "what", "why", "change", "where", "section")
 
 
 class Severity(StrEnum):
@@ -17,59 +21,115 @@ class Severity(StrEnum):
     NOTE = "note"  # will, elsewhere or later
 
 
+class Code(StrEnum):
+    """Every kind of finding, in the order in which a report has those of one severity."""
+
+    # What ends a training, or makes its samples wrong.
+    STUCK = "stuck"
+    NO_MAIN_GUARD = "no-main-guard"
+    WORKER_KILLED = "worker-killed"
+    SMALL_SHARED_MEMORY = "small-shared-memory"
+    OPEN_FILES = "open-files"
+    SHARED_FILE = "shared-file"
+    BAD_SAMPLE = "bad-sample"
+    ERROR = "error"
+    TOO_MANY_WORKERS = "too-many-workers"  # makes all else slow
+    OUT_OF_MEMORY = "out-of-memory"
+    DISK_FULL = "disk-full"
+    NOT_PICKLABLE = "not-picklable"
+    PASSING_ERROR = "passing-error"
+    UNEQUAL_SAMPLES = "unequal-samples"
+    BAD_COLLATE = "bad-collate"
+    REFUSED_OPTIONS = "refused-options"
+    SAME_RANDOM_NUMBERS = "same-random-numbers"
+    EVERY_SAMPLE_PER_WORKER = "every-sample-per-worker"
+    # What costs time or memory.
+    ITERATOR_EACH_STEP = "iterator-each-step"
+    SAME_ORDER_EACH_EPOCH = "same-order-each-epoch"
+    STALE_DATASET = "stale-dataset"
+    SLOW_EPOCH_START = "slow-epoch-start"
+    SLOW_SAMPLER = "slow-sampler"
+    NO_WORKERS = "no-workers"
+    SLOW_DATASET = "slow-dataset"
+    SLOW_COLLATE = "slow-collate"
+    SLOW_TRANSFER = "slow-transfer"
+    LATE_BATCHES = "late-batches"
+    NO_BATCHES = "no-batches"
+    OPTIONS_WITHOUT_WORKERS = "options-without-workers"
+    PIN_WITHOUT_GPU = "pin-without-gpu"
+    GPU_WITHOUT_PIN = "gpu-without-pin"
+    PREFETCH_MEMORY = "prefetch-memory"
+    COPY_ON_WRITE = "copy-on-write"
+    OBJECTS_IN_EACH_WORKER = "objects-in-each-worker"
+    MEMORY_GROWS = "memory-grows"
+    OPENCV_THREADS = "opencv-threads"
+    TORCH_THREADS = "torch-threads"
+    TOO_MANY_THREADS = "too-many-threads"
+    SLOW_SAMPLES = "slow-samples"
+    LAMBDA = "lambda"
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that makes a loader slow or stuck.
 
     Attributes:
-        name: of this kind of finding, such as "too-many-workers".
-        severity: how bad it is.
-        what: what was seen, with figures.
-        why: the mechanism.
-        change: what to write instead.
+        code: which kind it is.
         where: file:line to change; "" where it is not known.
-        section: of docs/failures.md that tells more; 0: of none.
+        evidence: figures and names that the words have places for; None: not known, or nothing to tell.
+        cause: which one, of a kind that has several.
+        severity: how bad it is.
     """
 
-    name: str
-    severity: Severity
-    what: str
-    why: str
-    change: str
+    code: Code
     where: str = ""
-    section: int = 0
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    cause: str = ""
+    severity: Severity = Severity.BAD
+
+    @property
+    def name(self) -> str:
+        """Its code as text, such as "too-many-workers"."""
+        return self.code.value
+
+    @property
+    def what(self) -> str:
+        """What was seen, with figures."""
+        return say(self._words.seen, self.evidence)
+
+    @property
+    def why(self) -> str:
+        """The mechanism."""
+        return say(self._words.why, self.evidence)
+
+    @property
+    def change(self) -> str:
+        """What to write instead."""
+        return say(self._words.change, self.evidence)
+
+    @property
+    def section(self) -> int:
+        """Of docs/failures.md that tells more; 0: of none."""
+        return self._words.section
 
     @property
     def more(self) -> str:
         """Where to read on; "" if nowhere."""
         return f"{PAGE}, {self.section}" if self.section else ""
 
+    @property
+    def _words(self) -> Words:
+        return WORDS[f"{self.code} {self.cause}".rstrip()]
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "severity": self.severity.value}
+        return {key: getattr(self, key) for key in _KEYS}
 
 
-# What ends a training, then what makes its samples wrong: the rest costs time or memory.
-_FIRST = (
-    "no-main-guard",
-    "worker-killed",
-    "small-shared-memory",
-    "open-files",
-    "shared-file",
-    "bad-sample",
-    "error",
-    "too-many-workers",  # makes all else slow
-)
-
-
-def ordered(findings: list[Finding]) -> list[Finding]:
-    """The worst first; of each name the first."""
-    ranks = list(Severity)
-    by_name: dict[str, Finding] = {}
+def ordered(findings: Iterable[Finding]) -> list[Finding]:
+    """The worst first; of each kind the first."""
+    severities, codes = list(Severity), list(Code)
+    by_code: dict[Code, Finding] = {}
     for finding in findings:
-        by_name.setdefault(finding.name, finding)
-    return sorted(by_name.values(), key=lambda finding: (ranks.index(finding.severity), _rank(finding)))
-
-
-def _rank(finding: Finding) -> int:
-    return _FIRST.index(finding.name) if finding.name in _FIRST else len(_FIRST)
+        by_code.setdefault(finding.code, finding)
+    return sorted(by_code.values(), key=lambda each: (severities.index(each.severity), codes.index(each.code)))

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.checks.memory import Growth, growths
-from fastpipe.diagnosis.checks.speed import bottleneck
-from fastpipe.diagnosis.findings import Finding, Severity, ordered
+from fastpipe.diagnosis.checks.speed import evidence_of
+from fastpipe.diagnosis.findings import Code, Finding, Severity, ordered
 from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, stages
 from fastpipe.diagnosis.surroundings import Surroundings
-from fastpipe.diagnosis.words import count
+from fastpipe.diagnosis.words import BOTTLENECK, LATE, count, say
 from fastpipe.errors import readable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _WIDTH = 120
-_ENDS = ("bad-sample", "passing-error", "worker-killed", "error", "not-picklable", "out-of-memory", "no-main-guard")
+_ENDS = {
+    *(Code.BAD_SAMPLE, Code.PASSING_ERROR, Code.WORKER_KILLED, Code.ERROR),
+    *(Code.NOT_PICKLABLE, Code.OUT_OF_MEMORY, Code.NO_MAIN_GUARD),
+}
 _OPTIONS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "method")
 
 
@@ -58,7 +61,7 @@ class Diagnosis:
             "summary": self.summary,
             "findings": [finding.as_dict() for finding in self.findings],
             "stages": None if self.stages is None else self.stages.as_dict(),
-            "memory": [{**vars(growth), "grown_bytes": growth.grown_bytes} for growth in self.memory],
+            "memory": [growth.as_dict() for growth in self.memory],
             "processes": self.processes,
             "threads": self.threads,
             "stacks": [
@@ -121,12 +124,12 @@ def report(
 
 def _summary(seen: Observation, time: Stages | None, findings: list[Finding]) -> str:
     if findings and findings[0].severity is Severity.STUCK:
-        return f"stuck: {findings[0].what.partition(':')[0]}"
-    if any(finding.name in _ENDS for finding in findings) or seen.errors:
+        return f"stuck: {say(LATE, findings[0].evidence)}"
+    if any(finding.code in _ENDS for finding in findings) or seen.errors:
         return f"ended by an error after {count(len(seen.batches), 'batch')}"
     if time is None:
         return "no batch came: the dataset has no sample" if seen.facts["length"] == 0 else "no batch came"
-    return bottleneck(seen, time)
+    return say(BOTTLENECK, evidence_of(seen, time))
 
 
 def _together(seen: Observation) -> list[Any]:

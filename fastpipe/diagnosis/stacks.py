@@ -18,6 +18,7 @@ _PATIENCE_S = 3.0
 _QUIET_S = 0.2
 _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _OWN = str(Path(__file__).parent)
+THIS = "this process"
 _WAITS = {
     "R": "on a CPU, or waiting for a CPU",
     "S": "waiting (for a lock, a pipe, a socket or time)",
@@ -60,6 +61,11 @@ class Stack:
     cpu_s: float
     text: str
     threads: tuple[tuple[Frame, ...], ...]
+
+    @property
+    def state(self) -> str:
+        """The kernel's letter for it, such as D; "" where there is none."""
+        return self.status[0] if self.status[1:2] == ":" else ""
 
     @property
     def innermost(self) -> Frame | None:
@@ -118,7 +124,7 @@ def catches_dumps(pid: int) -> bool:
 def status(pid: int) -> str:
     """What a process is at, in words."""
     if pid == os.getpid():
-        return "this process"
+        return THIS
     with contextlib.suppress(OSError, IndexError):
         letter = _stat(pid)[0]
         words = _WAITS.get(letter, "")

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.code import source
+from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
-from fastpipe.diagnosis.stacks import Stack, children, command_line, parent, stack_of
-from fastpipe.diagnosis.waits import Wait, wait_of
-from fastpipe.diagnosis.words import count
+from fastpipe.diagnosis.stacks import THIS, Frame, Stack, children, command_line, parent, stack_of
 
 SILENT = "a worker that has not started"
+_FUNCTIONS = {"collate": "collate_fn"}
 _BUSY = ("worker_init_fn", "iter(dataset)", "dataset", "collate")
+# File of Python's own, functions in it -> what a process that is there waits for.
+_CALLS = (
+    ("multiprocessing/queues.py", ("put",), "queue-full"),
+    ("multiprocessing/queues.py", ("get",), "queue-empty"),
+    ("/queue.py", ("put", "get"), "thread-queue"),
+    ("concurrent/futures/", ("result", "wait", "as_completed"), "executor"),
+    ("multiprocessing/connection.py", ("recv", "recv_bytes", "poll", "wait", "_recv", "_recv_bytes"), "answer"),
+    ("multiprocessing/pool.py", ("get", "wait", "next"), "pool"),
+    ("multiprocessing/synchronize.py", ("wait",), "event"),
+    ("/threading.py", ("wait", "join", "_wait_for_tstate_lock", "acquire"), "thread"),
+    ("/subprocess.py", ("wait", "communicate", "_wait", "_try_wait", "run"), "program"),
+    ("/socket.py", ("readinto", "create_connection", "accept"), "server"),
+    ("/ssl.py", ("read", "recv", "recv_into", "do_handshake"), "server"),
+)
+_LOCKS = re.compile(r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGNORECASE)
 
 
 def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) -> list[Stack]:
@@ -51,28 +68,30 @@ def _worker_to_be(pid: int, main: int) -> bool:
 
 def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float) -> Finding:
     """Which process holds the loader up, at what, for how long."""
-    head = f"no batch for {waited_s:.0f} s"
-    if seen.batches:
-        head += f", after {count(len(seen.batches), 'batch')}"
+    late = {"waited_s": waited_s, "batches": len(seen.batches) or None}
     by_pid = {stack.pid: stack for stack in found}
     workers = _longest(seen, folder, by_pid)
-    if workers:
-        worker, stage, sample, seconds = workers[0]
-        return _at_work(seen, head, worker, stage, sample, seconds, by_pid[worker.pid], len(workers))
     silent = [stack for stack in found if stack.role == SILENT]
-    if seen.num_workers and silent:
-        return _not_begun(seen, head, silent)
     main = by_pid.get(int(seen.facts["pid"]))
-    inside = f"; the main process is in {main.innermost}" if main and main.innermost else ""
-    return Finding(
-        "stuck",
-        Severity.STUCK,
-        f"{head}: no worker is working{inside}",
-        "a batch was lost between a worker and the main process, or the sampler does not return",
-        "read the stacks below",
-        _where(main) or seen.made_at,
-        13,
-    )
+    if workers:
+        worker, stage, sample, busy_s = workers[0]
+        stack: Stack | None = by_pid[worker.pid]
+        cause, evidence = _at_work(seen, worker, stage, by_pid[worker.pid])
+        evidence |= {
+            "sample": sample if stage == "dataset" else None,
+            "function": None if stage == "dataset" else _FUNCTIONS.get(stage, stage),
+            "busy_s": busy_s,
+            "others": len(workers) - 1 or None,
+            "timeout": None if seen.facts["timeout"] or not seen.num_workers else 120,
+        }
+    elif seen.num_workers and silent:
+        stack = silent[0]
+        evidence = {"silent": len(silent), "method": seen.facts["method"], "pid": stack.pid, "kernel": stack.status}
+        evidence["line"] = stack.users or stack.innermost
+        cause = "start-fork" if seen.facts["method"] == "fork" else "start"
+    else:
+        stack, cause, evidence = main, "lost", {"line": main and main.innermost}
+    return Finding(Code.STUCK, _where(stack) or seen.made_at, {**late, **evidence}, cause, Severity.STUCK)
 
 
 def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[tuple[Worker, str, str, float]]:
@@ -85,70 +104,61 @@ def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[
     return sorted(found, key=lambda each: -each[3])
 
 
-def _at_work(
-    seen: Observation, head: str, worker: Worker, stage: str, sample: str, seconds: float, stack: Stack, many: int
-) -> Finding:
-    who = "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}"
-    at = {"dataset": f"at sample {sample}", "collate": "in collate_fn"}.get(stage, f"in {stage}")
-    where = stack.users or stack.innermost
-    line = f", in {where}" if where else ""
-    if stack.innermost and where != stack.innermost:
-        line += f", inside of {stack.innermost}"
-    others = f"; {count(many - 1, 'more worker')} at work" if many > 1 else ""
-    text = f"{head}: {who} (pid {worker.pid}) is {at}{line}, for {seconds:.0f} s{others}{_kernel(stack)}"
-    timeout = (
-        ""
-        if seen.facts["timeout"] or not seen.num_workers
-        else ("; DataLoader(..., timeout=120) turns the wait into an error")
-    )
-    wait = _wait(seen, worker, stage, stack)
-    return Finding(
-        "stuck", Severity.STUCK, text, wait.why, wait.change + timeout, _where(stack) or seen.made_at, wait.section
-    )
-
-
-def _wait(seen: Observation, worker: Worker, stage: str, stack: Stack) -> Wait:
-    """Why it does not go on."""
-    forked = bool(seen.num_workers) and seen.facts["method"] == "fork"
-    if stack.status.startswith("D"):
-        return Wait(
-            "the disk or the network does not answer", "check the disk or the mount; copy the data to a local disk", 13
-        )
-    if (wait := wait_of(seen, worker, stack)) is not None:
-        return wait
+def _at_work(seen: Observation, worker: Worker, stage: str, stack: Stack) -> tuple[str, dict[str, Any]]:
+    """Why a process does not go on, and where it stands."""
+    line = stack.users or stack.innermost
+    evidence: dict[str, Any] = {
+        "process": "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
+        "pid": worker.pid,
+        "line": line,
+        "inner": stack.innermost if stack.innermost != line else None,
+        "kernel": stack.status if stack.status != THIS else None,
+    }
+    if stack.state == "D":
+        return "disk", evidence
+    inner = list(_installed(stack))
+    text = source(f"{stack.users.file}:{stack.users.line}") if stack.users else ""
+    if any(_is_of(frame, "multiprocessing/synchronize.py", ("__enter__",)) for frame in inner) or (
+        _LOCKS.search(text) and not inner
+    ):
+        cause, lock = _lock(seen, worker, text)
+        return cause, evidence | lock
+    for frame in reversed(inner):  # the call that the user's line makes tells more than what it is made of
+        for file, functions, cause in _CALLS:
+            if _is_of(frame, file, functions):
+                return cause, evidence
     if stage != "dataset":
-        return Wait("a call that does not return there blocks the whole worker", "check this line", 1)
-    why = "a sample that never comes blocks its own batch and all later batches"
-    change = "give the call at this line a timeout, and leave out such samples"
-    if forked and "futex" in stack.status:
-        why += "; it waits for a lock, perhaps of a library (OpenMP, OpenCV) whose threads do not exist after a fork"
-        if not seen.facts["locks"] and not seen.facts["unpicklable"]:  # else pickle would refuse the dataset
-            change += '; for such a library: multiprocessing_context="forkserver"'
-        return Wait(why, change, 1)
-    return Wait(why, change, 13)
+        return "call", evidence
+    if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
+        plain = not seen.facts["locks"] and not seen.facts["unpicklable"]  # else pickle would refuse the dataset
+        return "library", evidence | {"instead": "forkserver" if plain else None}
+    return "sample", evidence
 
 
-def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:
-    first = silent[0]
-    inside = f"in {first.users or first.innermost}" if first.innermost else "without a Python stack"
-    return Finding(
-        "stuck",
-        Severity.STUCK,
-        f"{head}: {count(len(silent), 'worker')} started by {seen.facts['method']} did not reach worker_init_fn; "
-        f"process {first.pid} is {inside}{_kernel(first)}",
-        "a forked worker inherits locks that no thread will release"
-        if seen.facts["method"] == "fork"
-        else "such a worker first imports the main script and unpickles the dataset",
-        "start threads, and use libraries that have some, only after the loop has started its workers"
-        if seen.facts["method"] == "fork"
-        else 'put the script under if __name__ == "__main__":, and look at what the dataset does when it is unpickled',
-        _where(first) or seen.made_at,
-        1 if seen.facts["method"] == "fork" else 10,
-    )
+def _is_of(frame: Frame, file: str, functions: tuple[str, ...]) -> bool:
+    return file in frame.file and frame.function in functions
 
 
-def _kernel(stack: Stack) -> str:
-    return "" if stack.status == "this process" else f"; the kernel says {stack.status}"
+def _installed(stack: Stack) -> tuple[Frame, ...]:
+    """The frames inside of the user's innermost line, the innermost first."""
+    return stack.working[: stack.working.index(stack.users)] if stack.users else ()
+
+
+def _lock(seen: Observation, worker: Worker, text: str) -> tuple[str, dict[str, Any]]:
+    """Who holds the lock that a line of the worker waits for."""
+    if seen.holds:
+        return "lock-of-the-loop", {"lock": seen.holds[0]}
+    if not worker.locks:
+        return "lock", {}
+    lock = next((each for each in worker.locks if each["path"].rpartition(".")[2] in text), worker.locks[0])
+    by = " and ".join(f"{each['name']} (at {each['place']})" for each in worker.threads[:3])
+    evidence = {
+        "lock": lock["path"],
+        "holder": f"the main process's thread {by}" if by else "another thread of the main process",
+        "in_worker": lock["path"].replace("dataset", "get_worker_info().dataset", 1),
+        "kind": lock["kind"],
+    }
+    return "lock-shared" if lock["kind"].startswith("multi") else "lock-copied", evidence
 
 
 def _where(stack: Stack | None) -> str:

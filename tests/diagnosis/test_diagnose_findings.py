@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from checkout import ROOT
 from diagnosed import FAULTS, Numbers, line_of
 from torch.utils.data import DataLoader
 
@@ -17,7 +18,7 @@ import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.ended import ended
-from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
 from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     batch_bytes,
@@ -31,6 +32,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
 from fastpipe.diagnosis.observation import Batch, Ending, Epoch, Fetch, Observation, Snapshot, Worker, records
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.words import WORDS
 
 ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
 FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), ())
@@ -241,6 +243,12 @@ def test_what_the_machine_lacks_is_no_samples_fault(text: str, name: str) -> Non
     assert set(found(observation)) == {name}
     observation.workers[0].read_again = ["3"]
     assert set(found(observation)) == {"passing-error" if name == "bad-sample" else name}
+
+
+def test_every_finding_has_words_and_stands_on_the_page() -> None:
+    assert {key.split()[0] for key in WORDS} == set(Code)
+    page = (ROOT / "docs/diagnose.md").read_text()
+    assert [code for code in Code if f"`{code}`" not in page] == []
 
 
 def test_no_advice_points_to_a_finding_that_is_not_there() -> None:

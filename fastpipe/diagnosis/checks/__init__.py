@@ -1,28 +1,17 @@
-"""The observation of a DataLoader -> findings; one module per kind."""
+"""The observation of a DataLoader -> findings: all that needs no look at a process that runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastpipe.diagnosis.checks import epochs, inherited, memory, options, randomness, samples, sources, speed, threads
-from fastpipe.diagnosis.findings import Finding, ordered
+from fastpipe.diagnosis.checks import epochs, memory, options, randomness, samples, speed
+from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.surroundings import Surroundings
 
-
-def check(seen: Observation, around: Surroundings) -> list[Finding]:
-    """All that can be found without a look at a process that runs; the worst first."""
-    return ordered(list(_all(seen, around)))
+_CHECKS = (samples.check, randomness.check, epochs.check, speed.check, options.check, memory.check)
 
 
-def _all(seen: Observation, around: Surroundings) -> Iterator[Finding]:
-    yield from inherited.check(seen)
-    yield from samples.failures(seen)
-    yield from randomness.check(seen)
-    yield from epochs.check(seen)
-    yield from speed.check(seen, around)
-    yield from options.check(seen, around)
-    yield from memory.check(seen, around)
-    yield from threads.check(seen, around)
-    yield from samples.slow(seen)
-    yield from sources.check(seen)
+def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """In no order."""
+    return (finding for each in _CHECKS for finding in each(seen, around))

@@ -1,135 +1,115 @@
-"""A DataLoader's options -> options that do not fit together, and numbers that are too large for the machine."""
+"""A DataLoader's options and its workers' libraries -> what does not fit together, or is too much for the machine."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from typing import Any
 
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.surroundings import Surroundings
-from fastpipe.diagnosis.words import count, size
 
 _MOST_OF_MEMORY = 0.5
 _MOST_OF_SHARED_MEMORY = 0.8
+_CROWDED = 0.3
+_USUAL_THREADS = 3  # a worker's own thread, its queue's, and one more
 
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """Options that do nothing, or more than is good."""
-    yield from _no_batches(seen)
-    yield from _without_workers(seen)
-    yield from _pinning(seen)
+    facts = seen.facts
+    if facts["batches"] == 0 and not seen.batches:
+        evidence = {"samples": facts["length"], "batch_size": facts["batch_size"]}
+        cause = "drop-last" if facts["length"] and facts["drop_last"] else ""
+        yield Finding(Code.NO_BATCHES, seen.made_at, evidence, cause)
+    idle = [name for name in ("persistent_workers", "prefetch_factor") if facts[name]]
+    if idle and not seen.num_workers:
+        evidence = {"options": " and ".join(f"{name}={facts[name]}" for name in idle), "names": " and ".join(idle)}
+        yield Finding(Code.OPTIONS_WITHOUT_WORKERS, seen.made_at, evidence, severity=Severity.NOTE)
+    if facts["pin_memory"] and facts["accelerator"] is False:
+        yield Finding(Code.PIN_WITHOUT_GPU, seen.made_at, severity=Severity.NOTE)
+    if not facts["pin_memory"] and facts["uses_cuda"]:
+        yield Finding(Code.GPU_WITHOUT_PIN, seen.made_at, severity=Severity.NOTE)
+    if facts["unpicklable"] and facts["method"] != "fork" and seen.num_workers:
+        yield Finding(
+            Code.LAMBDA,
+            facts["unpicklable"][0]["place"],
+            {**several(facts["unpicklable"]), "method": facts["method"]},
+        )
     yield from _workers(seen, around)
     yield from _made_ahead(seen, around)
+    yield from _threads(seen, around)
 
 
-def _no_batches(seen: Observation) -> Iterator[Finding]:
-    if seen.facts["batches"] == 0 and not seen.batches:
-        left_out = bool(seen.facts["length"]) and seen.facts["drop_last"]
-        yield Finding(
-            "no-batches",
-            Severity.BAD,
-            f"the dataset has {seen.facts['length']} samples, and an epoch has no batch",
-            f"drop_last=True leaves out the only batch: it has less than batch_size={seen.facts['batch_size']} samples"
-            if left_out
-            else "len(dataset) or len(sampler) is 0",
-            "a smaller batch_size, or drop_last=False" if left_out else "look at how the dataset lists its samples",
-            seen.made_at,
-        )
-
-
-def _without_workers(seen: Observation) -> Iterator[Finding]:
-    if seen.num_workers > 0:
-        return
-    idle = [name for name in ("persistent_workers", "prefetch_factor") if seen.facts[name]]
-    if idle:
-        yield Finding(
-            "options-without-workers",
-            Severity.NOTE,
-            f"{' and '.join(f'{name}={seen.facts[name]}' for name in idle)} with num_workers=0",
-            "both options need workers, and there are none",
-            f"leave out {' and '.join(idle)}, or set num_workers",
-            seen.made_at,
-            11,
-        )
-
-
-def _pinning(seen: Observation) -> Iterator[Finding]:
-    if seen.facts["pin_memory"] and seen.facts["accelerator"] is False:
-        yield Finding(
-            "pin-without-gpu",
-            Severity.NOTE,
-            "pin_memory=True, and there is no GPU",
-            "pinned memory is useful only for copies to a GPU that run while the GPU computes",
-            "DataLoader(..., pin_memory=torch.cuda.is_available())",
-            seen.made_at,
-            12,
-        )
-    if not seen.facts["pin_memory"] and seen.facts["uses_cuda"]:
-        yield Finding(
-            "gpu-without-pin",
-            Severity.NOTE,
-            "pin_memory=False in a program that uses a GPU",
-            "a copy from memory that is not pinned cannot run while the GPU computes",
-            "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True): use both or neither",
-            seen.made_at,
-            12,
-        )
+def several(found: list[dict[str, str]]) -> dict[str, object]:
+    """Evidence of objects of one kind: the first, and the paths of more."""
+    others = ", ".join(each["path"] for each in found[1:4])
+    return {**found[0], "more": len(found) - 1 or None, "others": others}
 
 
 def _workers(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     if seen.num_workers <= around.cpus:
         return
     found = stages(seen)
-    what = f"{count(seen.num_workers, 'worker')} for {count(around.cpus, 'CPU')} granted"
-    severity = Severity.NOTE
-    if found is not None and found.delayed is not None:
-        what += f"; a worker that makes a batch waits {found.delayed:.0%} of the time for a CPU"
-        if found.delayed > 0.3:
-            severity = Severity.BAD
-        elif found.on_cpu < 0.3:
-            what += f" and computes {found.on_cpu:.0%} of it, so more workers than CPUs may be intended"
-    yield Finding(
-        "too-many-workers",
-        severity,
-        what,
-        "os.cpu_count() counts the CPUs of the host, not the CPUs granted to a container; each worker also holds its "
-        "own batches",
-        f"DataLoader(..., num_workers={around.cpus}), divided by the training processes of the container",
-        seen.made_at,
-        6,
-    )
+    delayed = found.delayed if found else None
+    crowded = delayed is not None and delayed > _CROWDED
+    # Workers that compute little may be more than there are CPUs, and be meant to.
+    on_cpu = found.on_cpu if found and delayed is not None and not crowded and found.on_cpu < 0.3 else None
+    evidence = {"workers": seen.num_workers, "cpus": around.cpus, "delayed": delayed, "on_cpu": on_cpu}
+    severity = Severity.BAD if crowded else Severity.NOTE
+    yield Finding(Code.TOO_MANY_WORKERS, seen.made_at, evidence, severity=severity)
 
 
 def _made_ahead(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     if not seen.batches or seen.num_workers == 0:
         return
-    batch = statistics.median(each.size_bytes for each in seen.batches)
+    batch_bytes = statistics.median(each.size_bytes for each in seen.batches)
     prefetch = int(seen.facts["prefetch_factor"])
-    ahead = seen.num_workers * prefetch * batch
-    sum_ = f"num_workers={seen.num_workers} x prefetch_factor={prefetch} x {size(batch)} per batch = {size(ahead)}"
-    less = "DataLoader(..., prefetch_factor=1)" if prefetch > 1 else "DataLoader(...) with fewer num_workers"
+    ahead_bytes = seen.num_workers * prefetch * batch_bytes
+    evidence = {
+        "workers": seen.num_workers,
+        "prefetch": prefetch,
+        "batch_bytes": batch_bytes,
+        "ahead_bytes": ahead_bytes,
+        "lower": 1 if prefetch > 1 else None,
+        "too_many": seen.num_workers if prefetch == 1 else None,
+    }
     # What is there already was taken from what is free: it was measured when the loader ran.
-    if around.free_bytes is not None and ahead > _MOST_OF_MEMORY * around.free_bytes:
+    for code, cause, free_bytes, most in (
+        (Code.PREFETCH_MEMORY, "", around.free_bytes, _MOST_OF_MEMORY),
+        (Code.SMALL_SHARED_MEMORY, "ahead", seen.facts["shared_free"], _MOST_OF_SHARED_MEMORY),
+    ):
+        if free_bytes is not None and ahead_bytes > most * free_bytes:
+            yield Finding(code, seen.made_at, {**evidence, "free_bytes": free_bytes}, cause)
+
+
+def _threads(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """OpenCV's, torch's and all others' of workers, against the CPUs."""
+    workers = [worker for worker in seen.workers if worker.number >= 0]
+    taken = [[each for each in (worker.start, *worker.snapshots[-1:]) if each] for worker in workers]
+    last = [each[-1] for each in taken if each]
+    if not last:
+        return
+    evidence: dict[str, Any] = {"workers": seen.num_workers, "cpus": around.cpus}
+    opencv = max(each.cv2_threads or 0 for each in last)  # a dataset may limit it when it reads its first sample
+    if opencv > 1 and opencv * seen.num_workers > around.cpus:
         yield Finding(
-            "prefetch-memory",
-            Severity.BAD,
-            f"{sum_}; only {size(around.free_bytes)} of memory are free",
-            "prefetch_factor applies to each worker"
-            + ("; pinned copies need additional memory" if seen.facts["pin_memory"] else ""),
-            f"{less}, or smaller batches (uint8 instead of float32)",
+            Code.OPENCV_THREADS,
             seen.made_at,
-            7,
+            {**evidence, "threads": opencv, "init": None if seen.facts["init"] else "none"},
         )
-    shared = seen.facts["shared_free"]
-    if shared is not None and ahead > _MOST_OF_SHARED_MEMORY * shared:
-        yield Finding(
-            "small-shared-memory",
-            Severity.BAD,
-            f"{sum_}; /dev/shm had {size(shared)} free",
-            "workers pass batches in files in /dev/shm",
-            f"docker run --shm-size=8g (or --ipc=host), or {less}",
-            seen.made_at,
-            3,
-        )
+    torch = max(each.torch_threads or 0 for some in taken for each in some)
+    if torch > 1:
+        place = str(seen.facts["init_place"] or seen.facts["dataset_place"])
+        yield Finding(Code.TORCH_THREADS, place, {"threads": torch})
+    threads = max(each.threads or 0 for some in taken for each in some)
+    fetches = [fetch for worker in seen.workers for fetch in worker.fetches]
+    cpus_used = sum(fetch.cpu_s for fetch in fetches) / max(sum(fetch.seconds for fetch in fetches), 1e-9)
+    busy = cpus_used > 1.3
+    # Idle ones cost next to nothing; a spawned worker has some before torch limits them.
+    if threads > _USUAL_THREADS and threads * seen.num_workers > (2 if busy else 8) * around.cpus:
+        evidence |= {"threads": threads, "all_threads": threads * seen.num_workers, "cpus_used": cpus_used}
+        severity = Severity.BAD if busy else Severity.NOTE
+        yield Finding(Code.TOO_MANY_THREADS, "", evidence, severity=severity)

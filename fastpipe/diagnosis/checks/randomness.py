@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 from fastpipe.diagnosis.code import seeded_at
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.objects import checksum
 from fastpipe.diagnosis.observation import Observation, Worker
-from fastpipe.diagnosis.words import count
+from fastpipe.diagnosis.surroundings import Surroundings
 
 _LEAST_SAMPLES = 2
 _LEAST_DISTINCT = 16
@@ -22,7 +23,7 @@ _SEEDS = {
 }
 
 
-def check(seen: Observation) -> Iterator[Finding]:
+def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """Repeated random numbers, and streams that every worker reads whole."""
     workers = [worker for worker in seen.workers if worker.number >= 0 and worker.fetches]
     yield from _generators(seen, workers)
@@ -40,18 +41,8 @@ def _generators(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
                 states.setdefault((path, state), set()).add(worker.number)
     repeated = sorted({path for (path, _), numbers in states.items() if len(numbers) > 1})
     if repeated:
-        own = repeated[0].startswith("dataset")
-        yield Finding(
-            "same-random-numbers",
-            Severity.BAD,
-            f"{repeated[0]} is a random generator {'of the dataset' if own else 'in a global variable'}, with the same "
-            "state in several workers" + (f"; so are {', '.join(repeated[1:4])}" if len(repeated) > 1 else ""),
-            "it was created once and copied into each worker, so all workers draw the same numbers; without "
-            "persistent_workers, they draw them again in each epoch",
-            "draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__",
-            str(seen.facts["dataset_place"]),
-            8,
-        )
+        evidence = {"generator": repeated[0], "more": ", ".join(repeated[1:4]) or None}
+        yield Finding(Code.SAME_RANDOM_NUMBERS, str(seen.facts["dataset_place"]), evidence, "generator")
 
 
 def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
@@ -59,38 +50,25 @@ def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
     dataset = str(seen.facts["dataset_place"])
     # One that was drawn from once, at the first sample, looks the same: only a line that seeds is proof.
     if (name := _reseeded(seen)) and (place := seeded_at(dataset)) != dataset:
-        what = f"{name} has the same state after every sample: each sample draws the same numbers"
-        yield _seeded(what, "it is seeded with a constant for each sample", "remove this line", place)
+        yield Finding(Code.SAME_RANDOM_NUMBERS, place, {"generator": name}, "sample")
         return
     drawn = [
-        (worker, name, state)
+        (worker.number, name, state)
         for worker in workers
         for name, state in worker.globals_before.items()
         if worker.globals_after.get(name, state) != state
     ]
-    init = str(seen.facts["init_place"])
-    place = seeded_at(init) if init else seen.made_at
     alike = [
         (one, other, name) for (one, name, state), (other, *same) in combinations(drawn, 2) if [name, state] == same
     ]
     if not alike:
         return
-    one, other, name = max(alike, key=lambda each: each[0].number != each[1].number)
-    if one.number != other.number:
-        who, each = f"workers {one.number} and {other.number} begin", "worker"
-    else:
-        who, each = f"worker {one.number} begins two epochs", "epoch"
-    yield _seeded(
-        f"{who} with the same state of {name}, and so with the same draws",
-        f"worker_init_fn seeds it with the same number in every {each}"
-        if init
-        else f"torch seeds workers from its own generator, or the loader's: it is seeded again for each {each}",
-        f"in worker_init_fn: {_SEEDS[name]}, which differs for each worker and epoch; or no "
-        "worker_init_fn: torch seeds random, NumPy and torch itself"
-        if init
-        else "seed once, at the start of the program",
-        place,
-    )
+    one, other, name = max(alike, key=lambda each: each[0] != each[1])
+    init = str(seen.facts["init_place"])
+    evidence: dict[str, Any] = {"generator": name, "seed": _SEEDS[name]}
+    evidence |= {"one": one, "other": other, "each": "worker"} if one != other else {"again": one, "each": "epoch"}
+    place = seeded_at(init) if init else seen.made_at
+    yield Finding(Code.SAME_RANDOM_NUMBERS, place, evidence, "init" if init else "torch")
 
 
 def _reseeded(seen: Observation) -> str:
@@ -104,26 +82,14 @@ def _reseeded(seen: Observation) -> str:
     return ""
 
 
-def _seeded(what: str, why: str, change: str, place: str) -> Finding:
-    return Finding("same-random-numbers", Severity.BAD, what, why, change, place, 8)
-
-
 def _streams(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
     latest = list({worker.number: worker for worker in workers}.values())
     for worker, other in combinations(latest, 2):
         shared, total = _in_both(worker.checksums, other.checksums)
         if shared:
-            yield Finding(
-                "every-sample-per-worker",
-                Severity.BAD,
-                f"{shared:,} of the first {total:,} samples of worker {worker.number} came from worker {other.number}, "
-                f"too: an epoch contains every sample {count(seen.num_workers, 'time')}",
-                "each worker has a copy of the IterableDataset and iterates over all of it",
-                "in __iter__: worker = torch.utils.data.get_worker_info(), then take only "
-                "samples[worker.id :: worker.num_workers], and shuffle these",
-                str(seen.facts["dataset_place"]),
-                9,
-            )
+            evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
+            evidence["workers"] = seen.num_workers
+            yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence)
             return
 
 

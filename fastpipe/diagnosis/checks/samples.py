@@ -1,18 +1,20 @@
-"""The time of each sample, and errors -> samples that are much slower than the others, and samples that fail."""
+"""Files that workers share, the errors and the time of each sample -> samples that fail, and slow ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from fastpipe.diagnosis.causes import cause_of, caused
-from fastpipe.diagnosis.checks.inherited import shared
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.checks.options import several
+from fastpipe.diagnosis.code import assigned_at
+from fastpipe.diagnosis.ended import cause_of
+from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.observation import Fetch, Observation
 from fastpipe.diagnosis.stages import stages
+from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import milliseconds
-from fastpipe.errors import readable
 
 _TIMES_MEDIAN = 10
 _LEAST_S = 0.05
@@ -23,7 +25,59 @@ _LEAST_OUTLIERS = 2
 _SHOWN = 5
 
 
-def slow(seen: Observation) -> Iterator[Finding]:
+def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """Files that were opened before the workers were forked, then errors, which they may explain; and slow samples."""
+    failures = [failure for worker in seen.workers for failure in worker.failures]
+    if shared := _shared(seen, failed=bool(failures)):
+        first = shared[0]
+        evidence = {**several(shared), "file": first["file"] or None, "workers": seen.num_workers}
+        if failures:
+            evidence |= {"sample": failures[0]["sample"], "raised": failures[0]["error"]}
+        where = assigned_at(first["path"], first["place"]) if first["place"] else str(seen.facts["dataset_place"])
+        yield Finding(Code.SHARED_FILE, where, evidence, "position" if first["file"] else "handle")
+    elif failures:
+        yield _failed(seen, failures)
+    yield from _slow(seen)
+
+
+def _shared(seen: Observation, *, failed: bool) -> list[dict[str, str]]:
+    """The files and handles that two workers or more use: a single worker has them to itself."""
+    if seen.num_workers < 2:
+        return []
+    held = {each["path"]: each for worker in seen.workers for each in worker.inherited}
+    users = {path: {each.number for each in seen.workers if path in _paths(each.inherited)} for path in held}
+    return [each for path, each in held.items() if len(users[path]) > 1 or failed]  # the first error may end them all
+
+
+def _paths(found: list[dict[str, str]]) -> set[str]:
+    return {each["path"] for each in found}
+
+
+def _failed(seen: Observation, failures: list[dict[str, str]]) -> Finding:
+    """What was at fault, if not the sample."""
+    first = failures[0]
+    where = first["place"] or str(seen.facts["dataset_place"])
+    others = len({failure["sample"] for failure in failures} - {first["sample"]})
+    collate = first["failed"] == "collate"
+    evidence: dict[str, Any] = {
+        "function": "collate_fn" if collate else None,
+        "sample": None if collate else first["sample"],
+        "file": None if collate else first["name"] or None,
+        "raised": first["error"],
+    }
+    code = cause_of(first["error"])
+    if code is not None:
+        return Finding(code, seen.made_at if code is Code.SMALL_SHARED_MEMORY else where, evidence)
+    evidence |= {"others": others or None, "made_at": seen.made_at}
+    if any(worker.read_again for worker in seen.workers):
+        return Finding(Code.PASSING_ERROR, where, evidence)
+    if collate:  # torch's words
+        unequal = "equal size" in first["error"]
+        return Finding(Code.UNEQUAL_SAMPLES if unequal else Code.BAD_COLLATE, where, evidence)
+    return Finding(Code.BAD_SAMPLE, where, evidence, "mistake" if first.get("mistake") else "")
+
+
+def _slow(seen: Observation) -> Iterator[Finding]:
     """Samples of over 10 times the median and 50 ms, if together they cost over a twentieth of all samples' time.
 
     The first batch of each process is left out: it opens files and imports modules.
@@ -46,83 +100,26 @@ def slow(seen: Observation) -> Iterator[Finding]:
     outliers = times_s[times_s > limit_s]
     if len(outliers) < _LEAST_OUTLIERS or outliers.sum() - len(outliers) * median_s < _LEAST_SHARE * times_s.sum():
         return
-    worst = list(_worst(fetches))[:_SHOWN]
-    yield Finding(
-        "slow-samples",
-        Severity.BAD,
-        f"{len(outliers):,} of {len(times_s):,} samples take more than {milliseconds(limit_s)} (median "
-        f"{milliseconds(median_s)}), and {outliers.sum() / times_s.sum():.0%} of all samples' time. The slowest: "
-        f"{'; '.join(worst)}",
-        "a worker makes its batch alone, so a slow sample delays its own batch and all later batches",
-        "check these samples (very large images, a slow disk): make the images smaller once, or leave them out",
-        str(seen.facts["dataset_place"]),
-        13,
-    )
+    evidence = {
+        "slow": len(outliers),
+        "samples": len(times_s),
+        "limit_s": limit_s,
+        "median_s": median_s,
+        "share": outliers.sum() / times_s.sum(),
+        "worst": "; ".join(_worst(fetches)[:_SHOWN]),
+    }
+    yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence)
 
 
-def _worst(fetches: list[Fetch]) -> Iterator[str]:
+def _worst(fetches: list[Fetch]) -> list[str]:
     """Each sample once, the slowest first."""
-    found: dict[str, tuple[float, str, int]] = {}
+    by_sample: dict[str, list[tuple[float, str]]] = {}
     for fetch in fetches:
         for index, seconds, name in fetch.worst:
-            before = found.get(index, (0.0, "", 0))
-            found[index] = (max(seconds, before[0]), name, before[2] + (seconds > _LEAST_S))
-    for index, (seconds, name, often) in sorted(found.items(), key=lambda item: -item[1][0]):
+            by_sample.setdefault(index, []).append((seconds, f" ({name})" if name else ""))
+    found = []
+    for index, times in sorted(by_sample.items(), key=lambda item: -max(item[1])[0]):
+        often = sum(seconds > _LEAST_S for seconds, _ in times)
         again = f", {often} times" if often > 1 else ""
-        yield f"{index}{f' ({name})' if name else ''} {milliseconds(seconds)}{again}"
-
-
-def failures(seen: Observation) -> Iterator[Finding]:
-    """Samples whose reading raised, and what was at fault if not the sample."""
-    found = [failure for worker in seen.workers for failure in worker.failures]
-    if not found or shared(seen):
-        return
-    first = found[0]
-    where = first["place"] or str(seen.facts["dataset_place"])
-    name = f" ({first['name']})" if first["name"] else ""
-    reading = f"reading sample {first['sample']}{name}" if first["failed"] == "dataset" else "collate_fn"
-    what = f"{reading} raised {first['error']}"
-    cause = cause_of(first["error"])
-    if cause is not None:
-        yield caused(cause, what, seen.made_at if cause.name == "small-shared-memory" else where)
-        return
-    others = {failure["sample"] for failure in found} - {first["sample"]}
-    if others:
-        what += f"; {len(others):,} more samples raised errors"
-    if any(worker.read_again for worker in seen.workers):
-        yield Finding(
-            "passing-error",
-            Severity.BAD,
-            f"{what}; read once more, the same sample raised none",
-            "the sample is good: the error comes and goes, as with a network, a disk, or a file or connection that "
-            "several processes use",
-            "open files and connections in the worker that uses them; try a read over a network again before it fails",
-            where,
-            13,
-        )
-        return
-    mistake = bool(first.get("mistake"))
-    if first["failed"] == "collate":
-        yield Finding(
-            "unequal-samples" if "equal size" in first["error"] else "bad-collate",
-            Severity.BAD,
-            what,
-            "collate_fn makes a batch of samples that do not fit together",
-            "return samples of the same shape, type and number of parts (resize or pad them), or give DataLoader "
-            f"({readable(seen.made_at)}) a collate_fn that takes them as they are",
-            where,
-            13,
-        )
-        return
-    yield Finding(
-        "bad-sample",
-        Severity.BAD,
-        what,
-        "an error in a worker ends the epoch, and its message does not name the sample",
-        "correct this line: it does not take this input"
-        if mistake
-        else "repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name in "
-        "the message",
-        where,
-        13,
-    )
+        found.append(f"{index}{times[-1][1]} {milliseconds(max(times)[0])}{again}")
+    return found

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any
 
-from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stages import Stages, stages, steps_s
 from fastpipe.diagnosis.surroundings import Surroundings
-from fastpipe.diagnosis.words import count, milliseconds
-from fastpipe.errors import readable
 
 _MOST_WAITING = 0.2
 _LEAST_WAIT_S = 5e-3
@@ -26,56 +26,70 @@ _CROWDED = 0.3
 _MOST_LATE = 0.1
 
 
+class Bottleneck(StrEnum):
+    """What the loop waits for, as a report names it."""
+
+    DATASET = "the dataset"
+    COLLATE = "collate_fn"
+    TRANSFER = "the way from the workers"
+    PINNING = "pinning memory"
+
+
+def bottleneck(seen: Observation, found: Stages) -> Bottleneck | None:
+    """Where most of the time goes before a batch is there; None where workers have time and their way is short."""
+    transfer_s = found.transfer_s or 0.0
+    if seen.num_workers == 0 and seen.facts["pin_memory"] and transfer_s > found.fetch_s:
+        return Bottleneck.PINNING
+    if seen.num_workers == 0 or found.busy >= _BUSY:
+        return Bottleneck.COLLATE if found.collate_s > found.dataset_s else Bottleneck.DATASET
+    slow = transfer_s > 0.3 * found.wait_s and transfer_s > found.fetch_s / 4
+    return Bottleneck.TRANSFER if slow else None
+
+
+def evidence_of(seen: Observation, found: Stages) -> dict[str, Any]:
+    """Who waits for whom, and where the time goes: of words.BOTTLENECK."""
+    if found.step_s is not None and _keeps_up(seen, found):
+        waits = found.waiting > _MOST_WAITING
+        crowded = found.delayed if (found.delayed or 0.0) > _CROWDED else None
+        return {"kept_up_s" if waits else "kept_up": found.wait_s if waits else found.waiting, "crowded": crowded}
+    evidence: dict[str, Any] = {"few": None if found.seconds else found.batches}
+    if found.seconds:
+        evidence["rate_alone" if found.step_s is None else "rate"] = found.samples / found.seconds
+    stage = bottleneck(seen, found)
+    evidence |= {
+        "waiting": found.waiting,
+        "stage": stage,
+        "busy": found.busy if seen.num_workers else None,
+        "transfer_s": found.transfer_s if stage is Bottleneck.TRANSFER else None,
+    }
+    if stage not in (Bottleneck.DATASET, Bottleneck.COLLATE):
+        return evidence
+    evidence["share"] = max(found.collate_s, found.dataset_s) / max(found.fetch_s, 1e-9)
+    evidence["no_workers"] = None if seen.num_workers else 0
+    if found.on_cpu > 1.05:
+        return {**evidence, "cpus_used": found.on_cpu}
+    on_cpu = min(found.on_cpu, 1.0)
+    delayed = min(found.delayed or 0.0, 1 - on_cpu)
+    rest = max(0.0, 1 - on_cpu - delayed)
+    return {**evidence, "on_cpu": on_cpu, "delayed": None if found.delayed is None else delayed, "rest": rest}
+
+
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """Whether the loop waits, and for what; *Note [less than this is no fault]*."""
     found = stages(seen)
-    if found is None:
+    if found is None or (found.step_s is not None and _keeps_up(seen, found)):
         return
-    if found.step_s is not None and not _keeps_up(seen, found):
-        if (sampler_s := _sampler_s(seen)) > max(found.wait_s / 2, _LEAST_WAIT_S):
-            yield _slow_sampler(seen, found, sampler_s)
-        elif not _others_work(seen, found, around):
-            yield from _waiting(seen, found, around)
-    elif seen.num_workers == 0 and found.step_s is None and found.fetch_s > _LEAST_ALONE_S:
-        yield _no_workers(seen, found, around, Severity.NOTE)
-
-
-def _sampler_s(seen: Observation) -> float:
-    """Seconds that the sampler takes for a batch."""
-    return statistics.fmean([batch.sampler_s for batch in seen.batches])
-
-
-def _slow_sampler(seen: Observation, found: Stages, sampler_s: float) -> Finding:
-    return Finding(
-        "slow-sampler",
-        Severity.BAD,
-        f"the sampler takes {milliseconds(sampler_s)} for a batch, and the loop waits {milliseconds(found.wait_s)}",
-        "the sampler runs in the process of the training loop, between two batches",
-        "draw the numbers of a whole epoch at once, at the start of the sampler's __iter__",
-        str(seen.facts["sampler_place"]),
-        6,
-    )
-
-
-def bottleneck(seen: Observation, found: Stages) -> str:
-    """One sentence: who waits for whom, and where the time goes."""
-    if found.step_s is not None and _keeps_up(seen, found):
-        text = f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
-        if found.waiting > _MOST_WAITING:
-            text = f"the loader keeps up: the loop waits only {milliseconds(found.wait_s)} for a batch"
-        if (found.delayed or 0.0) > _CROWDED:
-            text += (
-                f"; but a worker that makes a batch waits {found.delayed:.0%} of the time for a CPU, and perhaps "
-                "the training steps wait too"
-            )
-        return text
-    rate = f"{found.samples / found.seconds:,.0f} samples/s" if found.seconds > 0 else "one batch"
-    head = (
-        f"the loop waits {found.waiting:.0%} of its time ({rate})"
-        if found.step_s is not None
-        else f"{rate}, without a training step"
-    )
-    return f"{head}; {_who(seen, found)}"
+    evidence = {**evidence_of(seen, found), "wait_s": found.wait_s, "step_s": found.step_s, "fetch_s": found.fetch_s}
+    evidence |= {"workers": seen.num_workers, "cpus": around.cpus, "made_at": seen.made_at}
+    sampler_s = statistics.fmean([batch.sampler_s for batch in seen.batches])
+    if found.step_s is not None and sampler_s > max(found.wait_s / 2, _LEAST_WAIT_S):
+        evidence["sampler_s"] = sampler_s
+        yield Finding(Code.SLOW_SAMPLER, str(seen.facts["sampler_place"]), evidence)
+    elif seen.num_workers == 0 and found.step_s is None:
+        if found.fetch_s > _LEAST_ALONE_S:
+            yield Finding(Code.NO_WORKERS, seen.made_at, evidence, severity=Severity.NOTE)
+    elif found.step_s is not None and not _others_work(seen, found, around):
+        yield from _waiting(seen, found, around, evidence)
 
 
 def _keeps_up(seen: Observation, found: Stages) -> bool:
@@ -92,6 +106,30 @@ def _others_work(seen: Observation, found: Stages, around: Surroundings) -> bool
         return False
     short_s = statistics.quantiles([*steps_s(seen.batches), 0.0], n=10)[1]  # of a step that nobody delayed
     return found.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
+
+
+def _waiting(seen: Observation, found: Stages, around: Surroundings, evidence: dict[str, Any]) -> Iterator[Finding]:
+    if seen.num_workers == 0:
+        yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
+        return
+    stage = bottleneck(seen, found)
+    if stage in (Bottleneck.DATASET, Bottleneck.COLLATE):
+        delayed = found.delayed or 0.0
+        asleep = 1 - found.on_cpu - delayed  # for a disk, a server or a lock: other CPUs would not help
+        computes = found.on_cpu / max(1 - min(delayed, 0.99), 0.01) > 0.5  # of the time in which it had a CPU
+        all_cpus = seen.num_workers >= around.cpus
+        crowded = all_cpus and delayed > max(_CROWDED, asleep)
+        cause = "crowded" if crowded else "waits" if not computes else "computes" if all_cpus else "one-cpu"
+        evidence["double"] = 2 * seen.num_workers
+        if stage is Bottleneck.COLLATE:
+            yield Finding(Code.SLOW_COLLATE, str(seen.facts["collate_place"]), evidence, cause)
+        else:
+            yield Finding(Code.SLOW_DATASET, str(seen.facts["dataset_place"]), evidence, cause)
+    elif stage is Bottleneck.TRANSFER:
+        cause = "" if found.fetch_s > _LEAST_FETCH_S else "quick"
+        yield Finding(Code.SLOW_TRANSFER, str(seen.facts["collate_place"]), evidence, cause)
+    elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, found)) > _MOST_LATE:
+        yield Finding(Code.LATE_BATCHES, seen.made_at, {**evidence, "late": late})
 
 
 def _late(seen: Observation, found: Stages) -> float:
@@ -111,117 +149,3 @@ def _late(seen: Observation, found: Stages) -> float:
         and any(batch.asked_s < fetch.at_s <= batch.came_s for fetch in slow)
     )
     return waited / max(found.seconds, 1e-9)
-
-
-def _who(seen: Observation, found: Stages) -> str:
-    stage = "collate_fn" if found.collate_s > found.dataset_s else "the dataset"
-    share = max(found.collate_s, found.dataset_s) / max(found.fetch_s, 1e-9)
-    making = f"the bottleneck is {stage} ({share:.0%} of making a batch), {_how(found)}"
-    if seen.num_workers == 0:
-        transfer_s = found.transfer_s or 0.0
-        if seen.facts["pin_memory"] and transfer_s > found.fetch_s:
-            return "the bottleneck is pinning memory"
-        return f"{making}; there are no workers, so each step makes its own batch"
-    if found.busy >= _BUSY:
-        return f"{making}; workers are busy {found.busy:.0%}"
-    if found.transfer_s is not None and found.transfer_s > 0.3 * found.wait_s and found.transfer_s > found.fetch_s / 4:
-        return (
-            f"the bottleneck is the way from the workers ({milliseconds(found.transfer_s)} a batch); "
-            f"they are busy {found.busy:.0%}"
-        )
-    return f"workers are busy {found.busy:.0%}"
-
-
-def _how(found: Stages) -> str:
-    """What a process does while it makes a batch."""
-    if found.on_cpu > 1.05:
-        return f"on {found.on_cpu:.1f} CPUs in the mean: several threads compute"
-    on_cpu = min(found.on_cpu, 1.0)
-    delayed = min(found.delayed or 0.0, 1 - on_cpu)
-    rest = max(0.0, 1 - on_cpu - delayed)
-    parts = [f"{on_cpu:.0%} of it on a CPU"]
-    if found.delayed is not None:
-        parts.append(f"{delayed:.0%} waiting for a CPU")
-    parts.append(f"{rest:.0%} for disk, network, locks or sleep")
-    return ", ".join(parts)
-
-
-def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator[Finding]:
-    if seen.num_workers == 0:
-        yield _no_workers(seen, found, around, Severity.BAD)
-        return
-    what = (
-        f"{bottleneck(seen, found)} (a wait is {milliseconds(found.wait_s)}, a step {milliseconds(found.step_s or 0)})"
-    )
-    section = 6
-    if found.busy >= _BUSY:
-        delayed = found.delayed or 0.0
-        name, place = "slow-dataset", str(seen.facts["dataset_place"])
-        if found.collate_s > found.dataset_s:
-            name, place = "slow-collate", str(seen.facts["collate_place"])
-        computing = found.on_cpu / max(1 - min(delayed, 0.99), 0.01)  # of the time in which it had a CPU
-        asleep = 1 - found.on_cpu - delayed  # for a disk, a server or a lock: other CPUs would not help
-        if delayed > max(_CROWDED, asleep) and seen.num_workers >= around.cpus:
-            why = "more threads are ready to run than there are CPUs"
-            change = (
-                f"fewer workers or fewer threads for the {count(around.cpus, 'CPU')} granted: OMP_NUM_THREADS=1, "
-                "cv2.setNumThreads(0) in worker_init_fn"
-            )
-            section = 2
-        elif computing > 0.5 and seen.num_workers >= around.cpus:
-            why = (
-                f"all {count(around.cpus, 'CPU')} granted are in use: making samples needs more CPU time than there is"
-            )
-            change = (
-                f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} faster, at this line (decode smaller "
-                "images, move augmentation to the GPU), or use fastpipe.loader"
-            )
-        elif computing > 0.5:
-            why = "a worker uses at most one CPU, and there are more CPUs"
-            change = (
-                f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers} ({readable(seen.made_at)}); or "
-                "make this line faster"
-            )
-        else:
-            why = "workers spend more time on waiting for the disk, the network or a lock than on computing"
-            change = (
-                f"copy the data to a faster disk, or DataLoader(..., num_workers={2 * seen.num_workers}), now "
-                f"{seen.num_workers}: workers that wait use no CPU"
-            )
-        yield Finding(name, Severity.BAD, what, why, change, place, section)
-    elif "way from the workers" in what:
-        yield Finding(
-            "slow-transfer",
-            Severity.BAD,
-            what,
-            "each batch is copied into shared memory, and once more if it is pinned; lists and other objects are "
-            "pickled one by one",
-            "return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn"
-            if found.fetch_s > _LEAST_FETCH_S
-            else f"DataLoader(..., num_workers=0): making a batch takes {milliseconds(found.fetch_s)}",
-            str(seen.facts["collate_place"]),
-            3,
-        )
-    elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, found)) > _MOST_LATE:
-        yield Finding(
-            "late-batches",
-            Severity.BAD,
-            f"{what}; {late:.0%} of its time it waits for batches that take more than twice as long to make as others",
-            "a worker makes a batch alone, sample by sample: a slow sample delays its own batch and all later batches",
-            "DataLoader(..., in_order=False) if the order does not matter; if slow samples are rare, a larger "
-            "prefetch_factor is enough",
-            seen.made_at,
-            13,
-        )
-
-
-def _no_workers(seen: Observation, found: Stages, around: Surroundings, severity: Severity) -> Finding:
-    return Finding(
-        "no-workers",
-        severity,
-        f"{bottleneck(seen, found)}; a batch takes {milliseconds(found.fetch_s)} to make",
-        "with num_workers=0, no batch is made while a training step runs",
-        f"DataLoader(..., num_workers={around.cpus}, persistent_workers=True)",
-        seen.made_at,
-        6,
-    )
