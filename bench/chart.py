@@ -24,6 +24,7 @@ _TITLES = {
     "photos-png": "photos as PNG, in files",
     "small-fastpipe": "images of 32 x 32 pixels",
     "fastpipe-gray": "photos as they are, fastpipe in gray",
+    "fastpipe-gray-coefficients": "photos stored as coefficients, fastpipe in gray",
 }
 _OURS, _THEIRS = "#d1495b", "#8d99ae"
 

@@ -18,6 +18,7 @@ from bench import contest
 from bench.roster import (
     COEFFICIENTS,
     COEFFICIENTS_500,
+    COEFFICIENTS_GRAY,
     PACKED,
     PACKED_500,
     PACKED_GRAY,
@@ -42,6 +43,7 @@ PACKING = {
     PACKED_PNGS: (PNGS, ()),
     PACKED_SMALL: (SMALL, ()),
     PACKED_GRAY: (PHOTOS, ()),
+    COEFFICIENTS_GRAY: (PHOTOS, _STORED),
 }
 _EACH = 8  # small images of a photo
 

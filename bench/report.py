@@ -17,6 +17,7 @@ _FORMS = {
     "photos-png": "the photos stored as PNG, fastpipe from the same files",
     "small-fastpipe": "8 images of 32 x 32 pixels for each photo, batches 4 times as large, padded by 4 and cropped",
     "fastpipe-gray": "the photos as they are, fastpipe in gray",
+    "fastpipe-gray-coefficients": "the photos stored as coefficients, fastpipe in gray",
 }
 
 

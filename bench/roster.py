@@ -15,7 +15,7 @@ PACKED, PACKED_500, PACKED_SHRUNK = "fastpipe", "fastpipe-500", "fastpipe-of-pho
 COEFFICIENTS, COEFFICIENTS_500 = "fastpipe-coefficients", "fastpipe-coefficients-500"
 PNGS, PACKED_PNGS = "photos-png", "fastpipe-of-photos-png"
 SMALL, PACKED_SMALL = "small", "small-fastpipe"  # the names of all datasets of small images begin so
-PACKED_GRAY = "fastpipe-gray"
+PACKED_GRAY, COEFFICIENTS_GRAY = "fastpipe-gray", "fastpipe-gray-coefficients"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Peer:
 
 def fastpipe(data: str) -> Peer:
     """What every peer is compared with: every crop decoded at full size."""
-    variant = {PACKED_SMALL: "small", PACKED_GRAY: "gray"}.get(data, "exact")
+    variant = {PACKED_SMALL: "small", PACKED_GRAY: "gray", COEFFICIENTS_GRAY: "gray"}.get(data, "exact")
     return Peer("fastpipe", "fastpipe", "", "fastpipe_packed.py", data, data, variant)
 
 
@@ -106,6 +106,15 @@ PEERS = (
     ),
     _ffcv("ffcv-small", "FFCV, raw pixels", "small", PACKED_SMALL, f"{SMALL}-ffcv"),
     Peer("fastpipe-colour", "fastpipe, in colour", "", "fastpipe_packed.py", PACKED, PACKED_GRAY, "exact"),
+    Peer(
+        "fastpipe-colour-coefficients",
+        "fastpipe, in colour",
+        "",
+        "fastpipe_packed.py",
+        COEFFICIENTS,
+        COEFFICIENTS_GRAY,
+        "exact",
+    ),
     Peer("fastpipe-1-thread", "fastpipe, one thread", "", "fastpipe_packed.py", PACKED, variant="exact", workers=1),
 )
 

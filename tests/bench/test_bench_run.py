@@ -189,9 +189,15 @@ def test_why_an_installation_failed_is_kept(nothing_installed: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "names", ["torchvision-png,torchvision-png-unpacked", "torchvision-small,ffcv-small"], ids=["png", "small"]
+    "names",
+    [
+        "torchvision-png,torchvision-png-unpacked",
+        "torchvision-small,ffcv-small",
+        "fastpipe-colour,fastpipe-colour-coefficients",
+    ],
+    ids=["png", "small", "gray"],
 )
-def test_other_pictures_than_photos(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_pictures_than_photos_in_colour(names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The peers run in this environment; FFCV is in none."""
     monkeypatch.setattr(contest, "python", lambda _: sys.executable)
     monkeypatch.setattr(run, "missing", lambda peer: "not here" if peer.environment == "ffcv" else None)
