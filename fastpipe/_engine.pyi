@@ -47,12 +47,12 @@ class Descriptor:
 
 class Shard:
     def __init__(self, path: bytes, size_bytes: int, mtime_ns: int = ...) -> None: ...
-    def read_picture(self, offset: int, size: int, image: NDArray[np.uint8]) -> None: ...
+    def read_picture(self, offset: int, size: int, image: NDArray[Any]) -> None: ...
     def read_mask(self, offset: int, size: int, mask: NDArray[np.uint8] | NDArray[np.int32]) -> None: ...
     def fill_rows(
         self,
         tasks: NDArray[np.void],
-        images: NDArray[np.uint8] | NDArray[np.int32],
+        images: NDArray[Any],
         exact: bool,
         masks: bool = False,
         **rendering: Any,
@@ -68,19 +68,21 @@ def decode(
     max_pixels: int = ...,
     method: str = "",
     kernels: str = "",
-) -> NDArray[np.uint8]: ...
+    channels: int = 3,
+    bits: int = 8,
+) -> NDArray[Any]: ...
 def decode_methods() -> list[str]: ...
 def fill_rows(
     pictures: list[bytes],
     tasks: NDArray[np.void],
-    images: NDArray[np.uint8],
+    images: NDArray[Any],
     exact: bool,
     threads: int = 1,
     planar: bool = False,
     **rendering: Any,
 ) -> list[tuple[int, str]]: ...
 def resize(
-    image: NDArray[np.uint8],
+    image: NDArray[Any],
     height: int,
     width: int,
     box: tuple[float, float, float, float] | None = None,
@@ -89,7 +91,7 @@ def resize(
     kernels: str = "",
     rows_at_once: int = 8,
     **rendering: Any,
-) -> NDArray[np.uint8]: ...
+) -> NDArray[Any]: ...
 def resize_kernels() -> list[str]: ...
 def png_header(png: bytes, max_pixels: int = ...) -> dict[str, Any]: ...
 def png_samples(png: bytes, max_pixels: int = ...) -> NDArray[np.uint8] | NDArray[np.uint16]: ...

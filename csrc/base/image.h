@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace fastpipe {
@@ -43,6 +44,19 @@ inline bool inside(const Box& box, const Rect& bounds) {
          box.y + box.height <= bounds.y + bounds.height + kSlack;
 }
 
+// What a pixel is made of: gray (1), red, green and blue (3), or these and alpha (4); samples of 8 or 16 bits.
+struct PixelForm {
+  int channels = 3;
+  int bits = 8;
+
+  int bytes() const { return channels * bits / 8; }
+
+  // Of a pixel in the rows that a decoder gives: RGB of 8 bits has a fourth byte there, which means nothing.
+  int bytes_decoded() const { return channels == 3 && bits == 8 ? 4 : bytes(); }
+
+  bool operator==(const PixelForm& other) const { return channels == other.channels && bits == other.bits; }
+};
+
 // Rows of pixels, `stride` bytes apart.
 struct PixelSpan {
   std::uint8_t* data = nullptr;
@@ -51,6 +65,25 @@ struct PixelSpan {
 
   std::uint8_t* row(int y) const { return data + y * stride; }
 };
+
+// Calls `work` with the bytes of a pixel of any form as a constant: copies of constant size are single instructions.
+template <typename Work>
+void with_pixel_bytes(int bytes, const Work& work) {
+  switch (bytes) {
+    case 1:
+      return work(std::integral_constant<int, 1>());
+    case 2:
+      return work(std::integral_constant<int, 2>());
+    case 3:
+      return work(std::integral_constant<int, 3>());
+    case 4:
+      return work(std::integral_constant<int, 4>());
+    case 6:
+      return work(std::integral_constant<int, 6>());
+    default:
+      return work(std::integral_constant<int, 8>());
+  }
+}
 
 // Pixels of RGBX -> RGB, one after the other. Four bytes are written for three; the pixel to the right then overwrites
 // the fourth. The last one has no such neighbour.

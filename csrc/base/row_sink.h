@@ -4,14 +4,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/image.h"
+
 namespace fastpipe {
 
-// Takes decoded rows, top down: `count` rows of RGBX (the fourth byte has no meaning), `stride` bytes apart, the first
-// of which is row `y` of the region. May not throw. After the last pixel of a row, 64 bytes are readable. A decode that
-// is begun again by other means gives its rows again, from the first.
+// Takes decoded rows, top down: `count` rows of pixels of PixelForm::bytes_decoded() each, `stride` bytes apart, the
+// first of which is row `y` of the region. May not throw. After the last pixel of a row, 64 bytes are readable. A
+// decode that is begun again by other means gives its rows again, from the first.
 struct RowSink {
   void* context;
-  void (*take)(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
+  void (*take)(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride);
+  PixelForm form = {};  // of the pixels that it wants
 };
 
 }  // namespace fastpipe

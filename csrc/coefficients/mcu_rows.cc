@@ -12,6 +12,7 @@ bool McuRows::read(const FpcHeader& header, const std::uint8_t* data, int mcu_ro
   const std::uint8_t* at = data + header.row(mcu_row);
   const std::uint8_t* const end = data + header.row(mcu_row + 1);
   for (std::size_t c = 0; c < frame.components; ++c) {
+    if (to[c].first == nullptr) return true;
     const int across = frame.across(c), down = frame.down(c);
     const Size real = frame.blocks(c);
     for (int y = 0; y < down; ++y) {

@@ -24,7 +24,7 @@ void to_planes(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* planes
 
 Status fill_row(RowScratch* scratch, const std::uint8_t* picture, const RowTask& task, RowOptions options,
                 const BatchSpan& images) {
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(images.size.width) * 3;
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(images.size.width) * options.form.bytes();
   std::uint8_t* const row = images.data + static_cast<std::ptrdiff_t>(task.out_row) * stride * images.size.height;
   if (!images.planar) return scratch->worker.run(picture, task, options, {row, images.size, stride});
   scratch->pixels.resize(static_cast<std::size_t>(stride * images.size.height));

@@ -1,20 +1,29 @@
 #include "engine/picture.h"
 
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <new>
 
 namespace fastpipe {
 namespace {
 
-void copy_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+void copy_rgb_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
   const auto* out = static_cast<const PixelSpan*>(context);
   for (int i = 0; i < count; ++i) copy_rgb(rgbx + i * stride, out->row(y + i), out->size.width);
 }
 
+void copy_rows(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride) {
+  const auto* out = static_cast<const PixelSpan*>(context);
+  for (int i = 0; i < count; ++i)
+    std::memcpy(out->row(y + i), rows + i * stride, static_cast<std::size_t>(out->stride));
+}
+
 }  // namespace
 
-RowSink rgb_rows(const PixelSpan* out) { return {const_cast<PixelSpan*>(out), copy_rows}; }
+RowSink rows_into(const PixelSpan* out, PixelForm form) {
+  return {const_cast<PixelSpan*>(out), form.bytes() == form.bytes_decoded() ? copy_rows : copy_rgb_rows, form};
+}
 
 template <typename Fill>
 Status PictureReader::guarded(const File& file, std::uint64_t offset, std::uint32_t size, Size out,
@@ -34,11 +43,12 @@ Status PictureReader::guarded(const File& file, std::uint64_t offset, std::uint3
   return status;
 }
 
-Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept {
+Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out,
+                          PixelForm form) noexcept {
   const Rect all = {0, 0, out.size.width, out.size.height};
   return guarded(file, offset, size, out.size, [&] {
     const Status status = stored_.open(out.size, &decoder_);
-    return status.ok() ? decoder_.decode(1, all, rgb_rows(&out)) : status;
+    return status.ok() ? decoder_.decode(1, all, rows_into(&out, form)) : status;
   });
 }
 

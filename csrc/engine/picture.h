@@ -1,4 +1,4 @@
-// A byte range of a shard -> the whole picture in RGB, or the whole mask, on the calling thread.
+// A byte range of a shard -> the whole picture, or the whole mask, on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace fastpipe {
 
-// Writes decoded rows into `out`, without the fourth byte. `out` must live as long as the sink is used.
-RowSink rgb_rows(const PixelSpan* out);
+// Writes decoded rows into `out`, as pixels of form.bytes(). `out` must live as long as the sink is used.
+RowSink rows_into(const PixelSpan* out, PixelForm form);
 
 // A thread's scratch: reads and decodes one picture at a time and reuses its memory.
 class PictureReader {
  public:
   // `out` has the size that the index says. Never throw.
-  Status run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept;
+  Status run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out, PixelForm form) noexcept;
   Status run(const File& file, std::uint64_t offset, std::uint32_t size, const IdSpan& out) noexcept;
 
  private:

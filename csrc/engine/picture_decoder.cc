@@ -27,19 +27,28 @@ Size PictureDecoder::size() const {
 
 Status PictureDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMethod method,
                               const BlockKernels& kernels) {
+  if (is_png()) {
+    const Status status = png_.decode(region.y, region.height);
+    return status.ok() ? png_rows(png_, region, sink, &room_) : status;
+  }
+  if (converters_.empty()) converters_.resize(1);
+  sink = converters_.front().before(sink, region.width);
   if (kind_ == Kind::coefficients) return coefficients_.decode(denominator, region, sink, method, kernels);
-  if (kind_ == Kind::jpeg) return jpeg_.decode(denominator, region, sink, method);
-  const Status status = png_.decode(region.y, region.height);
-  return status.ok() ? png_rgbx(png_, region, sink, &room_) : status;
+  return jpeg_.decode(denominator, region, sink, method);
 }
 
 bool PictureDecoder::decode_together(const std::vector<CropRows>& crops) {
-  const bool inside = std::all_of(crops.begin(), crops.end(), [this](const CropRows& each) {
-    return each.crop.region.inside(scaled_size(each.crop.denominator));
+  const bool good = std::all_of(crops.begin(), crops.end(), [&](const CropRows& each) {
+    return each.crop.region.inside(scaled_size(each.crop.denominator)) && each.sink.form == crops.front().sink.form;
   });
-  if (!inside) return false;
+  if (!good) return false;
   if (is_png()) return decode_pngs(crops);
-  return kind_ == Kind::coefficients ? coefficients_.decode_together(crops) : jpeg_.decode_together(crops);
+  if (converters_.size() < crops.size()) converters_.resize(crops.size());
+  crops_ = crops;
+  for (std::size_t i = 0; i < crops.size(); ++i) {
+    crops_[i].sink = converters_[i].before(crops[i].sink, crops[i].crop.region.width);
+  }
+  return kind_ == Kind::coefficients ? coefficients_.decode_together(crops_) : jpeg_.decode_together(crops_);
 }
 
 // Inflates the rows of all crops once.
@@ -50,7 +59,7 @@ bool PictureDecoder::decode_pngs(const std::vector<CropRows>& crops) {
     end = std::max(end, each.crop.region.y + each.crop.region.height);
   }
   return png_.decode(first, end - first).ok() && std::all_of(crops.begin(), crops.end(), [this](const CropRows& each) {
-           return png_rgbx(png_, each.crop.region, each.sink, &room_).ok();
+           return png_rows(png_, each.crop.region, each.sink, &room_).ok();
          });
 }
 

@@ -1,4 +1,5 @@
-// A picture as a shard holds it, JPEG, KEY.fpc or PNG -> RGBX rows of a region, at full or reduced size.
+// A picture as a shard holds it, JPEG, KEY.fpc or PNG -> rows of a region, at full or reduced size, in the form
+// that is wanted.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include "base/row_sink.h"
 #include "base/status.h"
 #include "coefficients/coefficient_decoder.h"
+#include "engine/form_rows.h"
 #include "jpeg/decode/jpeg.h"
 #include "png/png_decoder.h"
 
@@ -35,11 +37,11 @@ class PictureDecoder {
   bool in_parts() const { return kind_ == Kind::coefficients; }
   bool is_png() const { return kind_ == Kind::png; }  // which has no reduced size: its denominator is 1
 
-  // As JpegDecoder::decode. The kernels are those for a KEY.fpc.
+  // As JpegDecoder::decode, in the form of the sink. The kernels are those for a KEY.fpc.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
                 const BlockKernels& kernels = *best_block_kernels());
 
-  // As JpegDecoder::decode_together.
+  // As JpegDecoder::decode_together; false, too, where the sinks are of several forms.
   bool decode_together(const std::vector<CropRows>& crops);
 
   // Lets go of memory that only a giant picture needs.
@@ -47,6 +49,7 @@ class PictureDecoder {
     coefficients_.give_back();
     png_.give_back();
     give_back_if_giant(&room_);
+    for (FormRows& each : converters_) each.give_back();
   }
 
  private:
@@ -56,7 +59,9 @@ class PictureDecoder {
   JpegDecoder jpeg_;
   CoefficientDecoder coefficients_;
   PngDecoder png_;
-  std::vector<std::uint8_t> room_;  // rows of a PNG, as RGBX
+  std::vector<std::uint8_t> room_;    // rows of a PNG
+  std::vector<FormRows> converters_;  // of crops of a JPEG; the first is that of a single one
+  std::vector<CropRows> crops_;
 };
 
 }  // namespace fastpipe

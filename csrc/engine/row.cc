@@ -81,7 +81,7 @@ bool RowWorker::Crop::plan(bool reducible) {
   empty = false;
   resized = out;
   if (padded()) {
-    if (!padder.plan(box, bounds_of(*task), out.size, options.padding)) return false;
+    if (!padder.plan(box, bounds_of(*task), out.size, options.padding, options.form.bytes())) return false;
     empty = padder.empty();
     if (empty) return true;
     box = padder.box();
@@ -91,14 +91,15 @@ bool RowWorker::Crop::plan(bool reducible) {
   const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
   const bool flip = task->flip != 0 && !padded();
-  needed = {by, resizer.plan(box, scale_down(bounds_of(*task), by), resized.size, flip, options.resampling)};
+  const Rect bounds = scale_down(bounds_of(*task), by);
+  needed = {by, resizer.plan(box, bounds, resized.size, flip, options.resampling, options.form)};
   return true;
 }
 
-void RowWorker::Crop::take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+void RowWorker::Crop::take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride) {
   auto* self = static_cast<Crop*>(context);
   const std::uint64_t started = now_ns();
-  self->resizer.take(y, count, rgbx, stride);
+  self->resizer.take(y, count, rows, stride);
   self->resize_ns += now_ns() - started;
 }
 
@@ -162,11 +163,11 @@ Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage
     if (!status.ok()) return status;
   }
 
-  counters->read = options.kind == RowKind::rgb;
+  counters->read = options.id_bytes == 0;
   counters->bytes = stored_.bytes_read();
   counters->read_ns += now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.kind == RowKind::rgb) return fill_picture(in_parts ? &file : nullptr, counters, stage);
+  if (options.id_bytes == 0) return fill_picture(in_parts ? &file : nullptr, counters, stage);
   return fill_mask(crops_.front(), counters);
 }
 
@@ -259,7 +260,7 @@ Status RowWorker::fill_mask(const Crop& crop, RowCounters* counters) {
   Status status = stored_.open({task.width, task.height}, mask_.png());
   if (status.ok()) status = check_crop(task, padding.mode);
   if (status.ok()) {
-    const IdSpan out = {crop.out.data, crop.out.size, pixel_bytes(crop.options.kind)};
+    const IdSpan out = {crop.out.data, crop.out.size, crop.options.id_bytes};
     status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, padding, out);
   }
   counters->decode_ns = now_ns() - read;

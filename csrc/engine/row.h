@@ -32,29 +32,26 @@ struct RowTask {
   std::uint8_t coefficients;  // 1: JPEGs of this shard are KEY.fpc, of which only what the crop needs is read
 };
 
-// What a row is made of: RGB, resized by averaging; or a mask's ids, of which none is made up.
-enum class RowKind : std::uint8_t { rgb, ids_u8, ids_i32 };
-
-// Of a pixel of the slot.
-inline int pixel_bytes(RowKind kind) { return kind == RowKind::rgb ? 3 : kind == RowKind::ids_u8 ? 1 : 4; }
-
 // How all rows of a slot are made.
 struct RowOptions {
-  bool exact;   // never decode at reduced size
-  bool verify;  // compare each file's hash with the index's before it is decoded
-  RowKind kind = RowKind::rgb;
-  Resampling resampling = {};  // of pictures
+  bool exact;           // never decode at reduced size
+  bool verify;          // compare each file's hash with the index's before it is decoded
+  int id_bytes = 0;     // 1 or 4: rows are a mask's ids, of which none is made up; 0: they are pictures
+  PixelForm form = {};  // of pictures
+  Resampling resampling = {};
   Padding padding = {};
+
+  int pixel_bytes() const { return id_bytes > 0 ? id_bytes : form.bytes(); }
 };
 
 // Where rows of one kind of crop go.
 struct Slot {
-  std::uint8_t* images = nullptr;  // (rows, size.height, size.width) of pixel_bytes(options.kind)
+  std::uint8_t* images = nullptr;  // (rows, size.height, size.width) of options.pixel_bytes()
   Size size;
   RowOptions options;
 
   PixelSpan row(std::uint32_t number) const {
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * pixel_bytes(options.kind);
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * options.pixel_bytes();
     return {images + static_cast<std::ptrdiff_t>(number) * stride * size.height, size, stride};
   }
 };
@@ -104,9 +101,9 @@ class RowWorker {
     std::uint64_t resize_ns = 0;
 
     bool padded() const { return options.padding.mode != PaddingMode::none; }
-    RowSink sink() { return {this, take}; }  // resizes decoded rows
+    RowSink sink() { return {this, take, options.form}; }  // resizes decoded rows
     bool plan(bool reducible);
-    static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
+    static void take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride);
     void finish();
     void give_back();
   };

@@ -113,7 +113,9 @@ class PyJob {
     for (const auto& [array, exact, rendering, masks] : views) {
       if (masks && count > 1) throw py::value_error("views: masks have one crop");
       images_.push_back(array);
-      slots.push_back(slot_of(images_.back(), {exact, verify, kind_of(array, masks)}, rendering));
+      RowOptions options = {exact, verify};
+      fill_as(array, masks, &options);
+      slots.push_back(slot_of(images_.back(), options, rendering));
     }
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
     if (list.size() % count != 0) throw py::value_error("tasks: expected one for each crop of each picture");

@@ -57,7 +57,7 @@ py::array samples_of(const py::bytes& png, std::int64_t max_pixels) {
   const std::array<py::ssize_t, 3> shape = {header.size.height, header.size.width, png_channels(decoder.parts())};
   py::array samples =
       header.bits == 16 ? py::array(py::array_t<std::uint16_t>(shape)) : py::array(py::array_t<std::uint8_t>(shape));
-  void* const out = samples.mutable_data();
+  auto* const out = static_cast<std::uint8_t*>(samples.mutable_data());
   Status status;
   // `png` and `samples` are held by this call.
   without_gil([&] {

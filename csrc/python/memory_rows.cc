@@ -21,15 +21,17 @@ RowScratch& this_threads_scratch() {
 }
 
 py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask, py::array::c_style>& tasks,
-              Pixels images, bool exact, int threads, bool planar, const py::kwargs& rendering) {
+              py::array images, bool exact, int threads, bool planar, const py::kwargs& rendering) {
   if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != pictures.size()) {
     throw py::value_error("tasks: expected one for each picture");
   }
-  const int channels = planar ? 1 : 3, height = planar ? 2 : 1;  // axes
-  if (images.ndim() != 4 || images.shape(channels) != 3 || images.shape(height) < 1 || images.shape(height + 1) < 1 ||
-      (images.flags() & py::array::c_style) == 0) {
-    throw py::value_error(planar ? "images: expected a C-contiguous uint8 array (rows, 3, height, width)"
-                                 : "images: expected a C-contiguous uint8 array (rows, height, width, 3)");
+  RowOptions options = {exact, false};
+  const int height = planar ? 2 : 1;  // its axis
+  if (!planar) {
+    fill_as(images, false, &options);
+  } else if (!py::isinstance<Pixels>(images) || images.ndim() != 4 || images.shape(1) != 3 || images.shape(2) < 1 ||
+             images.shape(3) < 1 || (images.flags() & py::array::c_style) == 0) {
+    throw py::value_error("images: expected a C-contiguous uint8 array (rows, 3, height, width)");
   }
   if (threads < 1) throw py::value_error("threads must be at least 1");
   std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
@@ -41,8 +43,7 @@ py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask,
     starts.push_back(bytes.data);
   }
   const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};
-  const BatchSpan out = {images.mutable_data(), size, planar};  // throws if not writable
-  RowOptions options = {exact, false};
+  const BatchSpan out = {static_cast<std::uint8_t*>(images.mutable_data()), size, planar};  // throws if not writable
   render_as(rendering, &options);
   RowScratch& scratch = this_threads_scratch();
   std::vector<RowError> failed;

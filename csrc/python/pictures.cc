@@ -47,16 +47,13 @@ class PyShard {
     raise_if(status);
   }
 
-  // Fills `image` (height, width, 3) with the whole picture of that size.
-  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image) const {
-    if (image.ndim() != 3 || image.shape(0) < 1 || image.shape(1) < 1 || image.shape(2) != 3 ||
-        (image.flags() & py::array::c_style) == 0) {
-      throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
-    }
+  // Fills `image` (height, width, channels) with the whole picture of that size.
+  void read_picture(std::uint64_t offset, std::uint32_t size, py::array image) const {
+    const PixelForm form = form_of("image", image, 3);
     const PixelSpan span = span_of(image);  // throws if not writable
     Status status;
     PictureReader& reader = this_threads_reader();
-    without_gil([&] { status = reader.run(*file_, offset, size, span); });
+    without_gil([&] { status = reader.run(*file_, offset, size, span, form); });
     raise_if(status);
   }
 
@@ -79,10 +76,10 @@ class PyShard {
   void fill_rows(const py::array_t<RowTask, py::array::c_style>& tasks, py::array images, bool exact, bool masks,
                  const py::kwargs& rendering) const {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
-    const RowKind kind = kind_of(images, masks);
     const Size out = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
-    RowOptions options = {exact, false, kind};
+    RowOptions options = {exact, false};
+    fill_as(images, masks, &options);
     render_as(rendering, &options);
     auto* const rows = static_cast<std::uint8_t*>(images.mutable_data());  // throws if not writable
     RowWorker& worker = this_threads_worker();
@@ -90,7 +87,7 @@ class PyShard {
     for (py::ssize_t i = 0; i < tasks.size() && status.ok(); ++i) {
       const RowTask task = tasks.data()[i];
       if (task.out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
-      const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(out.width) * pixel_bytes(kind);
+      const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(out.width) * options.pixel_bytes();
       const PixelSpan row = {rows + static_cast<std::ptrdiff_t>(task.out_row) * stride * out.height, out, stride};
       without_gil([&] { status = filled(&worker, task, options, row); });
     }
@@ -145,8 +142,13 @@ DecodeMethod method_named(const std::string& name) {
   return name == "baseline" ? DecodeMethod::baseline : DecodeMethod::libjpeg;
 }
 
-Pixels decode(const py::bytes& picture, const std::optional<std::array<int, 4>>& region, int denominator,
-              std::int64_t max_pixels, const std::string& method, const std::string& kernels) {
+py::array decode(const py::bytes& picture, const std::optional<std::array<int, 4>>& region, int denominator,
+                 std::int64_t max_pixels, const std::string& method, const std::string& kernels, int channels,
+                 int bits) {
+  const PixelForm form = {channels, bits};
+  if ((channels != 1 && channels != 3 && channels != 4) || (bits != 8 && bits != 16)) {
+    throw py::value_error("expected 1, 3 or 4 channels, of 8 or 16 bits");
+  }
   const BlockKernels& blocks = block_kernels_named(kernels);
   const DecodeMethod by = method_named(method);
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
@@ -160,11 +162,11 @@ Pixels decode(const py::bytes& picture, const std::optional<std::array<int, 4>>&
   Rect rect = {0, 0, whole.width, whole.height};
   if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};
   if (!rect.inside(whole)) throw py::value_error(words(Code::bad_crop));
-  Pixels image = new_image(rect.height, rect.width);
+  py::array image = new_image(rect.height, rect.width, form);
   const PixelSpan span = span_of(image);
   Status status;
   // `picture` and `image` are held by this call.
-  without_gil([&] { status = decoder.decode(denominator, rect, rgb_rows(&span), by, blocks); });
+  without_gil([&] { status = decoder.decode(denominator, rect, rows_into(&span, form), by, blocks); });
   raise_if(status);
   return image;
 }
@@ -186,7 +188,7 @@ void register_pictures(py::module_& m) {
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("picture_size", &picture_size, "picture"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode", &decode, "picture"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
-        "method"_a = "", "kernels"_a = "");
+        "method"_a = "", "kernels"_a = "", "channels"_a = 3, "bits"_a = 8);
   m.def("decode_methods", &decode_methods);
 }
 

@@ -25,10 +25,11 @@ const ResizeKernels* kernels_named(const std::string& name) {
   throw py::value_error("this machine has no resize kernels named " + name);
 }
 
-Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>& image, int height, int width,
-              const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds,
-              bool flip, const std::string& kernels, int rows_at_once, const py::kwargs& rendering) {
-  if (image.ndim() != 3 || image.shape(2) != 3) throw py::value_error("image: expected (height, width, 3)");
+py::array resize(const py::array& pixels, int height, int width, const std::optional<std::array<double, 4>>& box,
+                 const std::optional<std::array<int, 4>>& bounds, bool flip, const std::string& kernels,
+                 int rows_at_once, const py::kwargs& rendering) {
+  const py::array image = py::array::ensure(pixels, py::array::c_style);
+  const PixelForm form = form_of("image", image, 3);
   if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
   if (rows_at_once < 1) throw py::value_error("rows_at_once must be at least 1");
   const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
@@ -37,13 +38,14 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
   Box what = {double(within.x), double(within.y), double(within.width), double(within.height)};
   if (box) what = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
   RowOptions options = {true, false};
+  options.form = form;
   render_as(rendering, &options);
   const bool padded = options.padding.mode != PaddingMode::none;
-  Pixels out = new_image(height, width);
+  py::array out = new_image(height, width, form);
   PixelSpan resized = span_of(out);
   Padder padder;
   const bool possible = within.inside(size) && (padded ? what.width > 0 && what.height > 0 : inside(what, within));
-  if (!possible || (padded && !padder.plan(what, within, {width, height}, options.padding))) {
+  if (!possible || (padded && !padder.plan(what, within, {width, height}, options.padding, form.bytes()))) {
     throw py::value_error(words(Code::bad_crop));
   }
   if (padded && padder.empty()) {
@@ -55,16 +57,17 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
     resized = padder.room();
   }
   Resizer resizer(kernels.empty() ? best_kernels() : kernels_named(kernels));
-  const Rect region = resizer.plan(what, within, resized.size, flip && !padded, options.resampling);
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(region.width) * 4;
+  const Rect region = resizer.plan(what, within, resized.size, flip && !padded, options.resampling, form);
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(region.width) * form.bytes_decoded();
   rows_at_once = std::min(rows_at_once, region.height);
   std::vector<std::uint8_t> rows(static_cast<std::size_t>(stride * rows_at_once + kReadBeyond));
   for (int y = 0; y < region.height; y += rows_at_once) {
     const int count = std::min(rows_at_once, region.height - y);
     std::uint8_t* to = rows.data();
     for (int i = 0; i < count; ++i) {
-      const std::uint8_t* from = image.data(region.y + y + i, region.x, 0);
-      for (int x = 0; x < region.width; ++x, to += 4, from += 3) std::memcpy(to, from, 3);
+      const auto* from = static_cast<const std::uint8_t*>(image.data(region.y + y + i, region.x, 0));
+      const auto bytes = static_cast<std::size_t>(form.bytes());
+      for (int x = 0; x < region.width; ++x, to += form.bytes_decoded(), from += bytes) std::memcpy(to, from, bytes);
     }
     resizer.take(y, count, rows.data(), stride);
   }

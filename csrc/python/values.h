@@ -5,10 +5,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/image.h"
 #include "base/status.h"
@@ -36,24 +39,63 @@ inline void raise_if(const Status& status) {
 // and glibc ends the process where there is no memory for that. So what is large is a pointer, and made when it is
 // needed.
 
-inline PixelSpan span_of(Pixels& image) {
-  const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
-  return {image.mutable_data(), size, static_cast<std::ptrdiff_t>(size.width) * 3};
+// The form of the pixels of an array of pictures, (..., channels) of uint8 or uint16, C-contiguous and not empty, with
+// as many dimensions.
+inline PixelForm form_of(const char* name, const py::array& images, py::ssize_t dimensions) {
+  const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
+  if ((bytes || py::isinstance<py::array_t<std::uint16_t>>(images)) && images.ndim() == dimensions &&
+      (images.flags() & py::array::c_style) != 0 && images.shape(dimensions - 3) > 0 &&
+      images.shape(dimensions - 2) > 0) {
+    const py::ssize_t channels = images.shape(dimensions - 1);
+    if (channels == 1 || channels == 3 || channels == 4) return {static_cast<int>(channels), bytes ? 8 : 16};
+  }
+  throw py::value_error(std::string(name) + ": expected a C-contiguous array of uint8 or uint16, " +
+                        (dimensions == 4 ? "(rows, height, width, channels)" : "(height, width, channels)") +
+                        " with 1, 3 or 4 channels, not empty");
 }
 
-inline Pixels new_image(int height, int width) { return Pixels({height, width, 3}); }
+// Of (height, width, channels).
+inline PixelSpan span_of(py::array& image) {
+  const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
+  return {static_cast<std::uint8_t*>(image.mutable_data()), size, static_cast<std::ptrdiff_t>(image.strides(0))};
+}
+
+inline py::array new_image(int height, int width, PixelForm form) {
+  const std::array<py::ssize_t, 3> shape = {height, width, form.channels};
+  return form.bits == 16 ? py::array(py::array_t<std::uint16_t>(shape)) : py::array(py::array_t<std::uint8_t>(shape));
+}
 
 // What an array is to be filled with.
-inline RowKind kind_of(const py::array& images, bool masks) {
-  if ((images.flags() & py::array::c_style) != 0) {
-    const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
-    if (!masks && bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
-    if (masks && bytes && images.ndim() == 3) return RowKind::ids_u8;
-    if (masks && py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
+inline void fill_as(const py::array& images, bool masks, RowOptions* options) {
+  if (!masks) {
+    options->form = form_of("images", images, 4);
+    return;
   }
-  throw py::value_error(
-      "images: expected a C-contiguous array: uint8 (rows, height, width, 3) for pictures; uint8 or int32 (rows, "
-      "height, width) for masks");
+  const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
+  if ((!bytes && !py::isinstance<py::array_t<std::int32_t>>(images)) || images.ndim() != 3 ||
+      (images.flags() & py::array::c_style) == 0) {
+    throw py::value_error("images: expected masks, a C-contiguous array of uint8 or int32 (rows, height, width)");
+  }
+  options->id_bytes = bytes ? 1 : 4;
+}
+
+// Numbers, one for each channel -> the bytes of a pixel.
+inline std::array<std::uint8_t, 8> fill_of(const std::vector<std::uint16_t>& numbers, PixelForm form) {
+  std::array<std::uint8_t, 8> bytes = {};
+  const std::uint16_t most = form.bits == 8 ? 255 : 65535;
+  if (numbers.size() != static_cast<std::size_t>(form.channels) ||
+      std::any_of(numbers.begin(), numbers.end(), [most](std::uint16_t number) { return number > most; })) {
+    throw py::value_error("fill: expected a number for each of " + std::to_string(form.channels) +
+                          " channels, from 0 to " + std::to_string(most));
+  }
+  for (std::size_t c = 0; c < numbers.size(); ++c) {
+    if (form.bits == 8) {
+      bytes[c] = static_cast<std::uint8_t>(numbers[c]);
+    } else {
+      std::memcpy(&bytes[2 * c], &numbers[c], 2);
+    }
+  }
+  return bytes;
 }
 
 // One of some words, by its place among them.
@@ -67,7 +109,7 @@ Choice choice_of(const char* name, const std::string& word, const std::array<con
   throw py::value_error(std::string(name) + ": expected " + expected + ", got " + word);
 }
 
-// Sets how pixels are made, from keywords of those names.
+// Sets how pixels are made, from keywords of those names. The form is known.
 inline void render_as(const py::dict& rendering, RowOptions* options) {
   constexpr std::array<const char*, 3> kInterpolations = {"bilinear", "bicubic", "nearest"};
   constexpr std::array<const char*, 5> kModes = {"none", "constant", "edge", "reflect", "symmetric"};
@@ -81,7 +123,8 @@ inline void render_as(const py::dict& rendering, RowOptions* options) {
     } else if (name == "padding_mode") {
       options->padding.mode = choice_of<PaddingMode>("padding_mode", value.cast<std::string>(), kModes);
     } else if (name == "fill") {
-      options->padding.fill = value.cast<std::array<std::uint8_t, 3>>();
+      if (options->id_bytes == 0)
+        options->padding.fill = fill_of(value.cast<std::vector<std::uint16_t>>(), options->form);
     } else if (name == "mask_fill") {
       options->padding.mask_fill = value.cast<std::int32_t>();
     } else {

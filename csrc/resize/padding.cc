@@ -57,25 +57,31 @@ bool PaddedAxis::plan(double at, double length, int begin, int count, int out, P
   return true;
 }
 
-bool Padder::plan(const Box& box, const Rect& bounds, Size out, Padding padding) {
+bool Padder::plan(const Box& box, const Rect& bounds, Size out, Padding padding, int pixel_bytes) {
   padding_ = padding;
+  pixel_bytes_ = pixel_bytes;
   return columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, padding.mode) &&
          rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, padding.mode);
 }
 
 PixelSpan Padder::room() {
   const Size size = {columns_.needed(), rows_.needed()};
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * 3;
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * pixel_bytes_;
   room_.resize(static_cast<std::size_t>(stride * size.height));
   return {room_.data(), size, stride};
 }
 
 void Padder::spread(PixelSpan out, bool flip) const {
+  with_pixel_bytes(pixel_bytes_, [&](auto bytes) { spread_pixels<bytes()>(out, flip); });
+}
+
+template <int kBytes>
+void Padder::spread_pixels(PixelSpan out, bool flip) const {
   const std::vector<int>& columns = columns_.from();
   const int width = out.size.width, needed = columns_.needed();
-  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(needed) * 3;
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(needed) * kBytes;
   const auto fill = [this](std::uint8_t* to, int count) {
-    for (int x = 0; x < count; ++x) std::memcpy(to + 3 * x, padding_.fill.data(), 3);
+    for (int x = 0; x < count; ++x) std::memcpy(to + kBytes * x, padding_.fill.data(), kBytes);
   };
   // Of a crop that is filled, the pixels lie side by side; those of others are repeated.
   const int before = static_cast<int>(std::find(columns.begin(), columns.end(), 0) - columns.begin());
@@ -88,12 +94,13 @@ void Padder::spread(PixelSpan out, bool flip) const {
       fill(to, width);
     } else if (run && !flip) {
       fill(to, before);
-      std::memcpy(to + 3 * before, from, static_cast<std::size_t>(stride));
-      fill(to + 3 * (before + needed), width - before - needed);
+      std::memcpy(to + kBytes * before, from, static_cast<std::size_t>(stride));
+      fill(to + kBytes * (before + needed), width - before - needed);
     } else {
       for (int x = 0; x < width; ++x) {
         const int column = columns[static_cast<std::size_t>(flip ? width - 1 - x : x)];
-        std::memcpy(to + 3 * x, column == PaddedAxis::kFill ? padding_.fill.data() : from + 3 * column, 3);
+        std::memcpy(to + kBytes * x, column == PaddedAxis::kFill ? padding_.fill.data() : from + kBytes * column,
+                    kBytes);
       }
     }
   }

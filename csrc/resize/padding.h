@@ -14,7 +14,7 @@ enum class PaddingMode : std::uint8_t { none, constant, edge, reflect, symmetric
 
 struct Padding {
   PaddingMode mode = PaddingMode::none;
-  std::array<std::uint8_t, 3> fill{};  // of constant
+  std::array<std::uint8_t, 8> fill{};  // of constant: the bytes of a pixel of the output
   std::int32_t mask_fill = 0;          // the same of masks
 };
 
@@ -54,7 +54,8 @@ class PaddedAxis {
 class Padder {
  public:
   // As Resizer::plan, but the box may lie beyond the bounds. False if it is impossible.
-  bool plan(const Box& box, const Rect& bounds, Size out, Padding padding);
+  // `pixel_bytes`: of the output's pixels.
+  bool plan(const Box& box, const Rect& bounds, Size out, Padding padding, int pixel_bytes);
 
   // Whether the row is all fill.
   bool empty() const { return columns_.needed() == 0 || rows_.needed() == 0; }
@@ -70,7 +71,11 @@ class Padder {
   void give_back() { give_back_if_giant(&room_); }
 
  private:
+  template <int kBytes>
+  void spread_pixels(PixelSpan out, bool flip) const;
+
   Padding padding_;
+  int pixel_bytes_ = 3;
   PaddedAxis columns_;
   PaddedAxis rows_;
   std::vector<std::uint8_t> room_;

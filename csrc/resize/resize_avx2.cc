@@ -72,7 +72,7 @@ FASTPIPE_AVX2_INLINE __m256i output_pixels(const std::uint8_t* low, const std::u
   return finished(sums);
 }
 
-template <int kPairs, int kRows>
+template <int kChannels, int kPairs, int kRows>
 FASTPIPE_AVX2_INLINE void rows_across(const std::uint8_t* const* in, std::uint8_t* const* out, const Weights& weights) {
   const __m256i drop_x = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1,  //
                                           0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
@@ -88,14 +88,15 @@ FASTPIPE_AVX2_INLINE void rows_across(const std::uint8_t* const* in, std::uint8_
     for (int r = 0; r < kRows; r += 2) {
       const __m256i left = _mm256_packs_epi32(pixels[0][r / 2], pixels[1][r / 2]);
       const __m256i right = _mm256_packs_epi32(pixels[2][r / 2], pixels[3][r / 2]);
-      const __m256i rgb = _mm256_shuffle_epi8(_mm256_packus_epi16(left, right), drop_x);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r] + 3 * i), _mm256_castsi256_si128(rgb));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r + 1] + 3 * i), _mm256_extracti128_si256(rgb, 1));
+      __m256i packed = _mm256_packus_epi16(left, right);
+      if (kChannels == 3) packed = _mm256_shuffle_epi8(packed, drop_x);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r] + kChannels * i), _mm256_castsi256_si128(packed));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out[r + 1] + kChannels * i), _mm256_extracti128_si256(packed, 1));
     }
   }
 }
 
-template <int kPairs>
+template <int kChannels, int kPairs>
 FASTPIPE_AVX2 void across(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                           std::ptrdiff_t rgb_stride, const Weights& weights) {
   constexpr int kRows = 4;
@@ -107,24 +108,25 @@ FASTPIPE_AVX2 void across(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, 
       out[r] = rgb + std::min(y + r, count - 1) * rgb_stride;
     }
     if (count - y > 2) {
-      rows_across<kPairs, kRows>(in, out, weights);
+      rows_across<kChannels, kPairs, kRows>(in, out, weights);
     } else {
-      rows_across<kPairs, 2>(in, out, weights);
+      rows_across<kChannels, kPairs, 2>(in, out, weights);
     }
   }
 }
 
+template <int kChannels>
 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                 std::ptrdiff_t rgb_stride, const Weights& weights) {
   switch (weights.taps) {
     case 2:
-      return across<1>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
+      return across<kChannels, 1>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
     case 4:
-      return across<2>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
+      return across<kChannels, 2>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
     case 6:
-      return across<3>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
+      return across<kChannels, 3>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
     default:
-      return across<0>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
+      return across<kChannels, 0>(rgbx, rgbx_stride, count, rgb, rgb_stride, weights);
   }
 }
 
@@ -174,7 +176,7 @@ void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_
   }
 }
 
-constexpr ResizeKernels kKernels = {"avx2", 2, arrange, horizontal, vertical};
+constexpr ResizeKernels kKernels = {"avx2", 2, arrange, horizontal<3>, horizontal<4>, vertical};
 
 }  // namespace
 

@@ -114,14 +114,15 @@ FASTPIPE_VNNI_INLINE __m512i gather_far(const std::uint8_t* row, const std::int3
                              _mm512_broadcast_i32x4(by_channel()));
 }
 
-FASTPIPE_VNNI_INLINE void store_pixels(std::uint8_t* rgb, __m512i pixels) {
+template <int kChannels>
+FASTPIPE_VNNI_INLINE void store_pixels(std::uint8_t* rgb, __m512i sums) {
   const __m128i drop_x = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-  const __m512i positive = _mm512_max_epi32(pixels, _mm512_setzero_si512());
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), _mm_shuffle_epi8(_mm512_cvtusepi32_epi8(positive), drop_x));
+  const __m128i pixels = _mm512_cvtusepi32_epi8(_mm512_max_epi32(sums, _mm512_setzero_si512()));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), kChannels == 3 ? _mm_shuffle_epi8(pixels, drop_x) : pixels);
 }
 
 // Of four outputs; the weights stay in registers from row to row.
-template <int kGroups>
+template <int kChannels, int kGroups>
 FASTPIPE_VNNI_INLINE void rows_across(const std::uint8_t* in, std::ptrdiff_t in_stride, int count, std::uint8_t* out,
                                       std::ptrdiff_t out_stride, const Places& places, const std::int32_t* values) {
   Digits digits[kGroups];
@@ -129,23 +130,24 @@ FASTPIPE_VNNI_INLINE void rows_across(const std::uint8_t* in, std::ptrdiff_t in_
   for (int y = 0; y < count; ++y, in += in_stride, out += out_stride) {
     __m512i pixels[kGroups];
     for (int g = 0; g < kGroups; ++g) pixels[g] = gather_near(in + 4 * kTapGroup * g, places);
-    store_pixels(out, finished_of<kGroups>(pixels, digits));
+    store_pixels<kChannels>(out, finished_of<kGroups>(pixels, digits));
   }
 }
 
+template <int kChannels>
 FASTPIPE_VNNI void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                               std::ptrdiff_t rgb_stride, const Weights& weights) {
-  for (int i = 0; i < weights.outputs; i += kOutputGroup, rgb += 3 * kOutputGroup) {
+  for (int i = 0; i < weights.outputs; i += kOutputGroup, rgb += kChannels * kOutputGroup) {
     const std::int32_t* const first = weights.first + i;
     const std::int32_t* const values = weights.of(i);
     Places places;
     const bool near = find_places(first, &places);
     if (near && weights.taps == kTapGroup) {
-      rows_across<1>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
+      rows_across<kChannels, 1>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
       continue;
     }
     if (near && weights.taps == 2 * kTapGroup) {
-      rows_across<2>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
+      rows_across<kChannels, 2>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
       continue;
     }
     const std::uint8_t* in = rgbx;
@@ -156,7 +158,7 @@ FASTPIPE_VNNI void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stri
         const std::uint8_t* const from = in + 4 * j;
         add(&sums, near ? gather_near(from, places) : gather_far(from, first), digits_across(values + j, weights.taps));
       }
-      store_pixels(out, finished(sums));
+      store_pixels<kChannels>(out, finished(sums));
     }
   }
 }
@@ -221,7 +223,7 @@ FASTPIPE_VNNI void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, con
   }
 }
 
-constexpr ResizeKernels kKernels = {"avx512", kTapGroup, arrange, horizontal, vertical};
+constexpr ResizeKernels kKernels = {"avx512", kTapGroup, arrange, horizontal<3>, horizontal<4>, vertical};
 
 }  // namespace
 

@@ -46,8 +46,12 @@ struct ResizeKernels {
 
   // `count` rows of RGBX pixels -> as many rows of RGB pixels, each written up to the end of its last group and
   // kWrittenBeyond.
-  void (*horizontal)(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
-                     std::ptrdiff_t rgb_stride, const Weights& weights);
+  using Horizontal = void (*)(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
+                              std::ptrdiff_t rgb_stride, const Weights& weights);
+  Horizontal horizontal;
+
+  // The same of all four channels: RGBA -> RGBA.
+  Horizontal horizontal_rgba;
 
   // `taps` rows `stride` bytes apart -> one row of `bytes` bytes, by the weights of one output position.
   void (*vertical)(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_t* values, int taps,

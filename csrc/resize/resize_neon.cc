@@ -39,6 +39,7 @@ inline uint8x8_t finished(int32x4_t left, int32x4_t right) {
   return vqshrun_n_s16(both, kWeightBits - kFirstShift);
 }
 
+template <int kChannels>
 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                 std::ptrdiff_t rgb_stride, const Weights& weights) {
   const std::uint8_t places[16] = {0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 255, 255, 255, 255};
@@ -51,7 +52,7 @@ void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count,
         sums[k] = pixel_across(in, weights.of(i + k), weights.taps);
       }
       const uint8x16_t pixels = vcombine_u8(finished(sums[0], sums[1]), finished(sums[2], sums[3]));
-      vst1q_u8(rgb + 3 * i, vqtbl1q_u8(pixels, drop_x));
+      vst1q_u8(rgb + kChannels * i, kChannels == 3 ? vqtbl1q_u8(pixels, drop_x) : pixels);
     }
   }
 }
@@ -83,7 +84,7 @@ void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_
 }
 
 // NEON multiplies and adds 32-bit numbers: weights stay as they are.
-constexpr ResizeKernels kKernels = {"neon", kTapGroup, nullptr, horizontal, vertical};
+constexpr ResizeKernels kKernels = {"neon", kTapGroup, nullptr, horizontal<3>, horizontal<4>, vertical};
 
 }  // namespace
 

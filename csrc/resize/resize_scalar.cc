@@ -8,21 +8,19 @@ namespace {
 
 std::uint8_t finished(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
 
+template <int kChannels>
 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                 std::ptrdiff_t rgb_stride, const Weights& weights) {
   for (; count > 0; --count, rgbx += rgbx_stride, rgb += rgb_stride) {
     for (int i = 0; i < weights.outputs; ++i) {
       const std::uint8_t* in = rgbx + static_cast<std::ptrdiff_t>(weights.first[i]) * 4;
       const std::int32_t* values = weights.of(i);
-      std::int32_t red = kHalf, green = kHalf, blue = kHalf;
+      std::int32_t sums[kChannels];
+      std::fill_n(sums, kChannels, kHalf);
       for (int j = 0; j < weights.taps; ++j, in += 4) {
-        red += in[0] * values[j];
-        green += in[1] * values[j];
-        blue += in[2] * values[j];
+        for (int c = 0; c < kChannels; ++c) sums[c] += in[c] * values[j];
       }
-      rgb[3 * i] = finished(red);
-      rgb[3 * i + 1] = finished(green);
-      rgb[3 * i + 2] = finished(blue);
+      for (int c = 0; c < kChannels; ++c) rgb[kChannels * i + c] = finished(sums[c]);
     }
   }
 }
@@ -44,6 +42,6 @@ void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_
 
 }  // namespace
 
-const ResizeKernels kScalarKernels = {"scalar", 1, nullptr, horizontal, vertical};
+const ResizeKernels kScalarKernels = {"scalar", 1, nullptr, horizontal<3>, horizontal<4>, vertical};
 
 }  // namespace fastpipe

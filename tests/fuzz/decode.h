@@ -30,7 +30,7 @@ inline Decoded decode(fastpipe::JpegDecoder* decoder, const std::uint8_t* data, 
   decoded.size = {wanted.width, wanted.height};
   decoded.rgb.resize(static_cast<std::size_t>(wanted.width) * static_cast<std::size_t>(wanted.height) * 3);
   const fastpipe::PixelSpan span = {decoded.rgb.data(), decoded.size, std::ptrdiff_t{3} * wanted.width};
-  decoded.status = decoder->decode(denominator, wanted, fastpipe::rgb_rows(&span), method);
+  decoded.status = decoder->decode(denominator, wanted, fastpipe::rows_into(&span, {3, 8}), method);
   return decoded;
 }
 

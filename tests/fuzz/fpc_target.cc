@@ -30,7 +30,8 @@ std::string FpcTarget::run(Random* random, const Bytes& input, Tally* tally) {
     found.rgb.resize(static_cast<std::size_t>(region.width) * static_cast<std::size_t>(region.height) * 3);
     const PixelSpan span = {found.rgb.data(), found.size, std::ptrdiff_t{3} * region.width};
     found.status = decoder_.open(data, size, size, kMostCompared);
-    if (found.status.ok()) found.status = decoder_.decode(denominator, region, rgb_rows(&span), method, kernels);
+    if (found.status.ok())
+      found.status = decoder_.decode(denominator, region, rows_into(&span, {3, 8}), method, kernels);
     return found;
   };
   const Decoded expected = decoded(kScalarBlocks, DecodeMethod::libjpeg);

@@ -40,10 +40,11 @@ std::string PngTarget::check_pixels(const PngHeader& header) {
   const auto channels = static_cast<std::size_t>(png_channels(whole_.parts()));
   const std::size_t each = header.bits == 16 ? 2 : 1;
   std::vector<std::uint16_t> samples((pixels * channels * each + 1) / 2);
-  const bool told = png_samples(whole_, samples.data()).ok();
+  const bool told = png_samples(whole_, reinterpret_cast<std::uint8_t*>(samples.data())).ok();
   Bytes colors(pixels * 3), room;
   const PixelSpan span = {colors.data(), header.size, static_cast<std::ptrdiff_t>(header.size.width) * 3};
-  const bool shown = png_rgbx(whole_, {0, 0, header.size.width, header.size.height}, rgb_rows(&span), &room).ok();
+  const bool shown =
+      png_rows(whole_, {0, 0, header.size.width, header.size.height}, rows_into(&span, {3, 8}), &room).ok();
   if (told != shown) return "a PNG has colours and no samples, or samples and no colours";
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(samples.data());
   for (std::size_t i = 0; told && i < pixels * 3; ++i) {

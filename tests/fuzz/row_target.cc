@@ -108,33 +108,34 @@ void RowTarget::put(const Bytes& input) {
 
 std::string RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
   put(input);
-  return fill(random, make_task(random, input, size_of(input)), RowKind::rgb, tally);
+  return fill(random, make_task(random, input, size_of(input)), 0, tally);
 }
 
 std::string RowTarget::run_fpc(Random* random, const Bytes& input, Tally* tally) {
   put(input);
   RowTask task = make_task(random, input, fpc_size_of(input));
   task.coefficients = random->one_in(4) ? 0 : 1;
-  return fill(random, task, RowKind::rgb, tally);
+  return fill(random, task, 0, tally);
 }
 
 std::string RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
-  const RowKind kinds[] = {RowKind::rgb, RowKind::ids_u8, RowKind::ids_i32};
+  const int kinds[] = {0, 1, 4};
   put(input);
   RowTask task = make_task(random, input, png_size_of(input));
   return fill(random, task, kinds[random->below(std::size(kinds))], tally);
 }
 
 // As one crop, or as several of the same picture, each with a slot of its own.
-std::string RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
-  const std::size_t crops =
-      kind == RowKind::rgb && random->one_in(4) ? 2 + static_cast<std::size_t>(random->below(3)) : 1;
+std::string RowTarget::fill(Random* random, const RowTask& task, int id_bytes, Tally* tally) {
+  const std::size_t crops = id_bytes == 0 && random->one_in(4) ? 2 + static_cast<std::size_t>(random->below(3)) : 1;
+  const int channels[] = {1, 3, 3, 4};
+  const PixelForm form = {channels[random->below(std::size(channels))], random->one_in(4) ? 16 : 8};
   std::vector<RowTask> tasks(crops, task);
   std::vector<Slot> slots(crops);
   std::vector<Bytes> memory(crops);
   for (std::size_t i = 0; i < crops; ++i) {
     if (i > 0) crop(random, &tasks[i]);
-    slots[i].options = {random->one_in(3), false, kind};  // a hash would keep all damage from the decoders
+    slots[i].options = {random->one_in(3), false, id_bytes, form};  // a hash would keep all damage from the decoders
     slots[i].options.resampling = {static_cast<Interpolation>(random->below(3)), !random->one_in(4)};
     if (random->one_in(3)) {
       slots[i].options.padding.mode = static_cast<PaddingMode>(random->below(5));
@@ -143,7 +144,7 @@ std::string RowTarget::fill(Random* random, const RowTask& task, RowKind kind, T
     slots[i].size = {1 + random->below(kMostOut), 1 + random->below(kMostOut)};
     // Of its very size, so that a sanitizer sees a byte beyond it.
     memory[i].resize(static_cast<std::size_t>(slots[i].size.width) * static_cast<std::size_t>(slots[i].size.height) *
-                     static_cast<std::size_t>(pixel_bytes(kind)));
+                     static_cast<std::size_t>(slots[i].options.pixel_bytes()));
     slots[i].images = memory[i].data();
   }
   RowCounters counters;

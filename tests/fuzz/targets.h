@@ -42,7 +42,7 @@ class RowTarget {
 
  private:
   void put(const Bytes& input);
-  std::string fill(Random* random, const fastpipe::RowTask& task, fastpipe::RowKind kind, Tally* tally);
+  std::string fill(Random* random, const fastpipe::RowTask& task, int id_bytes, Tally* tally);
 
   int fd_ = -1;
   std::unique_ptr<fastpipe::FileCache> files_;

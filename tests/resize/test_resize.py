@@ -308,7 +308,7 @@ def test_images_that_are_not_contiguous() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "out"), [((4, 4), (2, 2)), ((4, 4, 4), (2, 2)), ((4, 4, 3), (0, 2)), ((4, 4, 3), (2, -1))]
+    ("shape", "out"), [((4, 4), (2, 2)), ((4, 4, 2), (2, 2)), ((4, 4, 3), (0, 2)), ((4, 4, 3), (2, -1))]
 )
 def test_wrong_shapes_are_refused(shape: tuple[int, ...], out: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=r"image|height and width"):

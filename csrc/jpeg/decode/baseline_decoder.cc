@@ -55,7 +55,7 @@ int BaselineDecoder::begin(const StripWindow& all) {
 }
 
 bool BaselineDecoder::read(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) {
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
+  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components) && to[c].first != nullptr; ++c) {
     const int rows = (strip.bottom - strip.top) * (c == 0 ? header_->down : 1);
     const int blocks = (strip.right - strip.left) * (c == 0 ? header_->across : 1);
     const auto pairs = static_cast<std::size_t>(ceil_div(blocks, 2));

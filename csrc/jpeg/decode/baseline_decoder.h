@@ -1,4 +1,4 @@
-// The entropy-coded bytes of a common baseline JPEG -> RGBX rows of a region, a strip of MCUs at a time.
+// The entropy-coded bytes of a common baseline JPEG -> rows of gray or RGBX of a region, a strip of MCUs at a time.
 #pragma once
 
 #include <array>

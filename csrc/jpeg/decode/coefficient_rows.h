@@ -10,8 +10,8 @@ namespace fastpipe {
 
 // Rows of pairs of neighbouring blocks, in the layout of idct.h.
 struct CoefficientRows {
-  std::int16_t* first = nullptr;
-  int pairs = 0;  // a row
+  std::int16_t* first = nullptr;  // null: nobody wants them
+  int pairs = 0;                  // a row
 
   std::int16_t* block(int row, int column) const {
     return first + (static_cast<std::ptrdiff_t>(row) * pairs + column / 2) * kPairStride + column % 2 * 8;

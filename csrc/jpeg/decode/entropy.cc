@@ -136,7 +136,7 @@ void EntropyDecoder::plan_places(Lane* lane) const {
       const McuLayout::Block& where = layout_.blocks[static_cast<std::size_t>(i)];
       const auto component = static_cast<std::size_t>(where.component);
       std::int16_t* block;
-      if (mcu < run.skip) {
+      if (mcu < run.skip || (*to_)[component].first == nullptr) {
         block = passed++;
       } else {
         const int column = (run.column + mcu - run.skip) * layout_.across[component] + where.column;

@@ -1,4 +1,4 @@
-// Baseline JPEG bytes -> RGBX rows of a region, at full or reduced size.
+// Baseline JPEG bytes -> rows of gray or RGBX of a region, at full or reduced size.
 #pragma once
 
 #include <cstddef>

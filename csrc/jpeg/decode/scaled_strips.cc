@@ -33,8 +33,8 @@ void ScaledStrips::begin(const StripPicture& picture, int denominator) {
   }
   planes_[0].block = light;
   planes_[1].block = planes_[2].block = colour;
-  wide_ = picture.across * light / colour;
-  high_ = picture.down * light / colour;
+  wide_ = picture.components == 1 ? 1 : picture.across * light / colour;
+  high_ = picture.components == 1 ? 1 : picture.down * light / colour;
   mcu_ = {light * picture.across, light * picture.down};
 }
 
@@ -185,15 +185,16 @@ void ScaledStrips::give_rows(int end, int strip_top, const StripWindow& wanted) 
       left = std::min(left, each.region.x);
       right = std::max(right, each.region.x + each.region.width);
     }
-    for (int y = first; y < bottom; ++y) {
+    const bool gray = wanted_.front().sink.form.channels == 1;
+    for (int y = first; y < bottom && !gray; ++y) {
       convert_row(y, strip_top, wanted, left, right, rows_.data() + (y - first) * row_stride_);
     }
     for (const Wanted& each : wanted_) {
       const int from = std::max(first, each.region.y), to = std::min(bottom, each.region.y + each.region.height);
       if (from >= to) continue;
-      const std::uint8_t* const row = rows_.data() + (from - first) * row_stride_;
-      each.sink.take(each.sink.context, from - each.region.y, to - from, row + (each.region.x - left) * kBytesPerPixel,
-                     row_stride_);
+      const std::uint8_t* row = rows_.data() + (from - first) * row_stride_ + (each.region.x - left) * kBytesPerPixel;
+      if (gray) row = planes_[0].row(from - strip_top * mcu_.height) + each.region.x - window_.left * mcu_.width;
+      each.sink.take(each.sink.context, from - each.region.y, to - from, row, gray ? planes_[0].stride : row_stride_);
     }
     y_ = bottom;
   }

@@ -1,4 +1,4 @@
-// Strips of coefficients -> RGBX rows of the crops that are wanted at one scale.
+// Strips of coefficients -> rows of gray or RGBX of the crops that are wanted at one scale.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace fastpipe {
 // A gray picture, or YCbCr whose colours have one block an MCU.
 struct StripPicture {
   Size size;
-  int components = 0;
+  int components = 0;                                       // that are decoded: 1 where only gray is wanted of three
   int across = 1, down = 1;                                 // blocks of brightness in an MCU: 1 or 2
   std::array<const std::uint16_t*, kMostComponents> quant;  // of each component: 64 steps, row by row
 

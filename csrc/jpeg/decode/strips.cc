@@ -15,7 +15,8 @@ std::size_t scale_of(int denominator) { return denominator == 8 ? 3 : static_cas
 
 bool StripDecoder::available() { return best_idct_kernels() != &kScalarIdct && best_color_kernels() != &kScalarColor; }
 
-bool StripDecoder::decode(const StripPicture& picture, const CropRows* crops, std::size_t count, StripSource* source) {
+bool StripDecoder::decode(StripPicture picture, const CropRows* crops, std::size_t count, StripSource* source) {
+  if (crops->sink.form.channels == 1) picture.components = 1;
   const bool good = decode_all(picture, crops, count, source);
   give_back_if_giant(&coefficient_memory_);
   for (ScaledStrips& scale : scales_) scale.give_back();
@@ -72,6 +73,7 @@ bool StripDecoder::cheaper_together(const StripSource& source) const {
 void StripDecoder::lay_out(const StripPicture& picture, int strip_rows) {
   std::size_t count = 0;
   std::array<std::size_t, kMostComponents> begins = {};
+  coefficients_ = {};
   for (std::size_t c = 0; c < static_cast<std::size_t>(picture.components); ++c) {
     coefficients_[c].pairs = ceil_div((all_.right - all_.left) * (c == 0 ? picture.across : 1), 2);
     begins[c] = count;
@@ -79,7 +81,9 @@ void StripDecoder::lay_out(const StripPicture& picture, int strip_rows) {
              static_cast<std::size_t>(strip_rows * (c == 0 ? picture.down : 1)) * CoefficientRows::kPairStride;
   }
   std::int16_t* const first = aligned_at_least(&coefficient_memory_, count);
-  for (std::size_t c = 0; c < begins.size(); ++c) coefficients_[c].first = first + begins[c];
+  for (std::size_t c = 0; c < static_cast<std::size_t>(picture.components); ++c) {
+    coefficients_[c].first = first + begins[c];
+  }
   for (ScaledStrips& scale : scales_) {
     if (!scale.window().empty()) scale.lay_out(strip_rows);
   }

@@ -1,4 +1,4 @@
-// Coefficients, from whoever has them -> RGBX rows of one crop or of several, a strip of MCUs at a time.
+// Coefficients, from whoever has them -> rows of gray or RGBX of one crop or of several, a strip of MCUs at a time.
 #pragma once
 
 #include <array>
@@ -38,9 +38,10 @@ class StripDecoder {
   // Whether this machine has vector kernels: without them, libjpeg-turbo is faster.
   static bool available();
 
-  // Decodes these crops, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). False where it gives up,
+  // Decodes these crops, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8), of one form: gray or RGB
+  // of 8 bits. Gray is what brightness is: colours are not transformed. False where it gives up,
   // or where several are better decoded one by one; rows may then have been given already.
-  bool decode(const StripPicture& picture, const CropRows* crops, std::size_t count, StripSource* source);
+  bool decode(StripPicture picture, const CropRows* crops, std::size_t count, StripSource* source);
 
  private:
   static constexpr std::size_t kScales = 4;

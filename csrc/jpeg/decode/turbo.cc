@@ -8,7 +8,6 @@
 namespace fastpipe {
 namespace {
 
-constexpr int kBytesPerPixel = 4;
 constexpr int kRowsPerCall = 8;
 constexpr std::size_t kRowPadding = 64;  // RowSink's promise
 
@@ -149,7 +148,8 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   State& state = *state_;
   jpeg_decompress_struct& cinfo = state.cinfo;
   const Size whole = scaled_down(size(), denominator);
-  const std::size_t row_bytes = static_cast<std::size_t>(whole.width) * kBytesPerPixel + kRowPadding;
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(whole.width) * static_cast<std::size_t>(sink.form.bytes_decoded()) + kRowPadding;
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>((row_bytes + kAlignment - 1) / kAlignment * kAlignment);
   rows_.resize(static_cast<std::size_t>(stride) * kRowsPerCall + 2 * kAlignment);
   const auto address = reinterpret_cast<std::uintptr_t>(rows_.data());
@@ -163,7 +163,7 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   }
   cinfo.scale_num = 1;
   cinfo.scale_denom = static_cast<unsigned>(denominator);
-  cinfo.out_color_space = JCS_EXT_RGBX;
+  cinfo.out_color_space = sink.form.channels == 1 ? JCS_GRAYSCALE : JCS_EXT_RGBX;
   cinfo.dct_method = JDCT_ISLOW;
   cinfo.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&cinfo);
@@ -177,7 +177,7 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   } else if (right - left < whole.width) {
     jpeg_crop_scanline(&cinfo, &first_column, &columns);  // widens to whole blocks
   }
-  const std::ptrdiff_t skip_bytes = (region.x - static_cast<int>(first_column)) * kBytesPerPixel;
+  const std::ptrdiff_t skip_bytes = (region.x - static_cast<int>(first_column)) * sink.form.bytes_decoded();
   if (region.y > 0) jpeg_skip_scanlines(&cinfo, static_cast<JDIMENSION>(region.y));
   for (int y = 0; y < region.height;) {
     const int wanted = std::min(kRowsPerCall, region.height - y);

@@ -1,4 +1,4 @@
-// JPEG bytes -> RGBX rows of a region, by libjpeg-turbo.
+// JPEG bytes -> rows of gray or RGBX of a region, by libjpeg-turbo.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,114 @@
+"""Tests of the resize of gray, RGBA and 16 bits: Pillow's bit by bit; of 16 bits torch's interpolate of float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastpipe import _engine
+
+MODES = {1: "L", 4: "RGBA"}
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
+sides = st.one_of(st.integers(2, 9), st.integers(10, 150))
+
+
+def noise(height: int, width: int, channels: int, bits: int = 8) -> NDArray[Any]:
+    dtype = np.uint8 if bits == 8 else np.uint16
+    return np.random.default_rng([width, height]).integers(0, 1 << bits, (height, width, channels), dtype=dtype)
+
+
+def by_pillow(image: NDArray[np.uint8], height: int, width: int, interpolation: str) -> NDArray[np.uint8]:
+    flat = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+    resized = flat.resize((width, height), Image.Resampling[interpolation.upper()])
+    return np.asarray(resized).reshape(height, width, image.shape[2])
+
+
+def by_torch(image: NDArray[np.uint16], height: int, width: int, mode: str, *, antialias: bool) -> NDArray[np.uint16]:
+    planes = torch.from_numpy(image.astype(np.float32)).permute(2, 0, 1)[None].contiguous()
+    resized = torch.nn.functional.interpolate(planes, size=(height, width), mode=mode, antialias=antialias)
+    return resized[0].round().clamp(0, 65535).permute(1, 2, 0).numpy().astype(np.uint16)
+
+
+@settings(max_examples=300)
+@given(sides, sides, sides, sides, st.sampled_from(sorted(MODES)), st.sampled_from(INTERPOLATIONS))
+def test_gray_and_rgba_are_pillows(
+    height: int, width: int, out_height: int, out_width: int, channels: int, interpolation: str
+) -> None:
+    image = noise(height, width, channels)
+    for kernels in _engine.resize_kernels():
+        got = _engine.resize(image, out_height, out_width, kernels=kernels, interpolation=interpolation)
+        assert got.dtype == np.uint8
+        assert np.array_equal(got, by_pillow(image, out_height, out_width, interpolation)), kernels
+
+
+def test_colours_without_alpha_do_not_bleed() -> None:
+    image = np.zeros((8, 8, 4), np.uint8)
+    image[:, :4] = 255, 0, 0, 255  # the other half is green that nobody sees
+    image[:, 4:] = 0, 255, 0, 0
+    seen = _engine.resize(image, 4, 3)
+    assert seen[0, 1].tolist() == [255, 0, 0, 128]
+
+
+@settings(max_examples=300)
+@given(sides, sides, sides, sides, st.sampled_from((1, 3, 4)), st.sampled_from(INTERPOLATIONS[:2]))
+def test_16_bits_are_torchs(
+    height: int, width: int, out_height: int, out_width: int, channels: int, interpolation: str
+) -> None:
+    image = noise(height, width, channels, bits=16)
+    got = _engine.resize(image, out_height, out_width, interpolation=interpolation)
+    assert got.dtype == np.uint16
+    assert np.array_equal(got, by_torch(image, out_height, out_width, interpolation, antialias=True))
+    got = _engine.resize(image, out_height, out_width, interpolation=interpolation, antialias=False)
+    expected = by_torch(image, out_height, out_width, interpolation, antialias=False)
+    assert np.abs(got.astype(int) - expected).max() <= 1
+
+
+@settings(max_examples=100)
+@given(sides, sides, st.integers(2, 60), st.booleans(), st.data())
+def test_crops_of_16_bits(height: int, width: int, out: int, flip: bool, data: st.DataObject) -> None:
+    """A crop that is resized, and a cut of what was resized as a whole; mirrored or not."""
+    image = noise(height, width, 3, bits=16)
+    x, y = data.draw(st.integers(0, width - 2)), data.draw(st.integers(0, height - 2))
+    w, h = data.draw(st.integers(2, width - x)), data.draw(st.integers(2, height - y))
+    side = slice(None, None, -1 if flip else 1)
+    got = _engine.resize(image, out, out + 1, box=(x, y, w, h), bounds=(x, y, w, h), flip=flip)
+    expected = by_torch(image[y : y + h, x : x + w], out, out + 1, "bilinear", antialias=True)
+    assert np.array_equal(got, expected[:, side])
+    left, top = data.draw(st.integers(0, out - 1)), data.draw(st.integers(0, out - 1))
+    scale_x, scale_y = width / (out + 1), height / out
+    box = (left * scale_x, top * scale_y, (out + 1 - left) * scale_x, (out - top) * scale_y)
+    got = _engine.resize(image, out - top, out + 1 - left, box=box, flip=flip)
+    expected = by_torch(image, out, out + 1, "bilinear", antialias=True)
+    assert np.array_equal(got, expected[top:, left:][:, side])
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_padding_and_fill(channels: int, bits: int) -> None:
+    image = noise(6, 5, channels, bits)
+    fill = tuple(range(40, 40 + channels))
+    got = _engine.resize(image, 8, 9, box=(-2, -1, 9, 8), padding_mode="constant", fill=fill)
+    expected = np.empty((8, 9, channels), image.dtype)
+    expected[:] = fill
+    expected[1:7, 2:7] = image
+    assert np.array_equal(got, expected)
+    got = _engine.resize(image, 8, 9, box=(-2, -1, 9, 8), padding_mode="reflect")
+    assert np.array_equal(got, np.pad(image, ((1, 1), (2, 2), (0, 0)), mode="reflect"))
+
+
+def test_wrong_forms() -> None:
+    with pytest.raises(ValueError, match="1, 3 or 4 channels"):
+        _engine.resize(np.zeros((4, 4, 2), np.uint8), 2, 2)
+    with pytest.raises(ValueError, match="uint8 or uint16"):
+        _engine.resize(np.zeros((4, 4, 3), np.float32), 2, 2)
+    with pytest.raises(ValueError, match="fill: expected a number for each of 1 channels, from 0 to 255"):
+        _engine.resize(np.zeros((4, 4, 1), np.uint8), 2, 2, fill=(1, 2, 3))
+    with pytest.raises(ValueError, match="from 0 to 255"):
+        _engine.resize(np.zeros((4, 4, 1), np.uint8), 2, 2, fill=(256,))
