@@ -160,7 +160,8 @@ class Pictures:
 
     def _converted(self, sample: int) -> NDArray[Any]:
         try:
-            return _engine.decode(self._converted_bytes(sample), max_pixels=_MOST_PIXELS)
+            channels, bits = self.form
+            return _engine.decode(self._converted_bytes(sample), max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
 

@@ -27,8 +27,8 @@ def joined(parts: Sequence[D], mode: str) -> D:
     choice("labels", mode, _LABELS)
     if any(part._single != parts[0]._single for part in parts):
         raise ConfigError(
-            "the datasets have other transforms, crops or fields of single samples; leave these out, and call "
-            "with_transform, cropped and with_fields on the dataset of all"
+            "the datasets have other transforms, crops, pixels or fields of single samples; leave these out, and call "
+            "with_transform, cropped, with_pixels and with_fields on the dataset of all"
         )
     names, new = _classes_of(parts, mode)
     relabelled = []

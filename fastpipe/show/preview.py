@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.checks import flag, whole
-from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.loading.loader import Loader, Parts
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
@@ -28,6 +26,7 @@ from fastpipe.plan.recipe import Recipe
 VARIANTS = 8
 SIZE = 160
 MOST_ROWS = 100
+_SQUARES = 20  # of the checkerboard behind alpha, on the longer side
 _MOST_DRAWS = 10_000  # of an epoch with weights that are looked at
 
 
@@ -47,8 +46,9 @@ def preview(
     """Draws one row a photo: the photo, the crops on it, and each crop as the training loop gets it.
 
     Crops, mirroring and augmentation are those of the photos in epochs 0 to 7 of this loader, made on its device by its
-    own code. Only the normalising by mean= and std= is undone. Yellow is the crop of epoch 0. With soft labels, a
-    caption names the classes with the largest shares. The loader's own iteration does not change.
+    own code. Only the normalising by mean= and std= is undone, and alpha is drawn over a checkerboard. Yellow is the
+    crop of epoch 0. With soft labels, a caption names the classes with the largest shares. The loader's own iteration
+    does not change.
 
     If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and on each crop as the
     training loop gets them. Equal labels and ids have equal colours. Texts and numbers stand below the row, cut to fit.
@@ -137,7 +137,7 @@ class Seen(NamedTuple):
 def seen_by(parts: Parts, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
     """Decodes samples, (n,) ids, at full size and takes them through a loader's device and augmentation: each view."""
     # Memory and figures of its own, and no thread but those of the engine.
-    slots = [(SlotRing((0,), 0, parts.stream.slot), True) for _ in parts.augments]
+    slots = [(SlotRing((0,), 0, parts.stream.slot, parts.maker.form.dtype), True) for _ in parts.augments]
     maker = replace(parts.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
     of = EpochPlan(parts.recipe, epoch)
     made = maker.end(maker.begin(of.of(ids), of, 0))
@@ -161,47 +161,53 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
-    """A whole photo, shrunk or enlarged to fit a cell: (h, w, 3)."""
+    """A whole photo in the loader's channels, shrunk or enlarged to fit a cell, as it is drawn: (h, w, 3)."""
     record = plan.records[row]
     width, height = int(record["width"]), int(record["height"])
     scale = SIZE / max(width, height)
-    image = np.empty((1, max(1, round(height * scale)), max(1, round(width * scale)), 3), dtype=np.uint8)
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    image = np.empty((1, *size, parts.maker.form.channels), dtype=np.uint8)
     box = np.array([[0, 0, width, height]])
     one = slice(row, row + 1)
     whole_photo = replace(
         plan,
         samples=plan.samples[one],
         records=plan.records[one],
-        crops=Crops(box.astype(np.float64), box.astype(np.int32), (image.shape[1], image.shape[2])),
+        crops=Crops(box.astype(np.float64), box.astype(np.int32), size),
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
         names=plan.names[one],
         more=(),
     )
-    _decode(parts.maker.engine, parts.maker.index, whole_photo, image)
-    return image.reshape(image.shape[1:])
-
-
-def _decode(engine: Engine, index: Index, plan: BatchPlan, images: NDArray[np.uint8]) -> None:
-    for row, reason in engine.decode(plan, images):
-        raise index.sample_error(int(plan.samples[row]), reason)
+    for _, reason in parts.maker.engine.decode(whole_photo, image):
+        raise parts.maker.index.sample_error(int(whole_photo.samples[0]), reason)
+    return _drawable(image[0])
 
 
 def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
     """What the training loop gets -> (n, height, width, 3) uint8, with the normalising undone."""
-    if images.ndim != 4 or images.shape[1] != 3:
+    if images.ndim != 4 or images.shape[1] not in (1, 3, 4):
         raise ConfigError(
-            f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, 3, height, width), "
-            "because only images can be drawn"
+            f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, channels, height, "
+            "width) of 1, 3 or 4 channels, because only images can be drawn"
         )
     if images.dtype != torch.uint8:
-        images = images.float()
+        images = images.float() / 65535 if images.dtype == torch.uint16 else images.float()
         if augment is not None:
             mean, std = (images.new_tensor(each).view(-1, 1, 1) for each in augment.moments(images.shape[1]))
             images = images * std + mean
         images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
-    pixels: NDArray[np.uint8] = images.permute(0, 2, 3, 1).numpy()
-    return pixels
+    return _drawable(images.permute(0, 2, 3, 1).numpy())
+
+
+def _drawable(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """(..., height, width, channels) as it is drawn, (..., height, width, 3); alpha shows a checkerboard."""
+    *_, height, width, channels = images.shape
+    if channels < 4:
+        return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
+    down, across = np.indices((height, width)) // -(-max(height, width) // _SQUARES)
+    board, alpha = np.where((down + across) % 2, 255.0, 200.0)[..., None], images[..., 3:] / 255
+    return np.rint(images[..., :3] * alpha + board * (1 - alpha)).astype(np.uint8)
 
 
 def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:

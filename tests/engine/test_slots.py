@@ -148,3 +148,17 @@ def test_slots_die_in_any_thread() -> None:
     kept = ring.take()
     assert len(ring._lent) == 1, "all others have come back"
     del kept
+
+
+def test_slots_of_sixteen_bits_are_lent_again_as_any() -> None:
+    ring = SlotRing(SHAPE, 1, dtype=np.uint16)
+    slot = ring.take()
+    assert (slot.shape, slot.dtype, slot.nbytes) == (SHAPE, np.uint16, 2 * 72)
+    slot[:] = 65535
+    address, kept = slot.ctypes.data, torch.from_numpy(slot)
+    del slot
+    other = ring.take()
+    assert other.ctypes.data != address
+    assert (kept == 65535).all()
+    del kept, other
+    assert ring.take((4, 3, 4, 3)).nbytes == 4 * 72

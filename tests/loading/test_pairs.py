@@ -135,6 +135,8 @@ OPTIONS: dict[str, list[Callable[[fastpipe.Dataset], Any]]] = {
     "hflip": [each(True), each(False)],
     "shuffle": [each(False)],
     "train": [each(False)],
+    "channels": [each("gray"), each("rgba"), each("own")],
+    "dtype": [each(torch.uint16), each(torch.float32)],
     "augment": [
         each(fastpipe.Augment.simclr()),
         each(fastpipe.Augment.imagenet(label_smoothing=0.1)),

@@ -224,9 +224,10 @@ def test_forms_of_single_samples(flat: Path, many_shards: Path) -> None:
     for first, second in (
         (one.with_transform(shape), two),
         (one, two.with_fields(["id"])),
+        (one.with_pixels("gray"), two),
         (one.cropped(fastpipe.Resize()), two.cropped(fastpipe.CenterCrop())),
     ):
-        with pytest.raises(ConfigError, match=r"other transforms, crops or fields .*call with_transform, cropped and"):
+        with pytest.raises(ConfigError, match=r"other transforms, crops, pixels or fields .*call with_transform, "):
             first + second
     both = one.with_transform(shape) + two.with_transform(shape)
     assert both[FLAT_IMAGES][0] == tuple(two[0][0].shape)

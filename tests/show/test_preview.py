@@ -14,6 +14,8 @@ from cli_run import failed, succeeded
 from conftest import damage
 from kornia_cases import k
 from numpy.typing import NDArray
+from PIL import Image
+from pngs import png
 
 import fastpipe
 from fastpipe import ConfigError
@@ -250,3 +252,34 @@ def test_mistakes_are_named(flat: Path, tmp_path: Path, copied: Callable[[Path],
     damage(dataset, 0)
     assert "sample 0" in failed(1, "preview", dataset, "--rows", 37, "--out", out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": torch.uint16}, {"augment": fastpipe.Augment.imagenet()}])
+def test_alpha_is_drawn_over_a_checkerboard(tmp_path: Path, options: dict[str, Any]) -> None:
+    pixels = np.full((SIZE, SIZE, 4), (250, 40, 10, 255), dtype=np.uint8)
+    pixels[:, : SIZE // 2, 3] = 0
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "photos" / "half.png")
+    options = {"batch_size": 1, "crop": fastpipe.Resize(), "hflip": False, **options}
+    with opened(tmp_path / "photos", channels="rgba", **options) as loader:
+        sheet = read(fastpipe.preview(loader, tmp_path / "preview.png").path)
+    squares = np.indices((SIZE, SIZE // 2)) // (SIZE // 20)
+    board = np.where(squares.sum(0) % 2, 255, 200)
+    for column in (0, 2, 9):
+        drawn = cell(sheet, 0, column)
+        assert np.array_equal(drawn[:, : SIZE // 2], np.broadcast_to(board[..., None], (SIZE, SIZE // 2, 3)))
+        assert (drawn[:, SIZE // 2 :] == (250, 40, 10)).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": torch.uint16}, {"augment": fastpipe.Augment.simclr(strength=0)}])
+def test_gray_is_drawn_gray(tmp_path: Path, options: dict[str, Any]) -> None:
+    (tmp_path / "photos").mkdir()
+    samples = np.arange(SIZE * SIZE, dtype=np.uint16).reshape(SIZE, SIZE) * 2
+    (tmp_path / "photos" / "deep.png").write_bytes(png(samples, bits=16))
+    options = {"batch_size": 1, "crop": fastpipe.Resize(), "hflip": False, "channels": "gray", **options}
+    with opened(tmp_path / "photos", **options) as loader:
+        sheet = read(fastpipe.preview(loader, tmp_path / "preview.png").path)
+    assert np.array_equal(cell(sheet, 0, 0), np.broadcast_to((samples >> 8)[..., None], (SIZE, SIZE, 3)))
+    variant = cell(sheet, 0, 2)
+    assert (variant == variant[..., :1]).all()
+    assert np.abs(variant[..., 0].astype(int) - (samples >> 8)).max() <= (12 if "augment" in options else 1)
