@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 
 #include "jpeg/markers.h"
 #include "png/png_header.h"
@@ -60,6 +61,16 @@ class Window {
 
 int word(const std::uint8_t* bytes) { return bytes[0] << 8 | bytes[1]; }
 
+// Whether a PNG has a colour or indices that are clear.
+bool has_transparency(Window* window) {
+  for (std::uint64_t at = kPngStartBytes;;) {
+    const std::uint8_t* const chunk = window->get(at, 8);
+    if (chunk == nullptr || std::memcmp(chunk + 4, "IDAT", 4) == 0) return false;
+    if (std::memcmp(chunk + 4, "tRNS", 4) == 0) return true;
+    at += 12 + (static_cast<std::uint64_t>(word(chunk)) << 16) + static_cast<std::uint64_t>(word(chunk + 2));
+  }
+}
+
 bool read_png(Window* window, FileHeader* header) {
   const std::uint8_t* const bytes = window->get(0, kPngStartBytes);
   PngHeader png;
@@ -68,6 +79,9 @@ bool read_png(Window* window, FileHeader* header) {
   if (std::max(png.size.width, png.size.height) > kMaxPngSide) return false;
   header->width = static_cast<std::uint16_t>(png.size.width);
   header->height = static_cast<std::uint16_t>(png.size.height);
+  const bool alpha = png_channels(png.color) % 2 == 0 || has_transparency(window);
+  header->channels = alpha ? 4 : png.color == PngColor::gray ? 1 : 3;
+  header->bits = png.bits == 16 ? 16 : 8;
   return true;
 }
 
@@ -96,6 +110,8 @@ bool read(Window* window, FileHeader* header) {
       if (width < 1 || height < 1 || std::max(width, height) > kMaxSide) return false;
       header->width = static_cast<std::uint16_t>(width);
       header->height = static_cast<std::uint16_t>(height);
+      header->channels = static_cast<std::uint8_t>(components);
+      header->bits = 8;
     } else if (code == marker::kScan) {
       bytes = window->get(at + 4, 1);
       return bytes != nullptr && components != 0 && bytes[0] == components;

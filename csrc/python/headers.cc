@@ -61,7 +61,7 @@ py::array_t<FileHeader> read_headers(const std::vector<std::string>& paths, cons
 void register_headers(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(FileHeader, error, width, height, plain);
+  PYBIND11_NUMPY_DTYPE(FileHeader, error, width, height, channels, bits, plain);
   m.def("read_headers", &read_headers, "paths"_a, "offsets"_a, "sizes"_a);
 }
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fastpipe.cli.tables import count, new_table
 from fastpipe.errors import readable
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.show.inspection import Histogram, Inspection
 from fastpipe.show.shuffle_score import ShuffleReport
 
@@ -31,6 +32,9 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     pngs = sum(found.counts.get("png", {}).values())
     stored = {"jpeg": "JPEG"}.get(found.storage, found.storage)
     head.add_row("stored as", stored + (f"; {pngs:,} were packed as PNG" if pngs else ""))
+    forms = [(PixelForm(each["channels"], each["bits"]), each["samples"]) for each in found.forms]
+    if any(form != PixelForm() for form, _ in forms):
+        head.add_row("channels x bits", ", ".join(f"{form}: {samples:,}" for form, samples in forms))
     head.add_row("fingerprint", found.fingerprint)
     head.add_row("rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}")
     if not found.packed:

@@ -30,8 +30,8 @@ def remove(
         list[str] | None,
         typer.Option(
             metavar="COMPARISON",
-            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, width, height or "
-            "class, an operator, and a value. May be repeated: then all hold.",
+            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, width, height, "
+            "channels, bits or class, an operator, and a value. May be repeated: then all hold.",
         ),
     ] = None,
     as_json: AsJson = False,

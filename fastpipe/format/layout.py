@@ -37,7 +37,8 @@ INDEX_DTYPE = np.dtype(
     ]
 )
 
-WITHOUT_HASHES = ("shard", "offset", "size", "width", "height", "channels", "bits", "label")
+PICTURE = ("width", "height", "channels", "bits")  # what its header says
+WITHOUT_HASHES = ("shard", "offset", "size", *PICTURE, "label")
 
 # One record a sample, in the same order: what `fastpipe add` and `remove` need, and no loader.
 SOURCES_DTYPE = np.dtype(

@@ -29,7 +29,7 @@ class PixelForm(NamedTuple):
         return np.dtype(np.uint8 if self.bits == 8 else np.uint16)
 
     def __str__(self) -> str:
-        return f"{self.channels} x {self.bits} bits"
+        return f"{self.channels} x {self.bits}"
 
 
 FORMS = tuple(PixelForm(channels, bits) for channels in (1, 3, 4) for bits in (8, 16))

@@ -200,8 +200,8 @@ def remove(
         dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
         keys: of samples, as `batch["key"]` has them: the paths of their sources.
         classes: names: their samples go. The classes stay in the list, so that labels do not change.
-        where: comparisons such as "score < 0.2": of label, width, height, class, or a field of numbers, with <, <=, >,
-            >=, == or !=, and a value. All have to be true.
+        where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or a field of numbers,
+            with <, <=, >, >=, == or !=, and a value. All have to be true.
         storage_options, read_timeout: as of `pack`.
 
     Returns:

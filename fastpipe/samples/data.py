@@ -16,7 +16,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
 from fastpipe.format.folder import Place, Url, dataset_folder
 from fastpipe.format.index import Index, SourcePaths, refuse_other
-from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.content import ById, Content
 from fastpipe.remote.options import RemoteOptions
@@ -24,7 +24,7 @@ from fastpipe.remote.urls import place_of
 from fastpipe.samples.by_id import Column, spans
 from fastpipe.scan.opening import open_data
 
-_OWN = ("label", "width", "height", "channels", "bits", "id", "key", "source")
+_OWN = ("label", *PICTURE, "id", "key", "source")
 
 
 class Store:
@@ -148,7 +148,7 @@ class Data:
     @cached_property
     def targets(self) -> NDArray[np.int64]:
         """(samples,) int64: the label of each sample, read-only. Of all samples of one packed dataset it is a view of
-        the index, which is mapped into memory: nothing is copied, and the distance between its elements is 52 bytes,
+        the index, which is mapped into memory: nothing is copied, and the distance between its elements is 54 bytes,
         which torch does not support. `torch.from_numpy(data.targets.copy())` is a tensor.
         """
         if self._samples is None and self._labels is None and self._relabelled is None:

@@ -22,7 +22,7 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 5  # of the file, and of what a scan finds out
+_VERSION = 6  # of the file, and of what a scan finds out
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.native import _engine
@@ -33,7 +33,7 @@ _START_BYTES = 64 << 10  # of a file that the engine cannot read; where the size
 # file could not be read: the next scan tries again, for permissions are no part of a file's state here.
 PLAIN, ODD, REJECTED, UNKNOWN = 0, 1, 2, 3
 
-# One record a file: 49 bytes.
+# One record a file: 51 bytes.
 FILE_DTYPE = np.dtype(
     [
         ("label", "<i8"),
@@ -43,12 +43,15 @@ FILE_DTYPE = np.dtype(
         ("offset", "<u8"),  # of the first byte in the tar
         ("width", "<u2"),  # in pixels; 0 while not known
         ("height", "<u2"),
+        ("channels", "u1"),  # and bits of each: pixel_form.py
+        ("bits", "u1"),
         ("identity", "<u8"),  # of the picture, see `identity_of`; 0 while not known
         ("kind", "u1"),
     ]
 )
 _STATE = ["size", "mtime_ns", "offset"]  # a file that has another one has changed
-_FOUND = ["width", "height", "identity", "kind"]
+_HEADER = list(PICTURE)
+_FOUND = [*_HEADER, "identity", "kind"]
 
 # A tar: its path below the source's folder, its size and its time.
 Archive = tuple[str, int, int]
@@ -112,7 +115,7 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
         (
             *(source.label, source.size_bytes, source.mtime_ns),
             number if archives is None else numbers[source.archive or root.name],  # "" where the source is the tar
-            *(source.offset_bytes, 0, 0, source.identity or 0, UNKNOWN),
+            *(source.offset_bytes, 0, 0, 0, 0, source.identity or 0, UNKNOWN),
         )
         for number, source in enumerate(listing.sources)
     )
@@ -181,19 +184,19 @@ def _identity(path: bytes, start: int, size: int) -> int:
 
 
 def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
-    """Width, height and kind."""
+    """Width, height, channels, bits and kind."""
     files = columns.files
     paths = [columns.file_of(number) for number in numbers.tolist()]
     found = _engine.read_headers(paths, files["offset"][numbers], files["size"][numbers])
     plain = found["plain"] == 1
-    files["width"][numbers] = found["width"]
-    files["height"][numbers] = found["height"]
+    for name in _HEADER:
+        files[name][numbers] = found[name]
     files["kind"][numbers] = np.where(plain, PLAIN, ODD)
     for place in np.flatnonzero(~plain).tolist():
         number = int(numbers[place])
         row = files[number]
         try:
-            row["width"], row["height"] = _look(paths[place], int(row["offset"]), int(row["size"]))
+            files[_HEADER][number] = _look(paths[place], int(row["offset"]), int(row["size"]))
         except ImageError as problem:
             columns.reject(number, str(problem))
         except OSError as problem:
@@ -210,14 +213,16 @@ def _unreadable(path: bytes, problem: OSError) -> DatasetError:
     )
 
 
-def _look(path: bytes, start: int, size: int) -> tuple[int, int]:
-    """Width and height of what the engine cannot read, as packing stores it. ImageError: packing would refuse it."""
-    from fastpipe.packing.picture.convert import stored_size
+def _look(path: bytes, start: int, size: int) -> tuple[int, int, int, int]:
+    """Width, height, channels and bits of what the engine cannot read, as packing stores it. ImageError: packing would
+    refuse it.
+    """
+    from fastpipe.packing.picture.convert import stored_header
 
     with LocalFile(path) as file:
         data = file.read_at(min(size, _START_BYTES), start)
         if size > _START_BYTES:
             with suppress(ImageError):  # perhaps because it is only the start
-                return stored_size(data)
+                return stored_header(data)
             data = file.read_at(size, start)
-    return stored_size(data)
+    return stored_header(data)

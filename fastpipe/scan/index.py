@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
-from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
-from fastpipe.format.pixel_form import PixelForm, count_forms
+from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES
+from fastpipe.format.pixel_form import count_forms
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.packing.source.files import LocalFile
@@ -97,8 +97,7 @@ class UnpackedIndex(Index):
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
         self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
-        self.records["channels"], self.records["bits"] = PixelForm()
-        for name in ("shard", "offset", "size", "width", "height", "label"):
+        for name in WITHOUT_HASHES:
             self.records[name] = kept[name]
         if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
             self.records["shard"] = np.arange(len(kept))

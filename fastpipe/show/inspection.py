@@ -16,7 +16,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.pixel_form import PixelForm
+from fastpipe.format.pixel_form import PixelForm, describe_forms
 from fastpipe.loading.epoch import Maker
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.content import Content
@@ -61,6 +61,7 @@ class Inspection:
         unlabelled: samples that have no class.
         fields: what samples carry besides: kind by name.
         storage: how JPEGs are stored: "jpeg" or "coefficients".
+        forms: channels and bits that occur, and how many samples have them.
         counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """
@@ -75,6 +76,7 @@ class Inspection:
     unlabelled: int
     fields: dict[str, str]
     storage: str
+    forms: list[dict[str, int]]
     counts: dict[str, Any]
     bytes: Histogram
     width: Histogram
@@ -101,6 +103,7 @@ def inspect(index: Index) -> Inspection:
         unlabelled=len(index) - sum(index.class_counts),
         fields={name: field.kind for name, field in index.fields.items()},
         storage=index.storage,
+        forms=describe_forms(index.form_counts),
         counts=index.counts,
         bytes=_histogram(rows["size"].astype(np.float64)),
         width=_histogram(width),

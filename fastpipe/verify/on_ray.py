@@ -1,6 +1,6 @@
 """Shards -> their damage, found by tasks of a Ray cluster.
 
-A task gets names, sizes, hashes and index records, 52 bytes a sample, and gives back findings. It reads the shards
+A task gets names, sizes, hashes and index records, 54 bytes a sample, and gives back findings. It reads the shards
 itself, from the folder or URL that all machines see.
 """
 

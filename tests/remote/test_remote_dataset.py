@@ -54,6 +54,7 @@ def test_samples_are_those_of_the_folder(
             assert label == name
             assert torch.equal(image, wanted)
     assert remote.classes == local.classes
+    assert remote.index.form_counts == local.index.form_counts != {}
     assert range_server.sent_bytes < 1.5 * sum(shard.stat().st_size for shard in remote_packed.glob("shard-*"))
 
 

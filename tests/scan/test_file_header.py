@@ -32,7 +32,7 @@ def test_plain_jpegs_and_others(tmp_path: Path) -> None:
     sizes = dict(zip(plain, zip(found["width"].tolist(), found["height"].tolist(), strict=True), strict=True))
     assert (sizes["gray.jpg"], sizes["exif.jpg"], sizes["small.jpg"]) == ((77, 58), (70, 90), (3, 2))
     others = headers(tmp_path, odd)
-    for name in ("plain", "width", "height", "error"):
+    for name in ("plain", "width", "height", "channels", "bits", "error"):
         assert others[name].tolist() == [0] * len(odd)
 
 
@@ -60,10 +60,10 @@ def test_members_of_a_tar_and_files_that_cannot_be_opened(tmp_path: Path) -> Non
 def test_segments_of_any_length_before_the_frame(tmp_path: Path, bytes_before: int) -> None:
     jpeg = with_segments(jpeg_bytes((61, 43)), (0xE1, bytes(bytes_before)), (0xFE, b"x" * 100))
     (found,) = headers(tmp_path, {"a.jpg": jpeg}).tolist()
-    assert found == (0, 61, 43, 1)
+    assert found == (0, 61, 43, 3, 8, 1)
     for end in (len(jpeg) - len(jpeg_bytes((61, 43))) + 20, 4096, 30):
         (cut,) = headers(tmp_path, {"a.jpg": jpeg[:end]}).tolist()
-        assert cut[3] == 0 or end > len(jpeg) - 1000
+        assert cut[5] == 0 or end > len(jpeg) - 1000
 
 
 def test_only_the_bytes_that_were_listed_count(tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ def test_two_frames_are_odd(tmp_path: Path) -> None:
     frame = jpeg[at : at + 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")]
     twice = jpeg[:at] + frame + jpeg[at:]
     (found,) = headers(tmp_path, {"a.jpg": twice}).tolist()
-    assert found == (0, 0, 0, 0)
+    assert found == (0, 0, 0, 0, 0, 0)
     (found,) = headers(tmp_path, {"a.jpg": jpeg[:at] + segment(0xCC, b"xx") + jpeg[at:]}).tolist()
-    assert found == (0, 0, 0, 0)
+    assert found == (0, 0, 0, 0, 0, 0)

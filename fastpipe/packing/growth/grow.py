@@ -18,6 +18,7 @@ from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
+from fastpipe.format.layout import PICTURE
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.known import compared, fitting_fields, relabelled, said_of
@@ -40,7 +41,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     "=": operator.eq,
 }
-_OWN = ("label", "width", "height")
+_OWN = ("label", *PICTURE)
 _COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
 _NAMED = 5  # keys in a message
 

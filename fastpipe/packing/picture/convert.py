@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
+from fastpipe.packing.picture.form import form_of
 from fastpipe.packing.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
 from fastpipe.packing.picture.native import native
@@ -130,25 +132,27 @@ def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | No
         raise
 
 
-def stored_size(data: bytes) -> tuple[int, int]:
-    """Width and height that `convert` would store, from the header alone. How many pixels they make is not limited.
+def stored_header(data: bytes) -> tuple[int, int, int, int]:
+    """Width, height, channels and bits that `convert` would store, from the header alone. How many pixels they make is
+    not limited; of more than MAX_PIXELS the channels are a guess.
 
     Raises:
         ImageError: the header says that `convert` would refuse it.
     """
-    name, lossless = image_format(data), False
+    name, lossless, form = image_format(data), False, PixelForm()
     if name == COEFFICIENTS:
-        return native(_engine.picture_size, data, MAX_PIXELS)
+        return *native(_engine.picture_size, data, MAX_PIXELS), *form_of(data)
     try:
         if name == "JPEG":
-            size = read_header(data).size
+            header = read_header(data)
+            size, form = header.size, PixelForm(1 if header.components == 1 else 3)
         else:
             opened = open_image(data, name, max_pixels=MAX_PIXELS)
-            size, lossless = opened.size, opened.lossless
+            size, lossless, form = opened.size, opened.lossless, opened.form
     except TooManyPixelsError as large:
         size = large.size
     _refuse_long_sides(size, png=lossless)
-    return size
+    return *size, *form
 
 
 def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:

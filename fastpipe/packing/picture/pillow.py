@@ -29,7 +29,9 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.engine import SURPLUS
 from fastpipe.errors import ImageError
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
+from fastpipe.packing.picture.form import form_of
 from fastpipe.packing.picture.jpeg import opencv
 from fastpipe.packing.picture.jpeg_segments import exif_orientation
 from fastpipe.packing.picture.native import native
@@ -46,6 +48,7 @@ _STEMS = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 _LOSSLESS = frozenset(["PNG", "BMP", "GIF", "PPM", "TGA", "ICO"])  # whatever is in the file
 _LOSSY_OF_PILLOW = frozenset(["JPEG", "MPO", "WEBP", "AVIF", "HEIF", "JPEG2000"])
 _ANY_PIXELS = 2**62
+_PHOTO = PixelForm()
 _PNG_START_BYTES = 33  # signature and IHDR
 _CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
 _CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
@@ -90,6 +93,7 @@ class OpenedImage:
         multi_frame: the file has more frames (animation, pages), which are not looked at.
         lossless: it has no loss, as far as that is known.
         cmyk: its colours are inks.
+        form: of what packing makes of a file, unless options change it.
     """
 
     size: tuple[int, int]
@@ -98,6 +102,7 @@ class OpenedImage:
     multi_frame: bool = False
     lossless: bool = True
     cmyk: bool = False
+    form: PixelForm = _PHOTO
 
     def rgb(self) -> NDArray[np.uint8]:
         """Decodes it to (height, width, 3) uint8; see `rgb_of`."""
@@ -156,9 +161,10 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
         orientation = exif_orientation(image.info.get("exif") or b"")
         animated, cmyk = bool(getattr(image, "is_animated", False)), image.mode == "CMYK"
     decode = partial(_samples, image, name, bits, inverted=inverted)
+    form = _form(image, lossless=lossless)
     if 255 < most < 65536 and image.mode in ("RGB", "RGBA"):
-        decode = partial(_all_bits, data, most, decode)
-    return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk)
+        decode, form = partial(_all_bits, data, most, decode), form._replace(bits=16 if lossless else 8)
+    return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk, form)
 
 
 def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
@@ -194,8 +200,7 @@ def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -
     with _reasons(name):
         image.load()
         if image.mode in _MODES:
-            alpha = "transparency" in image.info or getattr(image.palette, "mode", None) == "RGBA" or image.mode == "PA"
-            mode = (alpha and _WITH_ALPHA.get(image.mode)) or _WITHOUT.get(image.mode, "RGB")
+            mode = _shown(image)
             found = np.asarray(image if image.mode == mode else image.convert(mode))
             return found if found.ndim == 3 else found[:, :, None]
         gray: NDArray[Any] = np.asarray(image).astype(np.uint16)
@@ -227,6 +232,20 @@ def _all_bits(data: bytes, most: int, decode: Callable[[], NDArray[Any]]) -> NDA
     return wide if ((wide >> 8).astype(np.uint8) - high + np.uint8(1) <= 2).all() else high
 
 
+def _shown(image: Any) -> str:
+    """The mode in which a picture of Pillow's of 8 bits is shown."""
+    alpha = "transparency" in image.info or getattr(image.palette, "mode", None) == "RGBA" or image.mode == "PA"
+    return (alpha and _WITH_ALPHA.get(image.mode)) or _WITHOUT.get(image.mode, "RGB")
+
+
+def _form(image: Any, *, lossless: bool = True) -> PixelForm:
+    """What is stored of a picture of Pillow's."""
+    channels, bits = (len(_shown(image)), 8) if image.mode in _MODES else (1, 16)
+    if not lossless:  # a JPEG
+        return PixelForm(1 if channels < 3 else 3)
+    return PixelForm(4 if channels == 2 else channels, bits)
+
+
 def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
     """A PNG (W3C PNG 3rd edition), whose picture is that of its IDAT, also where it is animated."""
     if len(data) >= _PNG_START_BYTES:  # before its bytes are found to be too few for so many
@@ -250,7 +269,7 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
                 return _open_by_plugin(data, "PNG", max_pixels).samples()
             raise
 
-    return OpenedImage(size, decode, exif_orientation(exif), animated)
+    return OpenedImage(size, decode, exif_orientation(exif), animated, form=form_of(data))
 
 
 def _plugin(name: str) -> Any:
@@ -380,4 +399,4 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
         refuse_more_pixels((width, height // 2), max_pixels)
         image = icon.frame(0)
         _check_mode(image.mode, "ICO")
-        return OpenedImage(image.size, partial(_samples, image, "ICO"))
+        return OpenedImage(image.size, partial(_samples, image, "ICO"), form=_form(image))
