@@ -311,7 +311,7 @@ def test_removing(work: Path) -> None:
         ({}, "expected --keys, --class or --where"),
         ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
         ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
-        ({"where": "score < 1"}, "no such column; expected one of label, width, height, class"),
+        ({"where": "score < 1"}, "no such column; expected one of label, width, height, channels, bits, class"),
         ({"where": "width"}, "expected COLUMN OPERATOR VALUE"),
         ({"where": "width < wide"}, "expected a number"),
         ({"where": "class < c1"}, "classes have no order"),
