@@ -23,9 +23,9 @@ from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.code import source, split
 from fastpipe.diagnosis.ended import ended, is_gone
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
-from fastpipe.diagnosis.observation import Ending, Observation, ending, observations, records
+from fastpipe.diagnosis.observation import Observation, observations, records
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children, started
 from fastpipe.diagnosis.surroundings import surroundings
@@ -179,7 +179,7 @@ def _until(
             first_s = first_s or now_s
             _count(path, counts)
             if path not in lines and counts[path][0]:
-                facts = next(records(path))
+                facts = next(records(path))["facts"]
                 lines[path] = facts["pid"], facts["made_at"] or path
             count = sum(counts[other][1] for other, line in lines.items() if line == lines.get(path))
             if count >= batches:
@@ -204,7 +204,7 @@ def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> None:
         file.seek(done)
         new = file.read()
     whole = new.rfind(b"\n") + 1
-    count += sum(line.startswith(b'{"batch"') for line in new[:whole].splitlines())
+    count += sum(line.startswith(b'{"batches"') for line in new[:whole].splitlines())
     counts[path] = done + whole, count
 
 
@@ -218,7 +218,7 @@ def _endings(folder: Path) -> dict[int, Ending]:
     found = {}
     for path in folder.glob("ended-*.jsonl"):
         for line in records(path):
-            found[int(path.stem.rpartition("-")[2])] = ending(line)
+            found[int(path.stem.rpartition("-")[2])] = Ending(**line)
     return found
 
 
@@ -281,7 +281,6 @@ def _merged(several: list[Observation]) -> Observation:
         whole.workers += seen.workers
         whole.errors += seen.errors
         whole.holds = whole.holds or seen.holds
-        whole.ended += seen.ended
         whole.others.append(seen.key)
     return whole
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
-from fastpipe.diagnosis.observation import Ending, Observation
+from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stacks import dumped
 from fastpipe.diagnosis.surroundings import kills
 

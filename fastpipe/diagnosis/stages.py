@@ -6,7 +6,8 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastpipe.diagnosis.observation import Batch, Observation
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch
+from fastpipe.diagnosis.observation import Observation
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def grown(
 ) -> Observation:
     """With a worker that has `size` MB after a batch, and `used` MB in use."""
     observation.workers[worker].snapshots = [
-        Snapshot(batch, size(batch) << 20, 3, 1, None, 10, None if used is None else used(batch) << 20)
+        Snapshot(batch, size(batch) << 20, 3, 1, None, None if used is None else used(batch) << 20)
         for batch in range(60)
     ]
     return observation

@@ -11,7 +11,8 @@ from typing import Any
 
 from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.observation import Observation, Snapshot
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
+from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.surroundings import Surroundings
 
 _LEAST_COPIED = 8 << 20

@@ -1,13 +1,14 @@
 """Figures of one process -> files in a folder that another process reads, even while the first hangs.
 
-    loader-<loader>.jsonl            facts, then a line an epoch and a batch, by the process that iterates
-    loader-<loader>.state            what that process is at
-    worker-<loader>-<id>-<pid>.jsonl facts, then a line a batch, by a worker (id -1: the process that iterates)
-    worker-<loader>-<id>-<pid>.state what it is at
+    loader-<loader>.jsonl            facts, then fields of an Observation, by the process that iterates
+    worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the process that iterates)
+    loader-*.state, worker-*.state   what that process is at
     stacks-<pid>.txt                 Python stacks, dumped when asked by DUMP_SIGNAL
+    ended-, refused-, unguarded-<pid>.jsonl  an error that ended a program, options refused, a script without a guard
     trouble.txt                      what went wrong in the watching
 
-<loader> is the number of the process that iterates and a count: 4711.0.
+<loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the dataclasses below.
+Times are seconds of time.monotonic().
 """
 
 from __future__ import annotations
@@ -20,12 +21,114 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 # One that no program uses: SIGUSR1 and SIGUSR2 are often taken, by job managers for example.
 DUMP_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _MOST_BYTES = 32 << 20
 _STATE = struct.Struct("<d24s224s")  # since when (time.monotonic), stage, sample
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as the loop saw it.
+
+    Attributes:
+        epoch, number: which one.
+        asked_s, came_s: when it was asked for and when it was there.
+        size_bytes: of its tensors.
+        stepped_s: when the step ended that got it; None where that was not seen.
+        sampler_s: seconds that the sampler took since the batch before, in the process that iterates.
+    """
+
+    epoch: int
+    number: int
+    asked_s: float
+    came_s: float
+    size_bytes: int
+    stepped_s: float | None = None
+    sampler_s: float = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        return self.came_s - self.asked_s
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A batch as the process saw it that made it.
+
+    Attributes:
+        at_s: when it was made.
+        seconds: it took; of these dataset_s in the dataset and collate_s in collate_fn.
+        cpu_s: seconds of CPU, over all threads.
+        delayed_s: seconds that the process waited for a CPU; None where the kernel does not say.
+        samples: how many.
+        times_us: microseconds of each sample; empty where the dataset reads whole batches.
+        worst: the slowest samples: number, seconds, name.
+    """
+
+    at_s: float
+    seconds: float
+    dataset_s: float
+    collate_s: float
+    cpu_s: float
+    delayed_s: float | None
+    samples: int
+    times_us: Sequence[int]
+    worst: Sequence[tuple[str, float, str]]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known.
+
+    `used_bytes` is memory in use: *Note [memory in use]* in machine.py.
+    """
+
+    batch: int
+    private_bytes: int | None
+    threads: int | None
+    torch_threads: int | None = None
+    cv2_threads: int | None = None
+    used_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that was asked for.
+
+    Attributes:
+        place: the user's line that asked; "" where that is not known.
+        sampler: name and epoch of a sampler that shuffles by its epoch; None of others.
+        made: which of the DataLoaders made at the same line it is of.
+        changed: attributes of the dataset that have another value than when workers that persist were started.
+    """
+
+    at_s: float
+    place: str = ""
+    sampler: dict[str, Any] | None = None
+    made: int = 0
+    changed: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An error with which asking for a batch, or the program, ended.
+
+    Attributes:
+        text: type and message.
+        place: the user's line that it came through; "" where there is none.
+        exits: workers that had ended with an error: number, process, exit code.
+        refused: attributes of the dataset that pickle refuses, where it refused.
+    """
+
+    text: str
+    place: str = ""
+    exits: Sequence[Sequence[int]] = ()
+    refused: Sequence[dict[str, str]] = ()
 
 
 class Log:
@@ -72,6 +175,13 @@ def read_state(path: str) -> tuple[float, str, str] | None:
         return None
     name = stage.rstrip(b"\0").decode("utf-8", "replace")
     return (since, name, sample.rstrip(b"\0").decode("utf-8", "replace")) if name else None
+
+
+def leave(folder: str, kind: str, line: dict[str, Any]) -> None:
+    """Adds a line to the file of this process and of a kind, such as "ended"."""
+    log = Log(os.path.join(folder, f"{kind}-{os.getpid()}.jsonl"))
+    log.write(line)
+    log.close()
 
 
 def note(folder: str, problem: BaseException) -> None:

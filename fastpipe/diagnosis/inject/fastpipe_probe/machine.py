@@ -14,6 +14,8 @@ import sys
 import time
 from typing import Any
 
+from .files import Snapshot
+
 _SMALL_OBJECT = 64  # bytes of one of Python's, about
 _PART = 20  # looking at the memory may take a twentieth of the time
 
@@ -28,22 +30,22 @@ class Snapshots:
         """Whether it is time again."""
         return at_s >= self._next_s
 
-    def take(self) -> dict[str, Any]:
-        """Bytes that are this process's alone, threads, and what its libraries' pools are set to."""
+    def take(self, batch: int) -> dict[str, Any]:
+        """A Snapshot, as a dict, after a batch."""
         began_s = time.thread_time()
-        cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")
-        private, shared = private_bytes()
-        found: dict[str, Any] = {"private": private, "threads": threads(), "files": open_files()}
-        allocated = _allocated_bytes()
-        found["used"] = None if allocated is None else allocated + shared
+        torch_threads = cv2_threads = None
         with contextlib.suppress(Exception):
-            found["torch"] = None if torch is None else torch.get_num_threads()
-            found["cv2"] = None if cv2 is None else cv2.getNumThreads()
+            torch_threads = sys.modules["torch"].get_num_threads()
+            cv2_threads = sys.modules["cv2"].getNumThreads()
+        private, shared = _private_bytes()
+        allocated = _allocated_bytes()
+        used = None if allocated is None else allocated + shared
+        taken = Snapshot(batch, private, _threads(), torch_threads, cv2_threads, used)
         self._next_s = time.monotonic() + min(_PART * (time.thread_time() - began_s), 30.0)
-        return found
+        return vars(taken)
 
 
-def private_bytes() -> tuple[int | None, int]:
+def _private_bytes() -> tuple[int | None, int]:
     """Memory that this process shares with no other and has written, and its part of shared memory; proc(5).
 
     None and 0 where the kernel does not say.
@@ -73,17 +75,10 @@ def _allocated_bytes() -> int | None:
     return None
 
 
-def threads() -> int | None:
+def _threads() -> int | None:
     """Threads of this process; None where the system does not say."""
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/task"))
-    return None
-
-
-def open_files() -> int | None:
-    """Open files of this process; None where the system does not say."""
-    with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/self/fd"))
     return None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
-from .files import Log, arm, note
+from .files import Ending, arm, leave, note
 from .own import main_line, own_line, raised_at
 
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
@@ -41,10 +41,8 @@ def _note_the_end(folder: str) -> None:
         stopping = os.path.exists(os.path.join(folder, STOPPING))
         try:
             if not stopping and os.path.isdir(folder):
-                ended = Log(os.path.join(folder, f"ended-{os.getpid()}.jsonl"))
-                line = {"error": f"{kind.__name__}: {str(problem)[:4000]}", "place": raised_at(problem)}
-                ended.write(line)
-                ended.close()
+                ending = Ending(f"{kind.__name__}: {str(problem)[:4000]}", raised_at(problem))
+                leave(folder, "ended", vars(ending))
         except Exception as trouble:
             note(folder, trouble)
         if not (stopping and kind.__name__ in ("KeyboardInterrupt", "SignalException")):
@@ -89,14 +87,13 @@ def patch(module: Any, folder: str) -> None:
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
-        made_at = own_line(sys._getframe(1)) or _line(sys._getframe(1))
+        frame = sys._getframe(1)
+        made_at = own_line(frame) or f"{frame.f_code.co_filename}:{frame.f_lineno}"
         self.__dict__["_fastpipe_made_at"] = made_at
         try:
             make(self, *arguments, **options)
         except ValueError as problem:
-            refused = Log(os.path.join(folder, f"refused-{os.getpid()}.jsonl"))
-            refused.write({"made_at": made_at, "error": str(problem)[:1000]})
-            refused.close()
+            leave(folder, "refused", {"made_at": made_at, "error": str(problem)[:1000]})
             raise
 
     @functools.wraps(begin)
@@ -121,7 +118,7 @@ def patch(module: Any, folder: str) -> None:
             iterator = watch.iterator(self, get_iterator)
         except BaseException as problem:
             if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):
-                _unguarded(folder, main)
+                leave(folder, "unguarded", {"pid": os.getpid(), "place": main})
             watch.failed(problem, None, line)
             raise
         iterator._fastpipe_watch = watch
@@ -171,14 +168,3 @@ def _watch_of(loader: Any, folder: str) -> Any:
         watch = LoaderWatch(folder, loader, loader.__dict__.get("_fastpipe_made_at", ""))
         loader.__dict__["_fastpipe_watch"] = watch
     return watch
-
-
-def _line(frame: Any) -> str:
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _unguarded(folder: str, line: str) -> None:
-    """A worker that was spawned runs the main script once more, and comes to a line that starts workers."""
-    log = Log(os.path.join(folder, f"unguarded-{os.getpid()}.jsonl"))
-    log.write({"pid": os.getpid(), "place": line})
-    log.close()

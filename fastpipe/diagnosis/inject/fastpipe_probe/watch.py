@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import multiprocessing
 import os
 import shutil
@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from .files import Log, State
+from .files import Batch, Ending, Epoch, Log, State
 from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
 from .objects import batch_bytes, heavy, own_place, place, plain_values, reached, refused_by_pickle, unpicklable
@@ -44,14 +44,14 @@ class LoaderWatch:
         self._state = State(os.path.join(folder, f"loader-{self.key}.state"))
         self._snapshots = Snapshots()
         self._epoch = -1
-        self._number = 0
+        self._number = self._all = 0
         self._loader = weakref.ref(loader)
         self._values: dict[str, str] = {}
         self._indices = _TimedIndices(iter(()))
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
         told = facts(loader, made_at)
         self._forked = told["method"] == "fork"
-        self._log.write({**told, "step": step})
+        self._log.write({"facts": {**told, "step": step}})
         _note_threads_at_forks()
 
     def iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
@@ -91,11 +91,12 @@ class LoaderWatch:
         self._number = 0
         self._state.set("starting")
         loader = self._loader()
-        told = {"epoch": self._epoch, "at": time.monotonic(), "place": line, "sampler": _sampler(loader)}
+        changed: list[str] = []
         if self._values and loader is not None and loader.persistent_workers:
             now = plain_values(loader.dataset)
-            told["changed"] = [key for key, value in self._values.items() if now.get(key, value) != value]
-        self._log.write(told)
+            changed = [key for key, value in self._values.items() if now.get(key, value) != value]
+        epoch = Epoch(time.monotonic(), line, _sampler(loader), changed=changed)
+        self._log.write({"epochs": [vars(epoch)]})
 
     def asked(self) -> None:
         """A batch is asked for."""
@@ -105,36 +106,34 @@ class LoaderWatch:
     def came(self, batch: Any) -> None:
         """A batch is there; the step begins."""
         came_s = time.monotonic()
-        line: dict[str, Any] = {"batch": self._number, "epoch": self._epoch, "asked": self._asked_s, "came": came_s}
-        line["bytes"] = batch_bytes(batch)
-        line["sampler"], self._indices.seconds = self._indices.seconds, 0.0
+        sampler_s, self._indices.seconds = self._indices.seconds, 0.0
+        told = Batch(self._epoch, self._number, self._asked_s, came_s, batch_bytes(batch), sampler_s=sampler_s)
+        line: dict[str, Any] = {"batches": [vars(told)]}
         if self._snapshots.due(came_s):
-            line["snapshot"] = self._snapshots.take()
+            line["snapshots"] = [self._snapshots.take(self._all)]
         self._number += 1
+        self._all += 1
         self._log.write(line)
         self._state.set("step")
 
     def stepped(self) -> None:
         """The training step ended, where that can be told otherwise than by the next batch."""
-        self._log.write({"stepped": self._number - 1, "epoch": self._epoch, "at": time.monotonic()})
+        self._log.write({"stepped_s": time.monotonic()})
         self._state.set("between")
 
     def ended(self) -> None:
         """The epoch has no more batches."""
-        self._log.write({"ended": self._epoch, "at": time.monotonic()})
         self._state.set("ended")
 
     def failed(self, problem: BaseException, iterator: Any = None, line: str = "") -> None:
         """Asking for a batch, by a line of the program, ended in an error."""
-        self._log.write(
-            {
-                "error": f"{type(problem).__name__}: {str(problem)[:4000]}",
-                "at": time.monotonic(),
-                "place": raised_at(problem) or line,
-                "exits": exits(iterator) if isinstance(problem, _GONE) else [],
-                "refused": self._refused(problem),
-            }
+        ending = Ending(
+            f"{type(problem).__name__}: {str(problem)[:4000]}",
+            raised_at(problem) or line,
+            exits(iterator) if isinstance(problem, _GONE) else [],
+            self._refused(problem),
         )
+        self._log.write({"errors": [vars(ending)]})
         self._state.set("failed")
 
     def _refused(self, problem: BaseException) -> list[dict[str, str]]:
@@ -192,13 +191,10 @@ def _sampler(loader: Any) -> dict[str, Any] | None:
     return None
 
 
-_hooked: list[bool] = []
-
-
+@functools.cache
 def _note_threads_at_forks() -> None:
-    if not _hooked and hasattr(os, "register_at_fork"):
+    if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=note_threads)
-        _hooked.append(True)
 
 
 def facts(loader: Any, made_at: str) -> dict[str, Any]:
@@ -216,14 +212,12 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "made_at": made_at,
         "dataset": type(dataset).__name__,
         "dataset_place": own_place(dataset, "dataset") or made_at,
-        "collate": getattr(collate, "__qualname__", type(collate).__name__),
         "collate_place": own_place(collate, "collate_fn") or made_at,
         "sampler_place": own_place([loader.batch_sampler, loader.sampler], "sampler") or made_at,
         "drop_last": loader.drop_last,
         "init": loader.worker_init_fn is not None,
         "init_place": place(loader.worker_init_fn) if loader.worker_init_fn is not None else "",
         "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
-        "open_files": _open_files_limit(),
         "stream": isinstance(dataset, torch.utils.data.IterableDataset),
         "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),
         "length": _length(dataset),
@@ -242,16 +236,7 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "heavy": heavy(dataset, "dataset"),
         "shared_free": shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else None,
         "pid": os.getpid(),
-        "torch": str(torch.__version__),
     }
-
-
-def _open_files_limit() -> int | None:
-    with contextlib.suppress(ImportError, OSError):
-        import resource
-
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return None
 
 
 def _length(of: Any) -> int | None:
