@@ -68,6 +68,24 @@ bool CoefficientTable::build_ac(const HuffmanSpec& spec) {
   return true;
 }
 
+void CoefficientTable::skip(const CoefficientTable& dc, const CoefficientTable& ac, Lookup* lookup) {
+  constexpr unsigned kLast = 63;
+  for (unsigned seen = 0; seen < lookup->size(); ++seen) {
+    Entry entry = dc.lookup_[seen];
+    unsigned bits = entry & 0xFF, advance = entry >> 8 & 0xFF;
+    while (advance < kLast && bits < kLookupBits) {
+      const Entry next = ac.lookup_[seen << bits & (lookup->size() - 1)];
+      if (bits + (next >> 16 & 0xFF) > kLookupBits) break;  // its code is not seen in whole
+      const unsigned beyond = advance + (next >> 8 & 0xFF);
+      if (beyond > kLast && beyond < kEndOfBlock) break;
+      advance = beyond;
+      bits += next & 0xFF;
+      entry = Entry{63} << 24 | advance << 8 | bits;
+    }
+    (*lookup)[seen] = entry;
+  }
+}
+
 void CoefficientTable::add(int code, int length, int value_bits, unsigned advance) {
   const int free_bits = kLookupBits - length;
   const auto entry = static_cast<Entry>(63 - value_bits) << 24 | static_cast<Entry>(length) << 16 | advance << 8 |

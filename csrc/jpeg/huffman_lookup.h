@@ -111,6 +111,10 @@ class CoefficientTable {
   bool build_dc(const HuffmanSpec& spec);
   bool build_ac(const HuffmanSpec& spec);
 
+  // For blocks that nobody wants: a lookup for the beginning of a block whose entries have as many whole coefficients
+  // as the lookup sees, and mostly all of them: their bits, and their advance. There are no values.
+  static void skip(const CoefficientTable& dc, const CoefficientTable& ac, Lookup* lookup);
+
   const Entry* entries() const { return lookup_.data(); }
   Entry entry(std::uint64_t bits) const { return lookup_[bits >> (64 - kLookupBits)]; }
   const HuffmanCodes& codes() const { return codes_; }

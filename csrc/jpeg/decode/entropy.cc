@@ -33,6 +33,8 @@ EntropyDecoder::EntropyDecoder() { stop_.fill(CoefficientTable::kBeyond << 8); }
 
 bool EntropyDecoder::build(const McuLayout& layout, const ScanTables& tables, int components) {
   layout_ = layout;
+  components_ = static_cast<std::size_t>(components);
+  skips_ = false;
   unsigned dc_built = 0, ac_built = 0;
   for (std::size_t c = 0; c < static_cast<std::size_t>(components); ++c) {
     const std::size_t dc = tables.dc_of[c], ac = tables.ac_of[c];
@@ -55,7 +57,7 @@ bool EntropyDecoder::build(const McuLayout& layout, const ScanTables& tables, in
 // what damaged bytes can have read beyond their end: it is looked at after each list.
 // DC values are stored as differences first and added up once a list is through. Blocks that are skipped go to memory
 // that nobody reads, each one coefficient beyond the last one: the difference stays, and what lies behind it is
-// overwritten.
+// overwritten. Of components that nobody wants, not even the difference is read, and most blocks take one lookup.
 
 inline void EntropyDecoder::read_symbol(Cursor* cursor) {
   // Looked up before the bits are topped up (there are enough), so that the two happen side by side.
@@ -136,13 +138,14 @@ void EntropyDecoder::plan_places(Lane* lane) const {
       const McuLayout::Block& where = layout_.blocks[static_cast<std::size_t>(i)];
       const auto component = static_cast<std::size_t>(where.component);
       std::int16_t* block;
-      if (mcu < run.skip || (*to_)[component].first == nullptr) {
+      const CoefficientTable::Entry* dc = wanted(component) ? dc_of_[component]->entries() : skip_[component].data();
+      if (mcu < run.skip || !wanted(component)) {
         block = passed++;
       } else {
         const int column = (run.column + mcu - run.skip) * layout_.across[component] + where.column;
         block = (*to_)[component].block(run.row * layout_.down[component] + where.row, column);
       }
-      *place++ = {block, dc_of_[component]->entries(), ac_of_[component]->entries(), component};
+      *place++ = {block, dc, ac_of_[component]->entries(), component};
     }
   }
   *place = {passed, stop_.data(), stop_.data(), 0};
@@ -158,6 +161,7 @@ bool EntropyDecoder::end_places(Lane* lane) const {
   std::array<int, kMostComponents> dc = lane->run->dc;
   int odd = 0;
   for (const Place* place = lane->places.data(); place != lane->end; ++place) {
+    if (!wanted(place->component)) continue;
     const int value = dc[place->component] += place->block[0];
     odd |= value ^ static_cast<std::int16_t>(value);
     place->block[0] = static_cast<std::int16_t>(value);
@@ -213,6 +217,10 @@ FASTPIPE_BMI2 bool EntropyDecoder::read_beyond(Cursor* cursor) const {
 
 bool EntropyDecoder::read(McuRun* runs, std::size_t count, const std::array<CoefficientRows, kMostComponents>& to) {
   to_ = &to;
+  for (std::size_t c = 0; c < components_ && !skips_; ++c) {
+    if (!wanted(c)) CoefficientTable::skip(*dc_of_[c], *ac_of_[c], &skip_[c]);
+  }
+  skips_ = true;
   McuRun* next = runs;
   McuRun* const end = runs + count;
   // Goes on with the next run where one is done; run_done where there is none.

@@ -88,15 +88,19 @@ class EntropyDecoder {
   static void step_alone(Lane* lane);
   void begin(McuRun* run, Lane* lane) const;
   void plan_places(Lane* lane) const;
+  bool wanted(std::size_t component) const { return (*to_)[component].first != nullptr; }
   bool end_places(Lane* lane) const;
   State settle(Lane* lane) const;
   bool read_beyond(Cursor* cursor) const;
 
   McuLayout layout_;
+  std::size_t components_ = 0;
   const std::array<CoefficientRows, kMostComponents>* to_ = nullptr;
   std::array<CoefficientTable, ScanTables::kMost> dc_, ac_;
   std::array<const CoefficientTable*, kMostComponents> dc_of_ = {}, ac_of_ = {};
-  CoefficientTable::Lookup stop_;  // behind the last place
+  std::array<CoefficientTable::Lookup, kMostComponents> skip_;  // of those that nobody wants
+  bool skips_ = false;                                          // whether these are of the picture at hand
+  CoefficientTable::Lookup stop_;                               // behind the last place
   std::array<Lane, 2> lanes_;
 };
 
