@@ -264,7 +264,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         return self._with(single=replace(self._single, cropping=cropping))
 
     def with_pixels(self, channels: str = "rgb", dtype: torch.dtype = torch.uint8) -> Dataset:
-        """The same samples, their images and second images with other channels or another dtype.
+        """The same samples, their images with other channels or another dtype. Second images have the same channels
+        and bits, but are never floats, as in a loader.
 
         Args:
             channels: "rgb", "gray", "rgba" or "own".

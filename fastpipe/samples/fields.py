@@ -26,7 +26,6 @@ from fastpipe.samples.field_names import Asked, keys_of, name_of
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data
-    from fastpipe.samples.pixels import Pixels
 
 
 class Fields:
@@ -93,15 +92,10 @@ class FieldValues(Fields):
     """Reads the dicts of single samples. One process's: it has open files."""
 
     def __init__(
-        self,
-        data: Data,
-        chosen: Mapping[str, Asked],
-        pictures: Pictures,
-        cropping: Cropping | None = None,
-        pixels: Pixels | None = None,
+        self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
     ) -> None:
         super().__init__(data, chosen, [None if cropping is None else cropping.crop])
-        self._pictures, self._cropping, self._asked = pictures, cropping, pixels
+        self._pictures, self._cropping = pictures, cropping
         self._ends = {name: ("", "_visibility") for name, asked in self._options.items() if isinstance(asked, Points)}
 
     def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
@@ -162,9 +156,7 @@ class FieldValues(Fields):
         else:
             read = self._pictures.mask if mask else self._pictures.second_picture
             pixels = read(int(plan.samples[at]), record, field)
-        if mask:
-            return tv_tensor("Mask", pixels)
-        return as_image(pixels if self._asked is None else self._asked.of(pixels))
+        return tv_tensor("Mask", pixels) if mask else as_image(pixels)
 
 
 def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:

@@ -73,7 +73,7 @@ class SampleReader:
         if single.fields is not None:
             from fastpipe.samples.fields import FieldValues
 
-            self._fields = FieldValues(data, single.fields, self._pictures, single.cropping, single.pixels)
+            self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
 
     def of(self, ids: NDArray[np.int64]) -> list[Any]:
         """The samples at some places of the dataset.

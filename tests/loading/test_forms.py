@@ -133,7 +133,7 @@ def test_own_needs_one_number_of_channels(mixed: Path) -> None:
         f"{list(CHANNELS.values()).count(each)} of {each} ({word})"
         for each, word in {1: "gray", 3: "RGB", 4: "with alpha"}.items()
     )
-    for kind in ("packed",):
+    for kind in ("packed", "photos"):
         with pytest.raises(
             ConfigError, match=re.escape(f'channels: "own" needs samples of one number of channels, got {counts}')
         ):
@@ -141,7 +141,7 @@ def test_own_needs_one_number_of_channels(mixed: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3, 4])
-@pytest.mark.parametrize("kind", ["packed"])
+@pytest.mark.parametrize("kind", ["packed", "photos"])
 def test_own_of_samples_that_are_chosen(mixed: Path, kind: str, number: int) -> None:
     data = fastpipe.open(mixed.parent / kind)
     chosen = data.select(lambda columns: columns["channels"] == number)
