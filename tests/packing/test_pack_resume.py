@@ -181,3 +181,17 @@ def test_a_pack_does_not_go_on_with_another_pillow(destination: Path, monkeypatc
     with pytest.raises(PackError, match=r"made_with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
         pack(source_of(destination), destination, SHARDS)
     assert digests(destination) == before
+
+
+def test_shards_of_another_format_are_made_anew(
+    destination: Path, undisturbed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index records in their notes may have other fields."""
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "FORMAT_VERSION", 6)
+        stop_after(destination, 2)
+    before = states(destination)
+    assert len(before) >= 2
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+    assert not before.items() & states(destination).items()

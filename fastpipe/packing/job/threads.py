@@ -15,6 +15,7 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
+from fastpipe.format.layout import FORMAT_VERSION
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.picture.convert import Packed
@@ -172,7 +173,7 @@ def plan_of(
 
 def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
     """The sources of each shard, by the name of its entry, which names their state and all that decides bytes."""
-    deciding = [options.shaping(listing.kinds), made_with(), *plan[1:], stride]
+    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:], stride]
     how = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
     found = {}
     for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
