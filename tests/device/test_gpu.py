@@ -55,6 +55,9 @@ def test_views_fields_and_mixing_are_those_of_the_cpu(fielded: Path) -> None:
     for options in (
         {"views": [fastpipe.View(), fastpipe.View(32)], "fields": ["image", boxes, points, "caption"]},
         {"crop": fastpipe.FiveCrop(), "train": False, "fields": ["image", boxes, points]},
+        {"channels": "rgba", "dtype": torch.uint16, "fields": ["image", "label"]},
+        {"channels": "gray", "dtype": torch.uint16, "augment": fastpipe.Augment.simclr(), "fields": ["image", "label"]},
+        {"channels": "gray", "dtype": torch.float32, "fields": ["image", "label"]},
         {"size": "bucket", "views": 2, "augment": mixed, "fields": ["image", "label", "pixel_mask", "mix_lam", "gaze"]},
     ):
         chosen: dict[str, Any] = {"size": 64, "num_workers": 2, **options}

@@ -6,6 +6,7 @@ import ctypes
 import re
 import time
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import kornia.augmentation
@@ -17,6 +18,7 @@ from fake_stream import FakeMark, FakeStream
 from patience import in_time
 
 import fastpipe
+from fastpipe.device.streams import HostStream
 from fastpipe.errors import EngineError, SampleError
 from fastpipe.loading import factory
 from fastpipe.loading.epoch import Epoch
@@ -72,6 +74,29 @@ def test_batches_are_those_of_the_cpu(on_the_cpu: Batches, flat: Path, stream: F
             assert images.is_contiguous(memory_format=torch.channels_last)
             assert images.dtype == torch.uint8
             assert labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])
+@pytest.mark.parametrize("channels", ["gray", "rgba"])
+def test_batches_of_other_forms_are_those_of_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: str, dtype: torch.dtype
+) -> None:
+    """The second pictures, too, which are copied with the small arrays."""
+    with fastpipe.Writer(tmp_path / "packed", fields={"depth": "image"}) as writer:
+        for number in range(9):
+            deep = np.random.default_rng(number).integers(0, 2**16, (2, 12, 12), dtype=np.uint16)
+            writer.add(deep[0], depth=deep[1])
+    options: dict[str, Any] = {"size": 8, "num_workers": 1, "channels": channels, "dtype": dtype}
+    options["fields"] = ["image", "depth", "id"]
+    found = []
+    for streams in (HostStream, FakeStream):
+        monkeypatch.setattr(factory, "stream_of", lambda device, streams=streams: streams())
+        with fastpipe.loader(tmp_path / "packed", 4, **options) as loader:
+            found.append([batch for _ in range(3) for batch in loader])
+    for batch, expected in zip(*found, strict=True):
+        assert batch.keys() == expected.keys()
+        assert (batch["image"].dtype, batch["depth"].dtype) == (dtype, torch.uint16)
+        assert all(torch.equal(batch[key], expected[key]) for key in batch)
 
 
 def test_a_slot_is_not_lent_again_before_it_has_been_copied(
