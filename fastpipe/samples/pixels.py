@@ -31,7 +31,7 @@ class Pixels:
 
     def __post_init__(self) -> None:
         choice("channels", self.channels, (*_CHANNELS, "own"))
-        if self.dtype not in _BITS:
+        if self.dtype not in tuple(_BITS):  # which may be no key of a dict
             raise ConfigError(
                 f"dtype: expected torch.uint8, torch.uint16 or torch.float32, got {self.dtype!r}; for other dtypes of "
                 "batches pass augment=fastpipe.Augment(mean=None, std=None, dtype=torch.bfloat16)"
