@@ -35,13 +35,13 @@ class BatchModel(Model):
         for view, images in enumerate(batch.images):
             crop, wanted = self.view(view, size)
             many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
-            shape = (rows, *many, 3)
+            shape = (rows, *many, {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]])
             expect(tuple(images.shape[: len(shape)]) == shape, "shape of images is", tuple(images.shape))
             if wanted is not None:
                 expect(tuple(images.shape[-2:]) in wanted, "images have", tuple(images.shape[-2:]), "not", wanted)
             own = augment if not isinstance(self["views"], (list, tuple)) else None
             if own is None and augment is None and not isinstance(self["views"], (list, tuple)):
-                expect(images.dtype == torch.uint8, "dtype", images.dtype)
+                expect(images.dtype == self["dtype"], "dtype", images.dtype)
             if own is not None:
                 dtype = own.dtype if isinstance(own, fastpipe.Augment) and hasattr(own, "dtype") else None
                 expect(images.dtype in ((dtype,) if dtype else (torch.float32, torch.bfloat16)), "dtype", images.dtype)

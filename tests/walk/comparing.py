@@ -32,6 +32,7 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
     wanted = [n for n in wanted if kinds.get(n) not in skipped]
     dataset = walk.dataset.cropped(model.crop, size, hflip=model.hflip, seed=model["seed"], exact=bool(model["exact"]))
+    dataset = dataset.with_pixels(model["channels"], model["dtype"])
     dataset.set_epoch(number)
     if wanted:
         dataset = dataset.with_fields(wanted)

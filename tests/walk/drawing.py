@@ -381,6 +381,9 @@ class _Options:
         ):
             if self.often(float(share)):  # type: ignore[arg-type]
                 options[str(name)] = self.one(*texts)  # type: ignore[arg-type]
+        if "augment" not in options and "augment" not in options.get("views", "") and self.often(0.3):
+            options["channels"] = self.one("'rgb'", "'gray'", "'rgba'")
+            options["dtype"] = self.one("torch.uint8", "torch.uint16", "torch.float32")
         if self.often(0.1):
             for opening in self.made.opening:
                 opening["max_pixels"] = self.one("10_000", "4_000_000_000")

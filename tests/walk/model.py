@@ -14,6 +14,7 @@ import fastpipe
 
 DEFAULTS: dict[str, Any] = {
     "size": 224, "train": True, "seed": 0, "on_error": "raise", "world_size": 1, "partition": "sample",
+    "channels": "rgb", "dtype": torch.uint8,
 }  # fmt: skip
 RANDOM = (fastpipe.RandomResizedCrop, fastpipe.RandomCrop)
 PLACED = ("boxes", "keypoints", "mask", "image")

@@ -102,6 +102,8 @@ augment: 'randaugment' ; [1] ; torch.nn.ReLU ; 1 ; lambda images: images ; fastp
     fastpipe.Augment(mixup=-1) ; fastpipe.Augment(cutmix='1') ; fastpipe.Augment(label_smoothing=1) ;
     fastpipe.Augment(num_classes=0) ; fastpipe.Augment(compile='yes') ; fastpipe.Augment.randaugment(n=-1) ;
     fastpipe.Augment.randaugment(m=31) ; fastpipe.Augment.simclr(strength=3)
+channels: 3 ; 'L' ; 'RGB' ; None ; ['rgb']
+dtype: 'uint8' ; np.uint8 ; torch.int16 ; torch.bfloat16 ; None ; [torch.uint8]
 exact: 1 ; 'yes' ; None
 on_error: 'ignore' ; None ; True
 verify: 1 ; 'yes' ; None
