@@ -15,6 +15,7 @@ struct RowSink {
   void* context;
   void (*take)(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride);
   PixelForm form = {};  // of the pixels that it wants
+  bool packed = false;  // pixels of a PNG come with PixelForm::bytes() each
 };
 
 }  // namespace fastpipe

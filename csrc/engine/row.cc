@@ -76,8 +76,16 @@ void RowWorker::Crop::give_back() {
 
 // Which part of the picture is needed, at which scale: 1, or a smaller one if that is possible. False if the crop is
 // not.
-bool RowWorker::Crop::plan(bool reducible) {
+bool RowWorker::Crop::plan(bool png) {
   Box box = box_of(*task);
+  const bool mirrored = task->flip != 0;
+  const int decoded_bytes = png ? options.form.bytes() : options.form.bytes_decoded();
+  copied = copier.plan(box, bounds_of(*task), mirrored, options.padding, out, options.form.bytes(), decoded_bytes);
+  if (copied) {
+    needed = {1, copier.region()};
+    empty = needed.region.height == 0;
+    return true;
+  }
   empty = false;
   resized = out;
   if (padded()) {
@@ -87,10 +95,10 @@ bool RowWorker::Crop::plan(bool reducible) {
     box = padder.box();
     resized = padder.room();
   }
-  reducible = reducible && !options.exact && !padded() && options.resampling.averages();
+  const bool reducible = !png && !options.exact && !padded() && options.resampling.averages();
   const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
-  const bool flip = task->flip != 0 && !padded();
+  const bool flip = mirrored && !padded();
   const Rect bounds = scale_down(bounds_of(*task), by);
   needed = {by, resizer.plan(box, bounds, resized.size, flip, options.resampling, options.form)};
   return true;
@@ -98,12 +106,14 @@ bool RowWorker::Crop::plan(bool reducible) {
 
 void RowWorker::Crop::take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride) {
   auto* self = static_cast<Crop*>(context);
+  if (self->copied) return self->copier.take(y, count, rows, stride);
   const std::uint64_t started = now_ns();
   self->resizer.take(y, count, rows, stride);
   self->resize_ns += now_ns() - started;
 }
 
 void RowWorker::Crop::finish() {
+  if (copied) return copier.finish();
   if (!empty) resizer.finish(resized);
   if (padded()) padder.spread(out, task->flip != 0 && !empty);
 }
@@ -181,7 +191,7 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     Crop& crop = crops_[i];
     status = check_crop(*crop.task, crop.options.padding.mode);
     if (!status.ok()) return status;
-    if (!crop.plan(!decoder_.is_png())) return bad_crop(*crop.task);
+    if (!crop.plan(decoder_.is_png())) return bad_crop(*crop.task);
   }
   counters->decode_ns = now_ns() - started;
   if (file != nullptr && decoder_.in_parts()) {

@@ -11,6 +11,7 @@
 #include "engine/mask_row.h"
 #include "engine/stored_bytes.h"
 #include "io/file.h"
+#include "resize/copier.h"
 #include "resize/padding.h"
 #include "resize/resampling.h"
 #include "resize/resize.h"
@@ -95,14 +96,16 @@ class RowWorker {
     PixelSpan out = {};
     CropRegion needed = {};  // of the picture
     bool empty = false;      // all of the row is fill
+    bool copied = false;     // by the copier: the others have no part in it
+    Copier copier = {};
     PixelSpan resized = {};  // `out`, or the padder's room
     Resizer resizer = Resizer();
     Padder padder = {};
     std::uint64_t resize_ns = 0;
 
     bool padded() const { return options.padding.mode != PaddingMode::none; }
-    RowSink sink() { return {this, take, options.form}; }  // resizes decoded rows
-    bool plan(bool reducible);
+    RowSink sink() { return {this, take, options.form, copied}; }  // copies or resizes decoded rows
+    bool plan(bool png);
     static void take(void* context, int y, int count, const std::uint8_t* rows, std::ptrdiff_t stride);
     void finish();
     void give_back();

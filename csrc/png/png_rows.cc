@@ -193,14 +193,15 @@ const std::uint8_t* png_ids(const PngHeader& header, const std::uint8_t* row, st
 }
 
 Status png_rows(const PngDecoder& decoder, Rect region, RowSink sink, std::vector<std::uint8_t>* room) {
-  const auto stride = static_cast<std::size_t>(region.width) * static_cast<std::size_t>(sink.form.bytes_decoded());
+  const int pixel_bytes = sink.packed ? sink.form.bytes() : sink.form.bytes_decoded();
+  const auto stride = static_cast<std::size_t>(region.width) * static_cast<std::size_t>(pixel_bytes);
   at_least(room, stride * kRowsAtOnce + kReadBeyond);
   RowConverter converter(decoder);
   for (int y = 0; y < region.height; y += kRowsAtOnce) {
     const int count = std::min(kRowsAtOnce, region.height - y);
     for (int i = 0; i < count; ++i) {
       std::uint8_t* const out = room->data() + static_cast<std::size_t>(i) * stride;
-      const Status status = converter.write(region.y + y + i, region.x, region.width, sink.form, true, out);
+      const Status status = converter.write(region.y + y + i, region.x, region.width, sink.form, !sink.packed, out);
       if (!status.ok()) return status;
     }
     sink.take(sink.context, y, count, room->data(), static_cast<std::ptrdiff_t>(stride));

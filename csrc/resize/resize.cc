@@ -37,7 +37,6 @@ void divide_by_alpha(PixelSpan pixels) {
 
 Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip, Resampling resampling, PixelForm form) {
   form_ = form;
-  copies_ = copies(box, out) && !flip;
   nearest_ = resampling.interpolation == Interpolation::nearest || copies(box, out);
   if (nearest_) return plan_nearest(box, bounds, out, flip);
   if (form_.bits == 16) return float_.plan(box, bounds, out, flip, resampling, form_.channels);
@@ -89,10 +88,7 @@ void Resizer::take(int y, int count, const std::uint8_t* rows, std::ptrdiff_t st
 }
 
 void Resizer::pick(const std::uint8_t* row, std::uint8_t* to) const {
-  const int bytes = form_.bytes(), decoded = form_.bytes_decoded();
-  if (copies_ && bytes != decoded) return copy_rgb(row, to, nearest_columns_.count_needed());
-  if (copies_) return static_cast<void>(std::memcpy(to, row, static_cast<std::size_t>(between_stride_)));
-  with_pixel_bytes(bytes, [&](auto constant) {
+  with_pixel_bytes(form_.bytes(), [&](auto constant) {
     constexpr int kTo = constant(), kFrom = kTo == 3 ? 4 : kTo;
     for (const int x : nearest_columns_.from()) {
       std::memcpy(to, row + static_cast<std::ptrdiff_t>(x - nearest_columns_.first_needed()) * kFrom, kTo);

@@ -56,7 +56,6 @@ class Resizer {
   ResizeAxis columns_;
   ResizeAxis rows_;
   bool nearest_ = false;
-  bool copies_ = false;  // nothing changes its size or side
   NearestAxis nearest_columns_;
   NearestAxis nearest_rows_;
   bool down_first_ = false;
