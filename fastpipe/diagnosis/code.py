@@ -1,4 +1,4 @@
-"""A source file of the user's -> the lines in it that open a file, seed a generator or keep something."""
+"""A source file of the user -> its lines that make a loader, open a file, seed a generator or keep something."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 _KEEPING = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
 _NUMBERS = ("item", "float", "int", "len", "round", "str", "time", "perf_counter", "monotonic", "tolist")
@@ -32,6 +34,39 @@ def source(place: str) -> str:
         return Path(file).read_text(encoding="utf-8").splitlines()[line - 1].strip()
     except (OSError, IndexError, ValueError):
         return ""
+
+
+def made_at(loader: Any, frame: FrameType | None) -> str:
+    """The line that calls the loader's class: in the caller's file, the only such call, or the nearest above whose
+    result has a name that the loader has there; then in the files that called that one. "" where neither finds one.
+    """
+    seen = set()
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name not in seen:
+            seen.add(name)
+            lines = dict(_calls(name, type(loader).__name__))
+            if len(lines) == 1:
+                return f"{name}:{next(iter(lines))}"
+            names = {
+                key for scope in (frame.f_locals, frame.f_globals) for key, value in scope.items() if value is loader
+            }
+            named = [line for line, targets in lines.items() if targets & names]
+            above = [line for line in named if line <= frame.f_lineno]  # of several, the nearest that has been run
+            if above or len(named) == 1:
+                return f"{name}:{max(above) if above else named[0]}"
+        frame = frame.f_back
+    return ""
+
+
+def _calls(file: str, class_name: str) -> Iterator[tuple[int, set[str]]]:
+    """The lines that call a class of this name, and the names that the result is given."""
+    named: dict[int, set[str]] = {}
+    for node in ast.walk(_tree(file) or ast.Module([], [])):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
+            named[id(node.value)] = {target.id for target in _targets(node) if isinstance(target, ast.Name)}
+        if isinstance(node, ast.Call) and _named(node.func) == class_name:
+            yield node.lineno, named.get(id(node), set())
 
 
 def assigned_at(path: str, owner: str) -> str:
