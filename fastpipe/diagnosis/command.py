@@ -98,35 +98,34 @@ def watch_command(
                 say(why)
         finally:
             end(process)
-        endings = _endings(folder)
-        children = {
-            int(line["pid"]): str(line["place"]) for path in folder.glob("unguarded-*") for line in records(path)
-        }
+        endings = {int(path.stem.rpartition("-")[2]): Ending(**line) for path, line in _left(folder, "ended")}
+        children = {int(line["pid"]): str(line["place"]) for _, line in _left(folder, "unguarded")}
         whole = merged(seen for seen in all_seen if seen.facts["pid"] not in children)
         diagnoses = []
         for seen in whole:
             stands = key in (seen.key, *seen.others)
             last = endings.get(seen.facts["pid"])
-            if seen.errors or (last is not None and is_gone(last) and seen.num_workers):
-                last = endings.pop(seen.facts["pid"], None)
-            found_here = []
+            gone = last is not None and is_gone(last) and seen.num_workers > 0
+            if seen.errors or gone:
+                endings.pop(seen.facts["pid"], None)
+            here: list[Finding] = []
             if children and seen.num_workers:
-                found_here = [_unguarded(seen, next(iter(children.values())))]
+                place = next(iter(children.values()))
+                evidence = {"line": split(place)[1], "source": source(place), "method": seen.facts["method"]}
+                here = [Finding(Code.NO_MAIN_GUARD, place, evidence)]
             elif stands:
-                found_here = found
-            elif seen.errors:
-                found_here = ended(seen, seen.errors[0], before.oom_kills, folder)
-            elif last is not None and is_gone(last) and seen.num_workers:
-                found_here = ended(seen, last, before.oom_kills, folder)
-            if stands or seen.batches or seen.errors or found_here or len(whole) == 1:
+                here = found
+            elif error := seen.errors[0] if seen.errors else last if gone else None:
+                here = ended(seen, error, before.oom_kills, folder)
+            if stands or seen.batches or seen.errors or here or len(whole) == 1:
                 shown = tuple(stacks if stands else ())
-                diagnoses.append((alike(seen), report(seen, before, more=tuple(found_here), stacks=shown)))
+                diagnoses.append((alike(seen), report(seen, before, more=tuple(here), stacks=shown)))
         trouble = folder / "trouble.txt"
         return Watched(
             _shown(diagnoses),
             why,
             (
-                *_refused(folder),
+                *(_refused(line) for _, line in _left(folder, "refused")),
                 *(
                     Finding(Code.ERROR, last.place, {"ended": last.text[:1000]}, "program")
                     for pid, last in endings.items()
@@ -213,18 +212,9 @@ def _stuck(seen: Observation, folder: Path, stacks: list[Stack]) -> Finding:
     return stuck.finding(seen, folder, stacks, time.monotonic() - state[0] if state else 0.0)
 
 
-def _endings(folder: Path) -> dict[int, Ending]:
-    """The errors that ended programs, by the number of the process."""
-    found = {}
-    for path in folder.glob("ended-*.jsonl"):
-        for line in records(path):
-            found[int(path.stem.rpartition("-")[2])] = Ending(**line)
-    return found
-
-
-def _unguarded(seen: Observation, place: str) -> Finding:
-    evidence = {"line": split(place)[1], "source": source(place), "method": seen.facts["method"]}
-    return Finding(Code.NO_MAIN_GUARD, place, evidence)
+def _left(folder: Path, kind: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The lines that programs left: fastpipe_probe/files.py."""
+    return [(path, line) for path in sorted(folder.glob(f"{kind}-*.jsonl")) for line in records(path)]
 
 
 def _shown(found: list[tuple[tuple[Any, ...], Diagnosis]]) -> tuple[Diagnosis, ...]:
@@ -241,18 +231,9 @@ def _weight(diagnosis: Diagnosis) -> tuple[int, int, int]:
     return min(ranks, default=len(Severity)), -len(ranks), -(diagnosis.stages.batches if diagnosis.stages else 0)
 
 
-def _refused(folder: Path) -> list[Finding]:
-    """Options that torch refused; "num_workers > 0" are its words."""
-    return [
-        Finding(
-            Code.REFUSED_OPTIONS,
-            line["made_at"],
-            {"refused": line["error"]},
-            "workers" if "num_workers > 0" in line["error"] else "",
-        )
-        for path in sorted(folder.glob("refused-*.jsonl"))
-        for line in records(path)
-    ]
+def _refused(line: dict[str, Any]) -> Finding:
+    cause = "workers" if "num_workers > 0" in line["error"] else ""  # torch's words
+    return Finding(Code.REFUSED_OPTIONS, line["made_at"], {"refused": line["error"]}, cause)
 
 
 _ALIKE = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")

@@ -114,34 +114,25 @@ def dumped(pid: int, folder: Path) -> str:
 
 def catches_dumps(pid: int) -> bool:
     """Whether a process will take DUMP_SIGNAL for what it is: any other would be ended by it. proc(5): SigCgt."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (DUMP_SIGNAL - 1) & 1)
-    return False
+    caught = re.search(rb"^SigCgt:\s*(\w+)", _proc(pid, "status"), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (DUMP_SIGNAL - 1) & 1)
 
 
 def status(pid: int) -> str:
     """What a process is at, in words."""
     if pid == os.getpid():
         return THIS
-    with contextlib.suppress(OSError, IndexError):
-        letter = _stat(pid)[0]
-        words = _WAITS.get(letter, "")
-        where = ""
-        with contextlib.suppress(OSError):
-            where = (PROC / str(pid) / "wchan").read_text().strip()
-        inside = f", in {where}" if where and where != "0" else ""
-        return f"{letter}: {words}{inside}"
-    return "gone"
+    if not (fields := _stat(pid)):
+        return "gone"
+    where = _proc(pid, "wchan").decode().strip()
+    inside = f", in {where}" if where and where != "0" else ""
+    return f"{fields[0]}: {_WAITS.get(fields[0], '')}{inside}"
 
 
 def cpu_s(pid: int) -> float:
     """Seconds of CPU that a process has had; 0 where that is not known."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        fields = _stat(pid)
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
 
 def children(pid: int) -> list[int]:
@@ -159,28 +150,30 @@ def children(pid: int) -> list[int]:
 
 def parent(pid: int) -> int:
     """The process that started a process; 0 where that is not known."""
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(_stat(pid)[1])
-    return 0
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
 
 
 def started(pid: int) -> str:
     """When a process was started, in the kernel's ticks; "" if there is none of this number."""
-    with contextlib.suppress(OSError, IndexError):
-        return _stat(pid)[19]
-    return ""
+    fields = _stat(pid)
+    return fields[19] if fields else ""
 
 
 def command_line(pid: int) -> bytes:
     """The words that a process was started with; empty where they are not known."""
-    with contextlib.suppress(OSError):
-        return (PROC / str(pid) / "cmdline").read_bytes()
-    return b""
+    return _proc(pid, "cmdline")
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on: the name before may hold anything."""
-    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    """The fields of /proc/PID/stat from the state on: the name before may hold anything. Empty: no such process."""
+    return _proc(pid, "stat").rpartition(b")")[2].decode().split()
+
+
+def _proc(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / name).read_bytes()
+    return b""
 
 
 def _dump(pid: int, folder: Path) -> str:

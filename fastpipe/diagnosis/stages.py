@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch
@@ -15,7 +15,6 @@ class Stages:
     """Where the time goes; seconds a batch are means, over the batches that each process made or got.
 
     Attributes:
-        batches, samples: that the loop got.
         seconds: of the loop, without the starts of epochs.
         dataset_s, collate_s: seconds a batch in the dataset and in collate_fn, of the process that makes it.
         transfer_s: seconds that the loop waited for a batch that was made: through shared memory, unpickled, pinned
@@ -50,7 +49,7 @@ class Stages:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 # Below this there is no step to speak of: a loop that only reads batches waits for them all the time.

@@ -80,21 +80,20 @@ class Inherited:
 def held_lock(value: Any) -> str | None:
     """The kind of a lock that is held now; None of anything else."""
     name = type(value).__name__
+    if not is_lock(value) or name not in ("lock", "Lock", "RLock"):
+        return None
     try:
-        if type(value).__module__ == "_thread" and name in ("lock", "RLock"):
-            return f"threading.{'Lock' if name == 'lock' else name}" if repr(value).startswith("<locked") else None
-        if hasattr(value, "_semlock") and name in ("Lock", "RLock"):
+        if hasattr(value, "_semlock"):
             return f"multiprocessing.{name}" if value._semlock._is_zero() else None
+        return f"threading.{'Lock' if name == 'lock' else name}" if repr(value).startswith("<locked") else None
     except Exception:
         return None
-    return None
 
 
 def is_lock(value: Any) -> bool:
     """Whether it is a lock, which pickle does not take, or takes only for a process that is being spawned."""
-    return hasattr(value, "_semlock") or (
-        type(value).__module__ == "_thread" and type(value).__name__ in ("lock", "RLock")
-    )
+    of_threads = type(value).__module__ == "_thread" and type(value).__name__ in ("lock", "RLock")
+    return of_threads or hasattr(value, "_semlock")
 
 
 def _of_a_thread(path: str, found: dict[str, Any]) -> bool:
