@@ -51,11 +51,13 @@ inline const char* words(Code code) {
   return "unknown code";
 }
 
-// How one piece of work ended. Plain data, so that it survives a longjmp and needs no allocation.
+// How one piece of work ended. Plain data, so that it survives a longjmp and needs no allocation. Dozens are made for a
+// row: only as much is set as has a meaning.
 struct Status {
   Code code = Code::ok;
-  char detail[216] = "";
+  char detail[216];
 
+  Status() { detail[0] = '\0'; }
   bool ok() const { return code == Code::ok; }
 };
 
