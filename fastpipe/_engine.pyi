@@ -12,7 +12,8 @@ TASK_DTYPE: np.dtype[np.void]
 RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
 OUT_OF_MEMORY: str
-WRONG_JPEG: tuple[str, ...]  # what a row ends with whose file is no JPEG that the engine decodes
+CONVERTIBLE: tuple[str, ...]  # what a row ends with whose file the engine refuses, and packing may take
+PNG_SURPLUS: str
 HASH_MISMATCH: str
 TOO_MANY_SCANS: str
 LIBJPEG_TURBO_VERSION: str

@@ -28,6 +28,7 @@ namespace fastpipe {
   X(not_png, "the bytes are not a PNG")                                 \
   X(png_truncated, "the PNG is truncated")                              \
   X(png_corrupt, "the PNG is corrupt")                                  \
+  X(png_surplus, "the PNG is corrupt: it has more pixels than it says") \
   X(png_unsupported, "the PNG has an unsupported format")               \
   X(png_size_mismatch, "the PNG's dimensions differ from the index")    \
   X(bad_crop, "the crop is not inside the image")                       \

@@ -25,8 +25,10 @@ PYBIND11_MODULE(_engine, m) {
   best_unstuff();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
-  m.attr("WRONG_JPEG") = pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),
-                                              words(Code::unsupported), words(Code::size_mismatch));
+  m.attr("CONVERTIBLE") =
+      pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),
+                           words(Code::unsupported), words(Code::size_mismatch), words(Code::png_surplus));
+  m.attr("PNG_SURPLUS") = words(Code::png_surplus);
   m.attr("HASH_MISMATCH") = words(Code::hash_mismatch);
   m.attr("TOO_MANY_SCANS") = words(Code::too_many_scans);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);

@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # most programs read folders
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
 _PATIENCE_S = 10.0
-SURPLUS = "the PNG is corrupt: it has more pixels than it says"  # the engine's words; Pillow passes over them
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
@@ -136,9 +135,7 @@ class MixedJob(Job):
         if not super().wait(timeout_s):
             return False
         if self._refused is None:
-            self._refused = {
-                row: why for row, why in super().errors() if why.startswith((*_engine.WRONG_JPEG, SURPLUS))
-            }
+            self._refused = {row: why for row, why in super().errors() if why.startswith(_engine.CONVERTIBLE)}
             again = np.array(list(self._refused), dtype=np.intp)
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done

@@ -80,7 +80,7 @@ class Pictures:
             with self._found(sample, shard, offset, size, expected) as (file, place):
                 file.read_picture(place, size, picture)
         except ValueError as problem:
-            if index.convert is not None and str(problem).startswith(_engine.WRONG_JPEG):
+            if index.convert is not None and str(problem).startswith(_engine.CONVERTIBLE):
                 return self._converted(sample)  # packing takes some that the engine does not
             raise index.sample_error(sample, str(problem)) from None
         return picture
@@ -110,7 +110,7 @@ class Pictures:
                 self._fill(sample, tasks, out, exact, plan.crops.rendering)
                 return out
             except ValueError as problem:
-                if index.convert is None or not str(problem).startswith(_engine.WRONG_JPEG):
+                if index.convert is None or not str(problem).startswith(_engine.CONVERTIBLE):
                     raise index.sample_error(sample, str(problem)) from None
         data = self._converted_bytes(sample)
         tasks["size"] = len(data)

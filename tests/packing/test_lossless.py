@@ -11,6 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import torch
 import webdataset
 from conftest import packed_jpeg
 from field_values import notes
@@ -240,6 +241,10 @@ def test_pngs_with_surplus_data_are_packed_and_loaded_as_any(tmp_path: Path) -> 
         np.testing.assert_array_equal(stored, expected, err_msg=name)
     for options in ({}, {"crop": None}):
         assert_same_epochs(epoch(tmp_path / "source", **options), epoch(tmp_path / "packed", **options))
+    ways = [fastpipe.open(tmp_path / name) for name in ("source", "packed")]
+    as_it_lies, packed = ({data["key"][i]: data[i][0] for i in range(len(data))} for data in ways)
+    assert as_it_lies.keys() == packed.keys()
+    assert all(torch.equal(as_it_lies[key], packed[key]) for key in packed)
 
 
 def test_samples_are_added_and_options_stay(work: Path, tmp_path: Path) -> None:

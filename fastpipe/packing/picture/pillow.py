@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.engine import SURPLUS
 from fastpipe.errors import ImageError
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
@@ -265,7 +264,7 @@ def _open_png(data: bytes, max_pixels: int) -> OpenedImage:
         try:
             return native(_engine.png_samples, data, max_pixels)
         except ImageError as problem:
-            if str(problem).startswith(SURPLUS) and not is_ours(data):  # Pillow passes over it
+            if str(problem).startswith(_engine.PNG_SURPLUS) and not is_ours(data):  # Pillow passes over it
                 return _open_by_plugin(data, "PNG", max_pixels).samples()
             raise
 
