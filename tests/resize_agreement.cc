@@ -41,20 +41,22 @@ int main(int argc, char** argv) {
     const bool flip = random_below(2) != 0;
     const auto interpolation = static_cast<fastpipe::Interpolation>(random_below(3));
     const fastpipe::Resampling resampling = {interpolation, random_below(4) != 0};
+    const int channels[] = {1, 3, 3, 4};
+    const fastpipe::PixelForm form = {channels[random_below(4)], random_below(4) == 0 ? 16 : 8};
     const int rows_at_once = 1 + static_cast<int>(random_below(9));
     std::vector<std::uint8_t> source;
     std::vector<std::vector<std::uint8_t>> results;
     for (Resizer& resizer : resizers) {
-      const fastpipe::Rect region = resizer.plan(box, bounds, out, flip, resampling);
-      const std::ptrdiff_t stride = region.width * 4;
+      const fastpipe::Rect region = resizer.plan(box, bounds, out, flip, resampling, form);
+      const std::ptrdiff_t stride = region.width * form.bytes_decoded();
       const auto bytes = static_cast<std::size_t>(stride * region.height + fastpipe::kReadBeyond);
       while (source.size() < bytes) source.push_back(static_cast<std::uint8_t>(random_below(256)));
       for (int y = 0; y < region.height; y += rows_at_once) {
         const int count = std::min(rows_at_once, region.height - y);
         resizer.take(y, count, source.data() + y * stride, stride);
       }
-      results.emplace_back(static_cast<std::size_t>(out.width) * out.height * 3);
-      resizer.finish({results.back().data(), out, static_cast<std::ptrdiff_t>(out.width) * 3});
+      results.emplace_back(static_cast<std::size_t>(out.width) * out.height * form.bytes());
+      resizer.finish({results.back().data(), out, static_cast<std::ptrdiff_t>(out.width) * form.bytes()});
       if (results.back() != results.front()) {
         std::fprintf(stderr, "picture %d: %d x %d -> %d x %d differs\n", n, bounds.width, bounds.height, out.width,
                      out.height);
