@@ -20,7 +20,7 @@ Status inflated(libdeflate_result result) {
     case LIBDEFLATE_SHORT_OUTPUT:
       return error(Code::png_corrupt, "its pixels end too soon");
     case LIBDEFLATE_INSUFFICIENT_SPACE:
-      return {Code::png_surplus};
+      return error(Code::png_surplus, "%s", "");
     default:
       return error(Code::png_corrupt, "its pixels cannot be decompressed");
   }
