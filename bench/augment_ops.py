@@ -27,8 +27,7 @@ import torch
 from bench.augment_batch import Batch, Call, torchvision
 from bench.gpu.loads import finish
 from fastpipe import Augment
-from fastpipe.augment import colour, tones, warp
-from fastpipe.augment.blur import gaussian_blur
+from fastpipe.augment import effects
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.policy import TRIVIAL_AUGMENT, numbers_of
 
@@ -47,35 +46,35 @@ def colours(batch: Batch, f: Any) -> Iterator[Row]:
         by_kornia(k.RandomBrightness(span, p=1.0)),
         lambda: enhance.adjust_brightness_accumulative(x, a),
         each(f.adjust_brightness, a),
-        ours(colour.brightness, a),
+        ours(effects.brightness, a),
     )
     yield (
         "contrast",
         by_kornia(k.RandomContrast(span, p=1.0)),
         lambda: enhance.adjust_contrast_with_mean_subtraction(x, a),
         each(f.adjust_contrast, a),
-        ours(colour.contrast, a),
+        ours(effects.contrast, a),
     )
     yield (
         "saturation",
         by_kornia(k.RandomSaturation(span, p=1.0)),
         lambda: enhance.adjust_saturation_with_gray_subtraction(x, a),
         each(f.adjust_saturation, a),
-        ours(colour.saturation, a),
+        ours(effects.saturation, a),
     )
     yield (
         "hue",
         by_kornia(k.RandomHue((-0.2, 0.2), p=1.0)),
         lambda: enhance.adjust_hue(x, turns * 2 * torch.pi),
         each(f.adjust_hue, turns),
-        ours(colour.hue, turns),
+        ours(effects.hue, turns),
     )
     yield (
         "grayscale",
         by_kornia(k.RandomGrayscale(p=1.0)),
         lambda: kornia.color.rgb_to_grayscale(x).expand_as(x).contiguous(),
         each(lambda image, _: f.rgb_to_grayscale(image, 3), a),
-        ours(colour.grayscale),
+        ours(effects.grayscale),
     )
 
 
@@ -89,14 +88,14 @@ def edges(batch: Batch, f: Any) -> Iterator[Row]:
         by_kornia(k.RandomGaussianBlur(kernel, (0.1, 2.0), p=1.0)),
         lambda: kornia.filters.gaussian_blur2d(x, kernel, sigmas[:, None].expand(-1, 2)),
         each(lambda image, sigma: f.gaussian_blur(image, list(kernel), [sigma, sigma]), sigmas),
-        ours(lambda images, sigmas: gaussian_blur(images, sigmas, radius), sigmas),
+        ours(lambda images, sigmas: effects.gaussian_blur(images, sigmas, radius), sigmas),
     )
     yield (
         "sharpness",
         by_kornia(k.RandomSharpness((0.0, 2.0), p=1.0)),
         lambda: enhance.sharpness(x, factors),
         each(f.adjust_sharpness, factors),
-        ours(tones.sharpness, factors),
+        ours(effects.sharpness, factors),
     )
     numbers = numbers_of("rotate", degrees.double().cpu().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3]))
     yield (
@@ -104,7 +103,7 @@ def edges(batch: Batch, f: Any) -> Iterator[Row]:
         by_kornia(k.RandomRotation(30.0, resample="nearest", p=1.0)),
         lambda: kornia.geometry.transform.rotate(x, degrees, mode="nearest"),
         each(f.rotate, degrees),
-        ours(warp.warp, torch.from_numpy(numbers).float().to(x.device)),
+        ours(effects.warp, torch.from_numpy(numbers).float().to(x.device)),
     )
 
 
@@ -117,28 +116,28 @@ def tonal(batch: Batch, f: Any) -> Iterator[Row]:
         by_kornia(k.RandomPosterize((2.0, 8.0), p=1.0)),
         lambda: enhance.posterize(x, bits.int()),
         each(lambda image, value: f.posterize(image, int(value)), bits),
-        ours(tones.posterize, bits),
+        ours(effects.posterize, bits),
     )
     yield (
         "solarize",
         by_kornia(k.RandomSolarize(0.4, 0.0, p=1.0)),
         lambda: enhance.solarize(x, batch.share),
         each(f.solarize, batch.share),
-        ours(tones.solarize, batch.share),
+        ours(effects.solarize, batch.share),
     )
     yield (
         "autocontrast",
         by_kornia(k.RandomAutoContrast(p=1.0)),
         lambda: enhance.normalize_min_max(x),
         each(lambda image, _: f.autocontrast(image), bits),
-        ours(tones.autocontrast),
+        ours(effects.autocontrast),
     )
     yield (
         "equalize",
         by_kornia(k.RandomEqualize(p=1.0)),
         lambda: enhance.equalize(x),
         each(lambda image, _: f.equalize(image), bits),
-        ours(tones.equalize),
+        ours(effects.equalize),
     )
 
 

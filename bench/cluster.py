@@ -24,8 +24,8 @@ import psutil
 from rich.console import Console
 
 import fastpipe
-from fastpipe.cluster.session import session
-from fastpipe.cluster.tasks import run_tasks
+from fastpipe.packing.cluster.session import session
+from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.packing.steps.work import make_step
 
 CPUS = (1, 2)

@@ -43,13 +43,12 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.listing import Group, Listing, Source, packing_order
-from fastpipe.packing.source.tables import Table, TableListing
 from fastpipe.packing.steps import lists, on_ray
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part
 from fastpipe.packing.steps.work import Done, finished
-from fastpipe.remote.objects import REQUEST_BYTES
+from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
+from fastpipe.sources.tables import Table, TableListing
+from fastpipe.store.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import NewFile, Store
 
 PHOTO_BYTES = 110_000

@@ -35,10 +35,10 @@ from fastpipe import _engine
 from fastpipe.engine.engine import Engine
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, PNG
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.packing.picture.png import encode_png
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.sources.picture.png import encode_png
 
 SIZE = (224, 224)
 IDS = np.array([0, 15, 7, 3, 12, 1, 20, 255], dtype=np.uint8)  # of regions, from dark to light

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from fastpipe.engine.stats import Stats
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
+    from fastpipe.loading.monitor import monitor
     from fastpipe.loading.options import View
     from fastpipe.loading.samplers import PerClass, Repeated, Sequential, Weighted, balanced
-    from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import add, pack, remove
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.buckets import Buckets
@@ -129,7 +129,7 @@ _MODULES = {
     "concat": "samples.opening",
     "loader": "loading.factory",
     "mix": "samples.opening",
-    "monitor": "monitoring.monitor",
+    "monitor": "loading.monitor",
     "Writer": "packing.writer",
     "open": "samples.opening",
     "pack": "packing.api",

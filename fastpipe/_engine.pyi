@@ -11,13 +11,34 @@ _Ids = TypeVar("_Ids", np.uint8, np.int32)
 TASK_DTYPE: np.dtype[np.void]
 RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
-OUT_OF_MEMORY: str
-CONVERTIBLE: tuple[str, ...]  # what a row ends with whose file the engine refuses, and packing may take
-PNG_SURPLUS: str
-HASH_MISMATCH: str
-TOO_MANY_SCANS: str
 LIBJPEG_TURBO_VERSION: str
 LIBDEFLATE_VERSION: str
+
+class Code:
+    """How native work ended; csrc/base/status.h lists them all."""
+
+    cancelled: Code
+    hash_mismatch: Code
+    not_jpeg: Code
+    truncated: Code
+    corrupt: Code
+    unsupported: Code
+    too_many_scans: Code
+    size_mismatch: Code
+    png_surplus: Code
+    out_of_memory: Code
+
+class Reason(str):
+    """Why a row failed."""
+
+    code: Code | None  # None: other code than the engine's refused it
+
+class StatusError(ValueError):
+    """The engine refuses what it was given."""
+
+    code: Code
+
+def reason(code: Code, detail: str) -> Reason: ...
 
 class Engine:
     def __init__(
@@ -40,7 +61,7 @@ class Job:
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
     def cancel(self, patience_s: float) -> None: ...
-    def errors(self) -> list[tuple[int, str]]: ...
+    def errors(self) -> list[tuple[int, Reason]]: ...
 
 class Descriptor:
     def __init__(self, number: int) -> None: ...
@@ -81,7 +102,7 @@ def fill_rows(
     threads: int = 1,
     planar: bool = False,
     **rendering: Any,
-) -> list[tuple[int, str]]: ...
+) -> list[tuple[int, Reason]]: ...
 def resize(
     image: NDArray[Any],
     height: int,

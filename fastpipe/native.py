@@ -19,7 +19,7 @@ if importlib.util.find_spec("fastpipe._engine") is None:
 import numpy as numpy  # before the engine, which would import it: its errors are its own
 
 try:
-    from fastpipe import _engine as _engine
+    import fastpipe._engine
 except ImportError as problem:
     # pybind11 turns every exception in a module's initialisation into an ImportError, also Ctrl-C.
     if isinstance(problem.__cause__, KeyboardInterrupt):
@@ -28,3 +28,5 @@ except ImportError as problem:
     if "failed to map segment" in str(problem) or "cannot allocate memory" in str(problem).lower():
         raise MemoryError(f"not enough memory to load the C++ engine: {problem}") from problem
     raise
+
+_engine = fastpipe._engine

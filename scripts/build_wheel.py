@@ -24,12 +24,12 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 import fastpipe
-from fastpipe.packing.picture.jpeg import BUNDLED, open_turbojpeg
+from fastpipe.sources.picture.jpeg import BUNDLED, open_turbojpeg
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(fastpipe.__file__).resolve().parent
-LICENCES = [ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt")]
-OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-3-Clause AND IJG AND MIT AND Zlib"
+LICENCES = [ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")]
+OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND IJG AND MIT AND Zlib"
 # What every system that a manylinux wheel is for has.
 SYSTEM_LIBRARY = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux-[\w-]+)\.so\.\d+")
 

@@ -24,7 +24,7 @@ from field_columns import add_fields, values_of
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
-from remote.cases import open_remote, range_server, remote_bytes, remote_packed  # noqa: F401 (fixtures)
+from remote.cases import local_digests, open_remote, quick, range_server, remote_bytes, remote_packed  # noqa: F401 (fixtures)
 from remote.s3 import bucket, s3_server  # noqa: F401 (fixtures)
 from side_by_side import forget_the_terminal, note_serial_tests, order_tests, prepare_worker, scheduler, workers
 from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)

@@ -317,11 +317,12 @@ def _without_guards() -> Iterator[None]:
 
 def _forget() -> None:
     """Takes tensors of a GPU out of the dictionaries in which kornia keeps some for each device."""
-    for module in [module for name, module in sys.modules.items() if name.startswith("kornia")]:
-        for kept in [value for value in vars(module).values() if type(value) is dict]:
-            for key in list(kept):
-                if any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in tree_leaves(kept[key])):
-                    del kept[key]
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("kornia")]
+    found = {id(value): value for names in modules for name, value in names.items() if name != "__builtins__"}
+    for kept in [value for value in found.values() if type(value) is dict]:
+        for key in list(kept):
+            if any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in tree_leaves(kept[key])):
+                del kept[key]
 
 
 @contextmanager

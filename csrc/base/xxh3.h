@@ -6,10 +6,10 @@
 
 namespace fastpipe {
 
-// Source: "XXH3 Algorithm Specification", in the xxHash project's doc/xxhash_spec.md.
+// By the xxHash project's own header, third_party/xxhash.h.
 std::uint64_t xxh3_64(const std::uint8_t* data, std::size_t size);
 
-// The same in portable code alone: the reference for machines that have something quicker.
-std::uint64_t xxh3_64_scalar(const std::uint8_t* data, std::size_t size);
+// The same with no instructions but those that every machine of its kind has.
+std::uint64_t xxh3_64_everywhere(const std::uint8_t* data, std::size_t size);
 
 }  // namespace fastpipe

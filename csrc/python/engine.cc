@@ -167,7 +167,7 @@ class PyJob {
   py::list errors() const {
     py::list list;
     for (const RowError& failed : engine_->core().errors(*job_)) {
-      list.append(py::make_tuple(failed.row, words_of(failed.status)));
+      list.append(py::make_tuple(failed.row, reason_of(failed.status)));
     }
     return list;
   }

@@ -50,7 +50,7 @@ py::list fill(const std::vector<py::bytes>& pictures, const py::array_t<RowTask,
   // `pictures`, whose references are its own, and `images` are held by this call.
   without_gil([&] { failed = fill_rows(starts, list, options, out, threads, &scratch); });
   py::list errors;
-  for (const RowError& each : failed) errors.append(py::make_tuple(each.row, words_of(each.status)));
+  for (const RowError& each : failed) errors.append(py::make_tuple(each.row, reason_of(each.status)));
   return errors;
 }
 

@@ -5,7 +5,6 @@
 
 #include <string>
 
-#include "base/status.h"
 #include "coefficients/block_kernels.h"
 #include "jpeg/decode/jpeg.h"
 #include "jpeg/jpeg_errors.h"
@@ -24,15 +23,9 @@ PYBIND11_MODULE(_engine, m) {
   best_block_kernels();
   best_unstuff();
   m.attr("MAX_PIXELS") = kMaxPixels;
-  m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
-  m.attr("CONVERTIBLE") =
-      pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),
-                           words(Code::unsupported), words(Code::size_mismatch), words(Code::png_surplus));
-  m.attr("PNG_SURPLUS") = words(Code::png_surplus);
-  m.attr("HASH_MISMATCH") = words(Code::hash_mismatch);
-  m.attr("TOO_MANY_SCANS") = words(Code::too_many_scans);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
   m.attr("LIBDEFLATE_VERSION") = LIBDEFLATE_VERSION_STRING;
+  register_status(m);
   register_engine(m);
   register_pictures(m);
   register_masks(m);

@@ -26,7 +26,7 @@ namespace {
 
 std::uint64_t hash(const py::bytes& data, bool scalar) {
   const Bytes bytes(data);
-  return scalar ? xxh3_64_scalar(bytes.data, bytes.size) : xxh3_64(bytes.data, bytes.size);
+  return scalar ? xxh3_64_everywhere(bytes.data, bytes.size) : xxh3_64(bytes.data, bytes.size);
 }
 
 py::tuple picture_size(const py::bytes& picture, std::int64_t max_pixels) {

@@ -5,6 +5,7 @@
 
 namespace fastpipe {
 
+void register_status(pybind11::module_& m);
 void register_engine(pybind11::module_& m);
 void register_pictures(pybind11::module_& m);
 void register_masks(pybind11::module_& m);

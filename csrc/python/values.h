@@ -24,15 +24,17 @@ namespace py = pybind11;
 
 using Pixels = py::array_t<std::uint8_t>;
 
-inline std::string words_of(const Status& status) {
-  std::string text = words(status.code);
-  if (status.detail[0] != '\0') text.append(": ").append(status.detail);
-  return text;
-}
+// What Python gets as a StatusError, a ValueError with the status's words and, as `code`, its code.
+struct StatusError {
+  Status status;
+};
 
 inline void raise_if(const Status& status) {
-  if (!status.ok()) throw py::value_error(words_of(status));
+  if (!status.ok()) throw StatusError{status};
 }
+
+// Why a row failed: a Reason, a str of the status's words with its code as `code`.
+py::object reason_of(const Status& status);
 
 // Note [thread-local data]
 // A thread's first call from Python makes room for all thread-local data of this extension, since pybind11 has some,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from fastpipe.augment.inputs import unaffected
+from fastpipe.augment.kornia_fields import movable
+from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.module import Augment
-from fastpipe.augment.operation import Operation
 from fastpipe.augment.policy import Policy
 
 # kornia's base of augmentations that change values and move nothing.
@@ -25,14 +26,12 @@ _TORCHVISION_COLOUR = frozenset(
 
 def mixes(augment: Augment) -> bool:
     """Whether an image of a batch becomes the mixture of two."""
-    stages = [operation for operation in augment.operations if getattr(operation, "mixes", False)]
-    return bool(stages) or augment._chain.mixing is not None
+    return bool(augment.mixers)
 
 
 def pasted(augment: Augment) -> frozenset[str]:
     """The kinds of fields that all that mixes images also mixes, by pasting: cutmix pastes masks."""
-    mixing = [stage.moves for stage in augment.stages if stage.mixes]
-    mixing += [] if augment._chain.mixing is None else [augment._chain.mixing.moves]
+    mixing = [stage.moves for stage in augment.mixers]
     return frozenset[str].intersection(*mixing) if mixing else frozenset()
 
 
@@ -41,7 +40,6 @@ class Moving:
     """An operation that moves pixels, or that may, as far as one can know.
 
     Attributes:
-        name: of it.
         moves: the kinds of fields that it moves with the pixels.
         could_move: those that it would move in a container that names them.
         mirrors: it is there to make mirror images.
@@ -56,31 +54,21 @@ class Moving:
 
 
 def moving_parts(augment: Augment) -> list[Moving]:
-    """Its operations that move pixels, or may."""
-    from fastpipe.augment.kornia_fields import movable
-
+    """Its operations that move pixels, or may; without those that mix images."""
     found = []
-    for operation in augment.operations:
-        if isinstance(operation, Operation) and operation.mixes:
-            continue  # see `mixes`
-        if isinstance(operation, Policy):
+    for stage in augment.stages:
+        module = getattr(stage, "module", None)
+        if isinstance(stage, Policy):
             found.append(Moving("RandAugment or TrivialAugment", shows=True))
-        elif not isinstance(operation, Operation) or hasattr(operation, "module"):
-            module = getattr(operation, "module", operation)
-            if not _keeps_places(module):
-                name = type(module).__name__
-                moves = operation.moves if isinstance(operation, Operation) else frozenset[str]()
-                found.append(
-                    Moving(name, moves, movable(module), name in _MIRRORING, getattr(operation, "moves_shown", False))
-                )
+        elif module is not None and not stage.mixes and not _keeps_places(module):
+            name = type(module).__name__
+            found.append(Moving(name, stage.moves, movable(module), name in _MIRRORING, stage.moves_shown))
     return found
 
 
 @unaffected(torch.device("cpu"))
 def mixing_ids(augment: Augment, size: tuple[int, int], channels: int = 3) -> list[str]:
     """The names of its operations that would make numbers in masks that are no ids, of images of `size`, (h, w)."""
-    from fastpipe.augment.kornia_operation import Kornia
-
     found = []
     for operation in augment.stages:
         if isinstance(operation, Kornia) and operation.mixes_ids(size, channels):

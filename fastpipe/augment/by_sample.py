@@ -31,12 +31,9 @@ class BySample(TorchFunctionMode):
 
     Args:
         seeds: (n,) int64, one a sample, on each device where draws are asked for.
-        generator: makes all draws that are not one row a sample; None: torch's global generators do.
+        generator: makes all `others`, the draws that are not one row a sample; None: torch's global generators do.
         onto: a device where all tensors are made that the code inside wants on the CPU, or on no device in particular;
             None: nothing is moved.
-
-    Attributes:
-        others: draws that were not one row a sample.
     """
 
     def __init__(
@@ -71,7 +68,6 @@ class BySample(TorchFunctionMode):
         return function(*args, **keywords)
 
     def _moved(self, function: Callable[..., Any], args: Arguments, kwargs: dict[str, Any]) -> tuple[Arguments, Any]:
-        """The arguments, with `onto` in place of the CPU."""
         args = tuple(self._onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args)
         device = kwargs.get("device")
         if function in _device_constructors() if device is None else torch.device(device).type == "cpu":
@@ -131,20 +127,19 @@ def _shape(size: Arguments, keywords: Keywords) -> Sequence[int]:
     return tuple(given[0]) if len(given) == 1 and np.ndim(given[0]) else given
 
 
-def _rand(mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
-    return mode.uniform(_shape(size, keywords), dtype, device)
+Numbers = Callable[[BySample, Sequence[int], torch.dtype | None, object], Tensor | None]
 
 
-def _randn(mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
-    return mode.normal(_shape(size, keywords), dtype, device)
+def _sized(numbers: Numbers) -> Callable[..., Tensor | None]:
+    """torch.rand or torch.randn."""
+    return lambda mode, *size, dtype=None, device=None, **keywords: numbers(mode, _shape(size, keywords), dtype, device)
 
 
-def _rand_like(mode: BySample, like: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor | None:
-    return mode.uniform(like.shape, dtype or like.dtype, device or like.device)
-
-
-def _randn_like(mode: BySample, like: Tensor, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor | None:
-    return mode.normal(like.shape, dtype or like.dtype, device or like.device)
+def _alike(numbers: Numbers) -> Callable[..., Tensor | None]:
+    """torch.rand_like or torch.randn_like."""
+    return lambda mode, like, dtype=None, device=None, **_: numbers(
+        mode, like.shape, dtype or like.dtype, device or like.device
+    )
 
 
 def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
@@ -194,10 +189,10 @@ def _left(mode: BySample, *args: Any, **keywords: Any) -> None:
 
 
 _DRAWS: dict[Any, Callable[..., Tensor | None]] = {
-    torch.rand: _rand,
-    torch.randn: _randn,
-    torch.rand_like: _rand_like,
-    torch.randn_like: _randn_like,
+    torch.rand: _sized(BySample.uniform),
+    torch.randn: _sized(BySample.normal),
+    torch.rand_like: _alike(BySample.uniform),
+    torch.randn_like: _alike(BySample.normal),
     torch.randint: _randint,
     torch.bernoulli: _bernoulli,
     torch.Tensor.bernoulli: _bernoulli,
@@ -205,10 +200,7 @@ _DRAWS: dict[Any, Callable[..., Tensor | None]] = {
     torch.Tensor.uniform_: _uniform_,
     torch.Tensor.normal_: _normal_,
     torch.normal: _normal,
-    torch.randperm: _left,
-    torch.multinomial: _left,
-    torch._sample_dirichlet: _left,
-    torch._standard_gamma: _left,
+    **dict.fromkeys((torch.randperm, torch.multinomial, torch._sample_dirichlet, torch._standard_gamma), _left),
     torch.Tensor.exponential_: _left,
 }
 _WITHOUT_GENERATOR = {torch.rand_like, torch.randn_like}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fastpipe.augment import pixels
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.mixing import Mixing, one_hot, soft_labels
+from fastpipe.augment.mixing import Mixing, one_hot
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import Moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
@@ -56,16 +57,15 @@ class Canvases:
 
 @dataclass(frozen=True)
 class Chain:
-    """All that happens to the images of a batch, in order.
+    """All that happens to the images of a batch. The order is that of torchvision's recipes.
 
-    The order is that of torchvision's recipes. Mixing comes last and in float32, and the output is rounded to its dtype
-    once, after it: so a mixed pixel has the share that its label says.
+    Mixing comes last and in float32, and the output is rounded to its dtype once, after it: so a mixed pixel has the
+    share that its label says.
 
     Attributes:
         operations: between uint8 and normalising.
         dtype: of the output.
         mean, std: of pixels in [0, 1], as they were given, or None; see `moments`.
-        erasing, mixing: None: not done.
     """
 
     operations: tuple[Operation, ...]
@@ -95,17 +95,16 @@ class Chain:
         full = 1 if self.operations else full_of(bits)
         steps.append(Step(None, affine(*self.moments(draws.channels), full=full)))
         steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
-        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size))
-        return AugmentPlan.of(draws, given, bits, steps)
+        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size, len(steps)))
+        arrays = {
+            f"{number}.{name}": np.ascontiguousarray(array)
+            for number, step in enumerate(steps)
+            for name, array in step.arrays.items()
+        }
+        return AugmentPlan(len(draws), given, draws.channels, bits, tuple(step.host for step in steps), arrays)
 
     def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """Carries a plan out.
-
-        Args:
-            images: (n, c, height, width) uint8 or uint16.
-            plan: of this batch.
-            stages: the tensors of each of its steps, on the images' device.
-        """
+        """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
         for first, end in parts(images, self._part_bytes):
             part, size = self._operate(images[first:end], first, plan, stages)
@@ -120,8 +119,20 @@ class Chain:
         assert out is not None
         if self.mixing is None:
             return out
-        mixed_nhwc = self.mixing.apply(out.permute(0, 2, 3, 1), plan.hosts[-1], stages[-1])
-        return mixed_nhwc.permute(0, 3, 1, 2).to(self.dtype)
+        return self.mixing.run(out, 0, plan.hosts[-1], stages[-1]).to(self.dtype)
+
+    @property
+    def moving(self) -> tuple[Operation, ...]:
+        """All that moves pixels from place to place or from image to image, in order."""
+        return self.operations if self.mixing is None else (*self.operations, self.mixing)
+
+    def _steps(
+        self, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
+    ) -> Iterator[tuple[Operation, Any, Mapping[str, Tensor]]]:
+        """`moving`, each with its part of a plan."""
+        yield from zip(self.operations, plan.hosts, stages, strict=False)
+        if self.mixing is not None:
+            yield self.mixing, plan.hosts[-1], stages[-1]
 
     def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
         """(height, width) of what becomes of the images."""
@@ -141,20 +152,16 @@ class Chain:
     ) -> Tensor:
         """Masks of ids or second pictures (n, c, height, width) -> the same, moved, in the same dtype."""
         ids = masks.to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
-        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+        for operation, host, tensors in self._steps(plan, stages):
             if kind in operation.moves:
                 ids = operation.move_masks(ids, host, tensors)
-        if self.mixing is not None and kind in self.mixing.moves:
-            ids = self.mixing.paste(ids, stages[-1])
         return ids.add(fill).to(masks.dtype)
 
     def move_shown(self, shown: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """(n, height, width) bool: the pixels of images, not of padding -> the same of the images afterwards."""
         marks = shown[:, None].to(torch.float32)
-        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+        for operation, host, tensors in self._steps(plan, stages):
             marks = operation.move_shown(marks, host, tensors)
-        if self.mixing is not None:
-            marks = self.mixing.merge(marks, stages[-1])
         return marks[:, 0] > 0.5
 
     @property
@@ -189,7 +196,7 @@ class Chain:
             self.erasing.apply(out.permute(0, 2, 3, 1), first, plan.hosts[number + 1], stages[number + 1])
 
     def _check_size(self, images: Tensor, channels: int, size: tuple[int, int] | None) -> None:
-        """Raises ConfigError where they are no images with so many channels, of a size where one is given."""
+        """Raises ConfigError where they are no images with so many channels, of `size` if it is given."""
         shape = tuple(images.shape)
         if images.ndim != 4 or shape[1] != channels:
             raise ConfigError(
@@ -205,19 +212,14 @@ class Chain:
             )
 
     def soft_labels(
-        self,
-        labels: Tensor,
-        num_classes: int,
-        smoothing: float,
-        plan: AugmentPlan,
-        stages: Sequence[Mapping[str, Tensor]],
+        self, labels: Tensor, classes: int, smoothing: float, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
     ) -> Tensor:
-        """Labels (n,) int64 -> (n, num_classes) float32, mixed as the images are."""
-        soft = one_hot(labels, num_classes)
-        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+        """Labels (n,) int64 -> (n, classes) float32, mixed as the images are."""
+        soft = one_hot(labels, classes)
+        for operation, host, tensors in self._steps(plan, stages):
             if operation.mixes:
                 soft = operation.mixed_labels(soft, host, tensors)
-        return soft_labels(soft, smoothing, stages[-1].get("share"))
+        return soft.mul_(1 - smoothing).add_(smoothing / classes) if smoothing else soft
 
 
 def _memory_format(operation: Operation) -> torch.memory_format:

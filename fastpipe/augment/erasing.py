@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment import placement
-from fastpipe.augment.boxes import cut_out, inside
+from fastpipe.augment import pixels
 from fastpipe.augment.operation import on_rows
+from fastpipe.augment.pixels import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -27,11 +27,7 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class Erasing:
-    """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour.
-
-    Args:
-        probability: that a sample loses a box.
-    """
+    """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour."""
 
     probability: float
 
@@ -47,7 +43,7 @@ class Erasing:
     ) -> None:
         """Blanks the boxes in images (n, height, width, c), the batch's rows from `first` on, in place."""
         rows, boxes = host
-        if not placement.on_cpu(images.device):
+        if not pixels.on_cpu(images.device):
             blanked = on_rows(_blank, images, first, rows, tensors["rows"], tensors["boxes"])
             assert blanked is images
             return

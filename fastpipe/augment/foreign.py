@@ -48,8 +48,6 @@ class Foreign(Operation):
     global generators (or Python's, or numpy's) is seeded from (seed, epoch, batch) and its position; they are as before
     afterwards.
 
-    Args:
-        module: takes and returns a batch.
     """
 
     by_rows = False
@@ -97,14 +95,7 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's.
 
     All are put back as they were, also after an exception. Nothing waits for the device: a CUDA generator's state is
-    kept on the host.
-
-    Args:
-        device: "cpu" or "cuda".
-        seed: in [0, 2**64).
-
-    Yields:
-        A function that seeds them again, with another seed.
+    kept on the host. It gives a function that seeds them again.
     """
     generators = [torch.default_generator]
     if device.type == "cuda":

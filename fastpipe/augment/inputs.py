@@ -71,6 +71,18 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mappi
         raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")
 
 
+def classes_of_labels(own: int | None, dataset: int | None) -> int:
+    """How many classes soft labels have: as many as were passed, or as the dataset has."""
+    if own is not None and dataset is not None and own < dataset:
+        raise ConfigError(f"Augment: num_classes={own}, but the dataset has {dataset} classes; leave out num_classes")
+    if own is None and dataset is None:
+        raise ConfigError(
+            "Augment: soft labels need the number of classes; pass num_classes=, for example "
+            "Augment.imagenet(mixup=0.2, num_classes=1000)"
+        )
+    return own or dataset or 0
+
+
 def check_labels(labels: Tensor, classes: int) -> None:
     """Raises ConfigError where one is no class, if the labels are on the CPU: a look at others would wait for them.
 

@@ -26,12 +26,7 @@ _FILLS = ("fill", "pad_value")  # options of modules: the value of pixels from o
 
 @dataclass(frozen=True)
 class FieldKeys:
-    """What the `data_keys` of a container say.
-
-    Attributes:
-        kinds: the kinds of fields that move with images.
-        mask_options: the container's extra_args for masks.
-    """
+    """What a container says: the kinds of fields that move with images, by `data_keys`; its extra_args for masks."""
 
     kinds: frozenset[str] = frozenset()
     mask_options: Mapping[str, Any] = field(default_factory=dict)
@@ -87,15 +82,7 @@ def moves_places(module: torch.nn.Module) -> bool:
 
 
 class FieldMover:
-    """Moves fields as a module of kornia moves images.
-
-    Args:
-        module: of kornia.
-        keys: of its container.
-
-    Attributes:
-        kinds: of fields that it moves.
-    """
+    """Moves fields, of `kinds`, as a module of kornia, in a container with these keys, moves images."""
 
     def __init__(self, module: Any, keys: FieldKeys) -> None:
         from kornia.augmentation import AugmentationSequential
@@ -115,7 +102,7 @@ class FieldMover:
         return self._called("keypoints", points, parameters)
 
     def masks(self, masks: Tensor, parameters: Any) -> Tensor:
-        """Moves masks (n, 1, height, width) of float32, of all images that the parameters are of or of some rows."""
+        """Moves masks (n, 1, height, width) of float32, of all images that the parameters are of, or of some."""
         shape = parameters["forward_input_shape"].clone()  # of all
         shape[0] = len(masks)
         return self._called("mask", masks, {**parameters, "forward_input_shape": shape})

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import kornia_modules
-from fastpipe.augment.boxes import inside
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.mixing import box_share
 from fastpipe.augment.operation import Operation
+from fastpipe.augment.pixels import inside
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
@@ -30,8 +30,7 @@ Arrays = dict[str, Array]
 
 def _mixup(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
     """The partner's share is kornia's lambda."""
-    share = parameters["mixup_lambdas"].numpy()
-    return _two(parameters["mixup_pairs"].numpy(), share)
+    return _two(parameters["mixup_pairs"].numpy(), parameters["mixup_lambdas"].numpy())
 
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, int]) -> Arrays:
@@ -86,9 +85,6 @@ _KINDS: dict[str, Callable[[Any, Parameters, Draws, tuple[int, int]], Arrays]] =
 class KorniaMixing(Operation):
     """Mixes the images of a batch, and their labels, as one of kornia's modules would.
 
-    Args:
-        module: one of RandomMixUpV2, RandomCutMixV2, PatchMix and RandomMosaic.
-
     Raises:
         ConfigError: labels cannot follow what this module does.
     """
@@ -113,14 +109,9 @@ class KorniaMixing(Operation):
                 "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
             )
         self._arrays = _KINDS[name]
-        self.moves_shown = self.in_pairs
+        self.moves_shown = self.in_pairs = self._arrays is not _mosaic
         if self._arrays in (_cutmix, _patchmix):
             self.moves = frozenset(["mask", "image"])
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether each image is mixed with one other one."""
-        return self._arrays is not _mosaic
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -141,11 +132,9 @@ class KorniaMixing(Operation):
         return Step((bool(applied.any()), parameters), arrays)
 
     def extra_repr(self) -> str:
-        """The module, which is no child."""
         return repr(self.module)
 
     def run(self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Mixes the images."""
         applied, parameters = host
         if not applied:
             return images

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from fastpipe.augment import kornia_modules, placement
+from fastpipe.augment import kornia_modules, pixels
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.kornia_fields import SHOWN, FieldKeys, FieldMover, movable, moves_places
@@ -49,7 +49,6 @@ class Call:
         rows: numbers in the batch of the images that it changes, one image twice; None: all of them.
         seed: of its draws that are not by sample.
         leaves, tree: its parameters; None: made on the device.
-        nature: of the module, with the images of the batch.
     """
 
     rows: NDArray[np.int64] | None
@@ -60,11 +59,9 @@ class Call:
 
 
 class Kornia(Operation):
-    """Calls a module of kornia with parameters that depend on seed, epoch and sample.
+    """Calls a module of kornia, see kornia_modules.is_planned, with parameters that depend on seed, epoch and sample.
 
-    Args:
-        module: with `forward_parameters`; see kornia_modules.is_planned.
-        keys: of the container that it is in: which fields it moves.
+    `keys`, of the container that it is in, say which fields it moves.
     """
 
     by_rows = False
@@ -104,11 +101,9 @@ class Kornia(Operation):
         return Step(calls, arrays)
 
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
-        """(height, width) of its results for images of `size`."""
         return self._nature(size, channels).size
 
     def extra_repr(self) -> str:
-        """The module, which is no child."""
         return repr(self.module)
 
     def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
@@ -139,8 +134,7 @@ class Kornia(Operation):
 
     def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
         """Masks of the batch, (N, 1, height, width), moved as its images are."""
-        if self._mover is None or "mask" not in self.moves:
-            return masks
+        assert self._mover is not None  # else `moves` is empty
         return self._carried_out(masks, host, tensors, self._mover.masks)
 
     @torch.no_grad()
@@ -158,11 +152,7 @@ class Kornia(Operation):
         return not torch.equal(made, made.round())
 
     def _carried_out(
-        self,
-        images: Tensor,
-        host: list[Call],
-        tensors: Mapping[str, Tensor],
-        act: Callable[[Tensor, Any], object],
+        self, images: Tensor, host: list[Call], tensors: Mapping[str, Tensor], act: Callable[[Tensor, Any], object]
     ) -> Tensor:
         """Does something with the images, or the masks, and the parameters of each call."""
         kornia_modules.place(self.module, images.device)
@@ -195,7 +185,7 @@ class Kornia(Operation):
         """Which rows of a call are done at once: (first, row after the last); a CPU does as many as CPU_BYTES says."""
         count = len(images) if call.rows is None else len(call.rows)
         pieces = 1
-        if placement.on_cpu(images.device) and call.nature.by_row is not None:
+        if pixels.on_cpu(images.device) and call.nature.by_row is not None:
             pieces = max(1, count // max(2, CPU_BYTES // (4 * images[0].numel())))
         bounds = np.linspace(0, count, pieces + 1).astype(int).tolist()
         return list(pairwise(bounds))

@@ -21,10 +21,9 @@ _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 @dataclass(frozen=True)
 class Nature:
-    """What a module does with images of a size.
+    """What a module does with images of a size, with so many channels.
 
     Attributes:
-        channels: of the images.
         draws_once: it draws something once a call.
         whole_maps: parameters are as large as images.
         size: (height, width) of its results.

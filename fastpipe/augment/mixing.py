@@ -8,7 +8,6 @@ partner of a row is the row before it; that of the first is the last.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment import placement
-from fastpipe.augment.boxes import cut_out, inside
+from fastpipe.augment import pixels
+from fastpipe.augment.operation import Operation
+from fastpipe.augment.pixels import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -36,35 +36,34 @@ def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArra
     return np.clip(share, 0, 1)  # but for rounding it lies there
 
 
-@dataclass(frozen=True)
-class Mixing:
-    """Mixes each sample with its neighbour.
+class Mixing(Operation):
+    """Mixes each sample with its neighbour; after normalising.
 
     Args:
         mixup: alpha of mixup's Beta distribution; 0: no mixup.
         cutmix: alpha of cutmix's; 0: no cutmix. With both, each sample takes one of them, half and half.
     """
 
-    mixup: float
-    cutmix: float
+    mixes = in_pairs = moves_shown = True
 
-    @property
-    def moves(self) -> frozenset[str]:
-        """The kinds of fields that it pastes as it pastes boxes of images; cutmix alone does."""
-        return frozenset() if self.mixup else frozenset(["mask", "image"])
+    def __init__(self, mixup: float, cutmix: float) -> None:
+        super().__init__()
+        self.alphas = mixup, cutmix
+        self.moves = frozenset() if mixup else frozenset(["mask", "image"])  # cutmix pastes them as it pastes images
 
-    def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
 
         Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, what is left of the sample itself,
         exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
         """
-        cut = np.full(len(draws), self.cutmix > 0)
-        if self.mixup > 0 and self.cutmix > 0:
+        mixup, cutmix = self.alphas
+        cut = np.full(len(draws), cutmix > 0)
+        if mixup > 0 and cutmix > 0:
             cut = draws.each(Stream.MIX_OR_CUT) < 0.5
         u, v = draws.each(Stream.MIX_RADIUS), draws.each(Stream.MIX_ANGLE)
         share = np.zeros(len(draws))
-        for alpha, rows in ((self.mixup, ~cut), (self.cutmix, cut)):
+        for alpha, rows in ((mixup, ~cut), (cutmix, cut)):
             if alpha > 0:
                 share[rows] = beta(u[rows], v[rows], alpha)
         boxes = np.where(cut[:, None], _boxes(draws, size, share), 0)
@@ -72,26 +71,31 @@ class Mixing:
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
-    def apply(self, images: Tensor, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Mixes the images of a whole batch, (n, height, width, c) float32, which may be overwritten."""
+    def run(self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Mixes the images."""
         cut, share, boxes = host
-        if placement.on_cpu(images.device):
-            return _one_by_one(images, cut, share, boxes)
+        images = images.permute(0, 2, 3, 1)  # as they lie in memory
+        if pixels.on_cpu(images.device):
+            return _one_by_one(images, cut, share, boxes).permute(0, 3, 1, 2)
         mask = tensors["share"][:, None, None, None]
         if cut.any():
             # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
-        return torch.lerp(images.roll(1, 0), images, mask)
+        return torch.lerp(images.roll(1, 0), images, mask).permute(0, 3, 1, 2)
 
-    def paste(self, masks: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Masks or second pictures (n, c, height, width) of a batch of cutmix, with the boxes of their partners."""
+    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Pastes the boxes of cutmix."""
         return torch.where(inside(tensors["boxes"], *masks.shape[2:])[:, None], masks.roll(1, 0), masks)
 
-    def merge(self, shown: Tensor, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where rows (n, 1, height, width) show something, 1, else 0: of mixup, what either image shows."""
+    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Where rows show something: of mixup, what either image shows."""
         cut = tensors["cut"][:, None, None, None] > 0
-        return torch.where(cut, self.paste(shown, tensors), torch.maximum(shown, shown.roll(1, 0)))
+        return torch.where(cut, self.move_masks(shown, host, tensors), torch.maximum(shown, shown.roll(1, 0)))
+
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Each row keeps its share of its own label; the rest is its partner's."""
+        return torch.lerp(labels.roll(1, 0), labels, tensors["share"][:, None])
 
 
 def box_share(
@@ -136,19 +140,3 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     # Not torch's one_hot or scatter: a label out of range would end a CUDA program, or one_hot would ask the device.
     classes = torch.arange(num_classes, device=labels.device)
     return (labels[:, None] == classes).to(torch.float32)
-
-
-def soft_labels(own: Tensor, smoothing: float, share: Tensor | None) -> Tensor:
-    """Labels of images -> labels of the mixed images.
-
-    Args:
-        own: (n, num_classes) float32, each row's sum is 1; may be overwritten.
-        smoothing: share of each label that is spread evenly over all classes.
-        share: (n,) of each row's own label; the rest is its partner's. None: not mixed.
-
-    Returns:
-        The same form as `own`.
-    """
-    if share is not None:
-        own = torch.lerp(own.roll(1, 0), own, share[:, None])
-    return own.mul_(1 - smoothing).add_(smoothing / own.shape[1]) if smoothing else own

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
-from fastpipe.augment.inputs import check_fits, check_images, check_labels, unaffected
+from fastpipe.augment.inputs import check_fits, check_images, check_labels, classes_of_labels, unaffected
 from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.moving import moved
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     check_normalised_once,
@@ -21,18 +22,17 @@ from fastpipe.augment.options import (
     checked_moments,
     checked_operations,
     compile_operations,
+    instead,
     number,
 )
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import AugmentPlan, Draws
 from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
 from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
-from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import flag, whole
 from fastpipe.plan.draws import Stream, key
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
-
-PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
 
 
 class Augment(torch.nn.Module):
@@ -156,20 +156,24 @@ class Augment(torch.nn.Module):
     @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
-        mixes = any(operation.mixes for operation in self._chain.operations)
-        return mixes or self._chain.mixing is not None or self.label_smoothing > 0
+        return bool(self.mixers) or self.label_smoothing > 0
+
+    @property
+    def mixers(self) -> list[Operation]:
+        """What mixes images, in order."""
+        return [operation for operation in self._chain.moving if operation.mixes]
 
     @property
     def labelling(self) -> tuple[object, ...] | None:
         """What decides the soft labels of a batch, to be compared; None: labels stay as they are."""
         mixers = [(place, stage.module) for place, stage in enumerate(self.stages) if stage.mixes]
-        return (self.label_smoothing, self.num_classes, self._chain.mixing, mixers) if self.soft else None
+        alphas = self._chain.mixing and self._chain.mixing.alphas
+        return (self.label_smoothing, self.num_classes, alphas, mixers) if self.soft else None
 
     @property
     def in_pairs(self) -> bool:
         """Whether each image is mixed once, with one other image."""
-        pairs = [bool(getattr(stage, "in_pairs", False)) for stage in self.stages if stage.mixes]
-        return (pairs + [True] * (self._chain.mixing is not None)) == [True]
+        return [mixer.in_pairs for mixer in self.mixers] == [True]
 
     @unaffected(torch.device("cpu"))
     def plan(
@@ -217,8 +221,7 @@ class Augment(torch.nn.Module):
     @property
     def moves(self) -> frozenset[str]:
         """The kinds of fields that move with images: "mask", "boxes", "keypoints"; "image", second pictures."""
-        found = frozenset[str]() if self._chain.mixing is None else self._chain.mixing.moves
-        return found.union(*(operation.moves for operation in self.stages))
+        return frozenset[str]().union(*(operation.moves for operation in self._chain.moving))
 
     @property
     def stages(self) -> tuple[Operation, ...]:
@@ -230,20 +233,12 @@ class Augment(torch.nn.Module):
     def move_places(
         self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
     ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
-        """Moves the boxes and points of a batch as `carry_out` moves its images; on the host.
+        """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the host, in pixels.
 
-        Args:
-            plan: of this batch.
-            boxes, points: by name, in pixels of the images before the augmentation.
-
-        Returns:
-            The same boxes and points in pixels of the images after it. Boxes are cut off at the border; one that left
-            the image has no width or no height.
+        Boxes are cut off at the border; one that left the image has no width or no height.
         """
         if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
             return boxes, points
-        from fastpipe.augment.moving import moved  # most programs have no boxes
-
         return moved(self._chain, plan, boxes, points)
 
     @torch.no_grad()
@@ -254,9 +249,6 @@ class Augment(torch.nn.Module):
             masks: (N, height, width) of ids; or pictures, (N, height, width, C), uint8 or uint16.
             plan, tensors: as for `carry_out`.
             fill: the id where pixels come from outside the image.
-
-        Returns:
-            The same of the images after the augmentation, in the same dtype.
         """
         kind = "mask" if masks.ndim == 3 else "image"
         if kind not in self.moves:
@@ -269,7 +261,7 @@ class Augment(torch.nn.Module):
     @property
     def moves_shown(self) -> bool:
         """Whether `move_shown` changes anything."""
-        return self._chain.mixing is not None or any(stage.moves_shown for stage in self.stages)
+        return any(operation.moves_shown for operation in self._chain.moving)
 
     @torch.no_grad()
     def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -305,7 +297,7 @@ class Augment(torch.nn.Module):
             ConfigError: the tensors do not match the plan, a module returned no batch, or num_classes is missing.
         """
         check_fits(images, labels, plan, tensors)
-        classes = self._classes(num_classes)
+        classes = classes_of_labels(self.num_classes, num_classes) if self.soft else 0
         stages = plan.split(tensors)
         with unaffected(images.device):
             out = self._chain.apply(images, plan, stages)
@@ -366,22 +358,6 @@ class Augment(torch.nn.Module):
         out = self.carry_out(images, given, plan, tensors)
         return out[0] if labels is None else out
 
-    def _classes(self, dataset: int | None) -> int:
-        """How many classes soft labels have."""
-        if not self.soft:
-            return 0
-        own = self.num_classes
-        if own is None and dataset is None:
-            raise ConfigError(
-                "Augment: soft labels need the number of classes; pass num_classes=, for example "
-                "Augment.imagenet(mixup=0.2, num_classes=1000)"
-            )
-        if own is not None and dataset is not None and own < dataset:
-            raise ConfigError(
-                f"Augment: num_classes={own}, but the dataset has {dataset} classes; leave out num_classes"
-            )
-        return own or dataset or 0
-
     def extra_repr(self) -> str:
         """What is not a module of its own."""
         chain = self._chain
@@ -390,8 +366,8 @@ class Augment(torch.nn.Module):
             "mean": chain.mean,
             "std": chain.std,
             "erasing": chain.erasing and chain.erasing.probability,
-            "mixup": chain.mixing and chain.mixing.mixup,
-            "cutmix": chain.mixing and chain.mixing.cutmix,
+            "mixup": chain.mixing and chain.mixing.alphas[0],
+            "cutmix": chain.mixing and chain.mixing.alphas[1],
             "label_smoothing": self.label_smoothing,
             "num_classes": self.num_classes,
         }
@@ -410,21 +386,5 @@ def as_augment(value: object) -> Augment:
         return Augment(value)
     raise ConfigError(
         "augment: expected a fastpipe.Augment, a torch.nn.Module that takes and returns a batch, or a list of such "
-        f"modules, got {value!r}; {_instead(value)}"
+        f"modules, got {value!r}; {instead(value)}"
     )
-
-
-def _instead(value: object) -> str:
-    """How a preset's name, a preset that was not called, or a transform of single images is written here."""
-    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
-    preset = {"trivialaugment": "trivial_augment", "trivialaugmentwide": "trivial_augment"}.get(preset.lower(), preset)
-    if preset.lower() in PRESETS:
-        return f"write augment=fastpipe.Augment.{preset.lower()}()"
-    if isinstance(value, type):
-        return f"create an object: {value.__name__}(...)"
-    if callable(value):
-        return (
-            "for a function of the batch, write a module whose forward() calls it. A transform of single images works "
-            "with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
-        )
-    return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {', '.join(PRESETS[1:])}"

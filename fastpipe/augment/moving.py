@@ -31,11 +31,7 @@ _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 def moved(
     chain: Chain, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
 ) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
-    """Moves boxes and points as the chain moves the images of a batch.
-
-    Returns:
-        The boxes, cut off at the border: one that left the image has no width or no height. And the points.
-    """
+    """Moves boxes and points as the chain moves the images of a batch; see Augment.move_places."""
     height, width = plan.size
     around = {name: each.edges[:, _CORNERS] - np.float32(0.5) for name, each in boxes.items()}
     single = {name: each.values[..., :2] for name, each in points.items()}

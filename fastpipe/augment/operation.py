@@ -28,6 +28,7 @@ class Operation(torch.nn.Module, ABC):
             second pictures.
         moves_shown: `move_shown` is right, and changes something.
         mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
+        in_pairs: it mixes each image with one other image.
         compiles: functions are compiled before they run.
     """
 
@@ -36,26 +37,18 @@ class Operation(torch.nn.Module, ABC):
     moves: frozenset[str] = frozenset()
     moves_shown = False
     mixes = False
+    in_pairs = False
     compiles = False
 
     @abstractmethod
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
-        """Draws what this operation does to a batch.
-
-        Args:
-            draws: of the batch.
-            size: (height, width) in pixels.
-            position: of this operation among the batch's.
-        """
+        """Draws what this operation, the one at `position`, does to a batch of images of `size` (height, width)."""
 
     @abstractmethod
     def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Does that, to the rows of the batch from `first` on.
+        """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on.
 
-        Args:
-            images: (n, c, height, width) float32 in [0, 1]; may be overwritten.
-            first: the number in the batch of images[0].
-            host, tensors: of the whole batch's step; the tensors on the device of the images.
+        It may overwrite them. The host's part and the tensors, on the images' device, are the whole batch's.
         """
 
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
@@ -63,11 +56,9 @@ class Operation(torch.nn.Module, ABC):
         return size
 
     def move_points(self, points: Tensor, host: Any) -> Tensor:
-        """Moves points as `run` moves pixels, on the CPU.
+        """Moves points (N, P, 2) float32 x, y of the batch as `run` moves pixels, on the CPU; may overwrite them.
 
-        Args:
-            points: (N, P, 2) float32 x, y of the whole batch, from the centre of the first pixel; may be overwritten.
-            host: of the batch's step.
+        They are counted from the centre of the first pixel.
         """
         return points
 
@@ -109,17 +100,9 @@ def on_colour(function: Function) -> Function:
 
 
 def on_rows(
-    function: Function,
-    images: Tensor,
-    first: int,
-    rows: NDArray[np.int64],
-    index: Tensor,
-    *parameters: Tensor,
+    function: Function, images: Tensor, first: int, rows: NDArray[np.int64], index: Tensor, *parameters: Tensor
 ) -> Tensor:
-    """Applies a function to some rows of a batch.
-
-    That the rows are known on the host too is what spares the device a synchronisation: sizes of results are known
-    without asking.
+    """Applies a function to some rows of a batch. The host knows them too, so it need not ask the device for sizes.
 
     Args:
         function: of (k, c, height, width) images, which it may overwrite, and (k,) parameters.
@@ -128,9 +111,6 @@ def on_rows(
         rows: (m,) numbers in the batch, ascending.
         index: the same, int64 on the device of the images.
         parameters: each (m,), one a row.
-
-    Returns:
-        The images with those rows changed.
     """
     count = len(images)
     low, high = bisect_left(rows, first), bisect_left(rows, first + count)

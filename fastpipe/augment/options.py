@@ -9,11 +9,17 @@ from numbers import Real
 import numpy as np
 import torch
 
+from fastpipe.augment import kornia_modules
+from fastpipe.augment.foreign import Foreign
+from fastpipe.augment.kornia_fields import FieldKeys, field_keys
+from fastpipe.augment.kornia_mixing import KorniaMixing
+from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
+PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -40,9 +46,30 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
             )
         if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
-    from fastpipe.augment.stages import stages_of  # presets have no modules of others
-
     return [stage for module in operations for stage in stages_of(module)]
+
+
+def stages_of(module: torch.nn.Module, keys: FieldKeys | None = None) -> list[Operation]:
+    """A module, or the modules of a container that only calls them in turn -> stages; `keys`: of the containers around.
+
+    Raises:
+        ConfigError: it mixes images somewhere inside.
+    """
+    if isinstance(module, Operation):
+        return [module]
+    keys = keys if keys is not None and keys.kinds else field_keys(module)
+    if (inside := kornia_modules.children(module)) is not None:
+        return [stage for child in inside for stage in stages_of(child, keys)]
+    if kornia_modules.mixes(module):
+        return [KorniaMixing(module)]
+    if hidden := [type(part).__name__ for part in module.modules() if kornia_modules.mixes(part)]:
+        raise ConfigError(
+            f"augment: {type(module).__name__} contains {hidden[0]}, which mixes images; labels would stay as they "
+            f"are. Pass {hidden[0]} itself in the list"
+        )
+    if kornia_modules.is_policy(module):
+        kornia_modules.recommend_presets(type(module).__name__)
+    return [Kornia(module, keys) if kornia_modules.is_planned(module) else Foreign(module)]
 
 
 def check_normalised_once(operations: list[Operation], mean: object) -> None:
@@ -135,3 +162,19 @@ def number(name: str, value: object, *, least: float = 0.0, most: float = math.i
             return checked
     span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {'below ' * below}{most:g}"
     raise ConfigError(f"{name}: expected a number {span}, got {value!r}")
+
+
+def instead(value: object) -> str:
+    """How a preset's name, a preset that was not called, or a transform of single images is written here."""
+    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
+    preset = {"trivialaugment": "trivial_augment", "trivialaugmentwide": "trivial_augment"}.get(preset.lower(), preset)
+    if preset.lower() in PRESETS:
+        return f"write augment=fastpipe.Augment.{preset.lower()}()"
+    if isinstance(value, type):
+        return f"create an object: {value.__name__}(...)"
+    if callable(value):
+        return (
+            "for a function of the batch, write a module whose forward() calls it. A transform of single images works "
+            "with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+        )
+    return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {', '.join(PRESETS[1:])}"

@@ -1,4 +1,4 @@
-"""Pixels uint8, uint16 or float32 in [0, 1] -> normalised pixels in the output's dtype, in one pass over memory.
+"""How pixels are laid out, cut out and normalised, on a CPU or on an accelerator.
 
 Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last without a dimension
 of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as slow.
@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastpipe.augment import placement
 from fastpipe.augment.plan import Array
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -24,16 +23,37 @@ PART_BYTES = 2**20
 NORMALISE_BYTES = 2**22
 
 
-def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """How a batch of images (n, c, height, width) is taken: (first row, row after the last), in order.
+def on_cpu(device: torch.device) -> bool:
+    """Whether to lay out work for a CPU or for an accelerator.
 
-    Args:
-        images: of the batch.
-        part_bytes: of float32 images, a thread; None: whole on any device.
+    True: memory and the cache count: images are taken one by one, boxes by slices, at places that the host knows.
+    False: launches count: a batch is taken at once, boxes by masks, whose places the device has.
+    """
+    return device.type == "cpu"
+
+
+def cut_out(image: Tensor, box: Sequence[int]) -> Tensor:
+    """A view of one image (height, width, c): what is in a box (top, left, bottom, right) that the host knows."""
+    top, left, bottom, right = box
+    return image[top:bottom, left:right]
+
+
+def inside(boxes: Tensor, height: int, width: int) -> Tensor:
+    """Boxes (n, 4) int64 on the device -> (n, height, width) bool: what is in each image's box."""
+    y = torch.arange(height, device=boxes.device)[:, None]
+    x = torch.arange(width, device=boxes.device)
+    top, left, bottom, right = boxes[:, :, None, None].unbind(1)
+    return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
+
+
+def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
+    """How a batch of images is taken: (first row, row after the last), in order.
+
+    `part_bytes`: of float32 images, a thread; None: the batch is taken whole on any device.
     """
     count = len(images)
     step = count
-    if placement.on_cpu(images.device) and part_bytes is not None:
+    if on_cpu(images.device) and part_bytes is not None:
         step = max(1, part_bytes * torch.get_num_threads() // (4 * images[0].numel()))
     for first in range(0, count, step):
         yield first, min(first + step, count)
@@ -42,7 +62,7 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     """uint8 or uint16 -> float32 in [0, 1], fresh memory in the order asked for."""
     out = torch.empty(images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format)
-    if placement.on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
+    if on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
         return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
     # One pass over memory. A plain number would make it one of torch's default dtype, whatever that is set to.
     return torch.mul(images, torch.full((), 1 / 255, dtype=torch.float32, device=images.device), out=out)
@@ -54,20 +74,9 @@ def full_of(bits: int) -> int:
 
 
 def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[str, Array]:
-    """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays.
-
-    Args:
-        mean, std: of pixels in [0, 1], a channel each.
-        full: what stands for 1: 255, 65535 or 1.
-    """
+    """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays."""
     m, s = np.array(mean), np.array(std)
     return {"scale": (1 / (full * s)).astype(np.float32), "shift": (-m / s).astype(np.float32)}
-
-
-def as_rows(out: Tensor) -> Tensor:
-    """(n, c, height, width) in channels_last -> the same memory as (n, height, width * c); Note [rows]."""
-    count, channels, height, width = out.shape
-    return out.permute(0, 2, 3, 1).view(count, height, width * channels)
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
@@ -78,7 +87,7 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
         scale, shift: (c,) float32 on the same device.
         out: (n, c, height, width) in channels_last, any floating dtype; rounded to it once.
     """
-    if not placement.on_cpu(images.device):
+    if not on_cpu(images.device):
         images = images.to(torch.float32) if images.dtype == torch.uint16 else images  # which has no arithmetic
         torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))  # one kernel
         return
@@ -87,7 +96,8 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     whole = out.dtype == torch.float32
     work = out if whole else torch.empty_like(out, dtype=torch.float32)
     work.copy_(images)
-    rows, width = as_rows(work), out.shape[3]
+    count, channels, height, width = work.shape
+    rows = work.permute(0, 2, 3, 1).view(count, height, width * channels)  # Note [rows]
     torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
     if not whole:
         out.copy_(work)

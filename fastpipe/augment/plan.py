@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,10 +15,11 @@ Array = NDArray[Any]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Draws:
     """The draws of one batch.
 
-    Args:
+    Attributes:
         samples: (n,) sample numbers.
         seed, epoch, batch: name the draws.
         shown: (n, 2), the parts of the height and the width of each row that have the image, at the top left, where the
@@ -26,45 +27,35 @@ class Draws:
         channels: of the images; no draw of fastpipe's own operations depends on them.
     """
 
-    def __init__(
-        self,
-        samples: NDArray[np.int64],
-        *,
-        seed: int,
-        epoch: int,
-        batch: int,
-        shown: NDArray[np.float64] | None = None,
-        channels: int = 3,
-    ) -> None:
-        self.samples = samples
-        self.shown = shown
-        self.channels = channels
-        self._seed = seed
-        self._epoch = epoch
-        self._batch = batch
+    samples: NDArray[np.int64] = field(kw_only=False)
+    seed: int
+    epoch: int
+    batch: int
+    shown: NDArray[np.float64] | None = None
+    channels: int = 3
 
     def __len__(self) -> int:
         return len(self.samples)
 
     def each(self, stream: int) -> NDArray[np.float64]:
         """(n,) in [0, 1): a draw a sample, the same in whatever batch the sample comes."""
-        return uniform(key(self._seed, self._epoch, stream), self.samples)
+        return uniform(key(self.seed, self.epoch, stream), self.samples)
 
     def once(self, stream: int) -> float:
         """In [0, 1): one draw for the batch, the same on every rank."""
-        return float(uniform(key(self._seed, self._epoch, stream), np.array([self._batch]))[0])
+        return float(uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0])
 
     def generator_seed(self, stream: int, position: int) -> int:
         """In [0, 2**64): a seed for a generator that draws for this batch as a whole.
 
         It also depends on the batch's first sample: ranks that share a global batch must not repeat one another.
         """
-        batch_key = key(key(self._seed, self._epoch, stream), self._batch, position)
+        batch_key = key(key(self.seed, self.epoch, stream), self.batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 
     def sample_bits(self, stream: int, position: int) -> NDArray[np.uint64]:
         """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
-        return bits(key(key(self._seed, self._epoch, stream), position, 0), self.samples)
+        return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
 
     def group_of(self, stream: int, position: int, groups: int) -> NDArray[np.int64]:
         """(n,) in [0, groups): the group of each sample, the same in whatever batch the sample comes."""
@@ -74,16 +65,13 @@ class Draws:
         """In [0, 2**64): a seed that the samples of a group share in an epoch; of no group: `generator_seed`."""
         if group is None:
             return self.generator_seed(stream, position)
-        return key(key(self._seed, self._epoch, stream), position, 1 + group)
+        return key(key(self.seed, self.epoch, stream), position, 1 + group)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What one stage of the augmentation does to a batch.
-
-    Attributes:
-        host: what must be known without asking the device: sizes of groups, orders, seeds.
-        arrays: what the device needs, by name; float32 or int64.
+    """What one stage does to a batch: what the host must know without asking the device, such as sizes of groups, and
+    the arrays, float32 or int64 by name, that the device needs.
     """
 
     host: Any
@@ -108,16 +96,6 @@ class AugmentPlan:
     bits: int
     hosts: tuple[Any, ...]
     arrays: dict[str, Array]
-
-    @classmethod
-    def of(cls, draws: Draws, size: tuple[int, int], bits: int, steps: list[Step]) -> AugmentPlan:
-        """Puts the steps of all stages together."""
-        arrays = {
-            f"{number}.{name}": np.ascontiguousarray(array)
-            for number, step in enumerate(steps)
-            for name, array in step.arrays.items()
-        }
-        return cls(len(draws), size, draws.channels, bits, tuple(step.host for step in steps), arrays)
 
     def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
         """The arrays, or the tensors made of them, stage by stage, by their own names."""

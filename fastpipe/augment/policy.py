@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment import colour, placement, tones, warp
+from fastpipe.augment import effects, pixels
 from fastpipe.augment.operation import Function, Operation, on_colour, on_rows
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.plan.draws import Stream
@@ -50,34 +50,23 @@ TRIVIAL_AUGMENT = Space(shear=0.99, translate=32.0, rotate=135.0, enhance=0.99, 
 # What a sample's draw picks from, in torchvision's order, which is part of what a seed means. Those that move pixels
 # are one function, a warp with a matrix a sample.
 PICKS = (
-    "identity",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "rotate",
-    "brightness",
-    "saturation",
-    "contrast",
-    "sharpness",
-    "posterize",
-    "solarize",
-    "autocontrast",
-    "equalize",
+    *("identity", "shear_x", "shear_y", "translate_x", "translate_y", "rotate"),
+    *("brightness", "saturation", "contrast", "sharpness"),
+    *("posterize", "solarize", "autocontrast", "equalize"),
 )
 _WARPS = PICKS[1:6]
 _SIGNED = PICKS[1:10]
 # In the order in which the groups are done; how many numbers each sample's call has.
 _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
-    "warp": (warp.warp, 6),
-    "brightness": (colour.brightness, 1),
-    "saturation": (colour.saturation, 1),
-    "contrast": (colour.contrast, 1),
-    "sharpness": (tones.sharpness, 1),
-    "posterize": (tones.posterize, 1),
-    "solarize": (tones.solarize, 1),
-    "autocontrast": (tones.autocontrast, 0),
-    "equalize": (tones.equalize, 0),
+    "warp": (effects.warp, 6),
+    "brightness": (effects.brightness, 1),
+    "saturation": (effects.saturation, 1),
+    "contrast": (effects.contrast, 1),
+    "sharpness": (effects.sharpness, 1),
+    "posterize": (effects.posterize, 1),
+    "solarize": (effects.solarize, 1),
+    "autocontrast": (effects.autocontrast, 0),
+    "equalize": (effects.equalize, 0),
 }
 
 # Last those that stay as they are.
@@ -85,21 +74,18 @@ _FUNCTION_OF_PICK = np.array([[*_FUNCTIONS, "identity"].index("warp" if pick in 
 
 
 def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
-    """What a pick's function is called with.
+    """What a pick's function is called with: (n, 6), a matrix of effects.warp, or the number in the first column.
 
-    Args:
-        pick: of PICKS.
-        share: (n,) of the way to the last bin, from -1 or 0 to 1.
-        space: says how far that is.
-        size: (height, width) in pixels.
-
-    Returns:
-        (n, 6): a matrix of fastpipe.augment.warp, or the number in the first column.
+    share, (n,), is how much of the way to the last bin: from -1 or 0 to 1. size is (height, width) in pixels.
     """
-    if pick in _WARPS:
-        return warp.to_halves(_matrices(pick, share, space, size), size)
+    height, width = size
     numbers = np.zeros((len(share), 6))
-    if pick in ("brightness", "saturation", "contrast", "sharpness"):
+    if pick in _WARPS:
+        numbers[:, [0, 4]] = 1
+        for place, column in _moves(pick, share, space, size).items():
+            numbers[:, "abcdef".index(place)] = column
+        numbers *= np.array([2 / width] * 3 + [2 / height] * 3)
+    elif pick in ("brightness", "saturation", "contrast", "sharpness"):
         numbers[:, 0] = 1 + share * space.enhance
     elif pick == "posterize":
         numbers[:, 0] = np.rint(8 - share * space.posterize)
@@ -108,26 +94,29 @@ def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) ->
     return numbers
 
 
-def _matrices(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
+def _moves(pick: str, share: Values, space: Space, size: tuple[int, int]) -> dict[str, Values]:
+    """The numbers of a warp's matrix, in pixels, that are not those of a matrix that moves nothing."""
+    height, width = size
+    if pick == "rotate":  # counter-clockwise around the middle
+        angle = np.radians(share * space.rotate)
+        sine, cosine = np.sin(angle), np.cos(angle)
+        return {"a": cosine, "b": -sine, "d": sine, "e": cosine}
     if pick in ("translate_x", "translate_y"):
-        side = size[1] if pick == "translate_x" else size[0]
-        most = 150 / 331 * side if space.translate is None else space.translate
+        most = 150 / 331 * (width if pick == "translate_x" else height) if space.translate is None else space.translate
         # Whole pixels, towards 0; what is whole but for rounding stays.
-        pixels = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
-        return warp.translate_x(pixels) if pick == "translate_x" else warp.translate_y(pixels)
-    if pick == "rotate":
-        return warp.rotate(share * space.rotate)
-    shear = warp.shear_x if pick == "shear_x" else warp.shear_y
-    return shear(share * space.shear, size)
+        whole = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
+        return {"c" if pick == "translate_x" else "f": -whole}
+    tangent = share * space.shear  # the upper left corner stays
+    if pick == "shear_x":
+        return {"b": tangent, "c": tangent * height / 2}
+    return {"d": tangent, "f": tangent * width / 2}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer's groups.
+    """A layer's rows in the batch, group by group, ascending in each; last those that stay as they are.
 
-    Attributes:
-        rows: (n,) numbers in the batch, group by group, ascending in each; last those that stay as they are.
-        groups: for each that has samples: name of the function, where it begins in rows and where it ends.
+    Each group that has samples: name of the function, where it begins in rows and where it ends.
     """
 
     rows: NDArray[np.int64]
@@ -135,13 +124,7 @@ class Layer:
 
 
 class Policy(Operation):
-    """Gives each sample operations of its own, one a layer.
-
-    Args:
-        space: how far they go.
-        layers: how many, one after the other; at most MOST_LAYERS.
-        magnitude: the bin of all samples, 0 to 30; None: drawn for each.
-    """
+    """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
 
     moves_shown = True
 
@@ -189,7 +172,7 @@ class Policy(Operation):
 
     def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """Does one group after the other, layer after layer."""
-        if not placement.on_cpu(images.device):
+        if not pixels.on_cpu(images.device):
             return self._run_sorted(images, host, tensors)
         for number, layer in enumerate(host):
             numbers = tensors[f"{number}.numbers"]
@@ -222,7 +205,6 @@ class Policy(Operation):
         return function if name == "warp" else on_colour(function)
 
     def extra_repr(self) -> str:
-        """The arguments."""
         return f"layers={self.layers}, magnitude={self.magnitude}, {self.space}"
 
 

@@ -15,17 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment import colour
-from fastpipe.augment.blur import gaussian_blur
+from fastpipe.augment import effects
 from fastpipe.augment.operation import Operation, on_colour, on_rows
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
 _JITTERS = (
-    (Stream.BRIGHTNESS, colour.brightness),
-    (Stream.CONTRAST, colour.contrast),
-    (Stream.SATURATION, colour.saturation),
-    (Stream.HUE, colour.hue),
+    (Stream.BRIGHTNESS, effects.brightness),
+    (Stream.CONTRAST, effects.contrast),
+    (Stream.SATURATION, effects.saturation),
+    (Stream.HUE, effects.hue),
 )
 _ORDERS = tuple(permutations(range(len(_JITTERS))))
 
@@ -33,11 +32,7 @@ _ORDERS = tuple(permutations(range(len(_JITTERS))))
 class ColourJitter(Operation):
     """Brightness, contrast and saturation times 1 - x to 1 + x (at least 0), hue turned by -x to x; torchvision's.
 
-    The order of the four is drawn for a batch, not for a sample.
-
-    Args:
-        strength: of the paper's 0.8, 0.8, 0.8 and 0.2.
-        probability: that a sample is changed.
+    The order of the four is drawn for a batch, not for a sample. `strength` is that of the paper's 0.8, 0.8, 0.8, 0.2.
     """
 
     def __init__(self, strength: float, probability: float = 0.8) -> None:
@@ -73,16 +68,11 @@ class ColourJitter(Operation):
         return on_rows(on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"])
 
     def extra_repr(self) -> str:
-        """The arguments."""
         return f"strength={self.strength}, probability={self.probability}"
 
 
 class Grayscale(Operation):
-    """Takes the colour from some samples.
-
-    Args:
-        probability: that a sample is changed.
-    """
+    """Takes the colour from some samples."""
 
     def __init__(self, probability: float = 0.2) -> None:
         super().__init__()
@@ -95,19 +85,14 @@ class Grayscale(Operation):
 
     def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
         """Changes the rows drawn."""
-        return on_rows(on_colour(self.fast(colour.grayscale)), images, first, host, tensors["rows"])
+        return on_rows(on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"])
 
     def extra_repr(self) -> str:
-        """The argument."""
         return f"probability={self.probability}"
 
 
 class Blur(Operation):
-    """Blurs some samples with a kernel of about a tenth of the shorter side, sigma 0.1 to 2 pixels.
-
-    Args:
-        probability: that a sample is changed.
-    """
+    """Blurs some samples with a kernel of about a tenth of the shorter side, sigma 0.1 to 2 pixels."""
 
     def __init__(self, probability: float = 0.5) -> None:
         super().__init__()
@@ -117,22 +102,19 @@ class Blur(Operation):
         """Host: rows and the kernel's radius. Arrays: "rows" (m,), "sigmas" (m,)."""
         rows = np.flatnonzero(draws.each(Stream.BLUR) < self.probability)
         sigmas = 0.1 + 1.9 * draws.each(Stream.BLUR_SIGMA)[rows]
-        return Step((rows, blur_radius(size)), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
+        # A tenth of the shorter side, made odd, and at least 3; which needs a pixel to reflect.
+        radius = min(max(1, min(size) // 10 // 2), min(size) - 1)
+        return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
 
     def run(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], int], tensors: Mapping[str, Tensor]
     ) -> Tensor:
         """Changes the rows drawn."""
         rows, radius = host
-        blur = partial(gaussian_blur, radius=radius)  # never compiled: that makes it five times as slow on a CPU
+        blur = partial(
+            effects.gaussian_blur, radius=radius
+        )  # never compiled: that makes it five times as slow on a CPU
         return on_rows(on_colour(blur), images, first, rows, tensors["rows"], tensors["sigmas"])
 
     def extra_repr(self) -> str:
-        """The argument."""
         return f"probability={self.probability}"
-
-
-def blur_radius(size: tuple[int, int]) -> int:
-    """The kernel is a tenth of the shorter side, made odd, and at least 3; 1 pixel to reflect is needed for that."""
-    shorter = min(size)
-    return min(max(1, shorter // 10 // 2), shorter - 1)

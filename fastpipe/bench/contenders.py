@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from fastpipe.bench.task import Task
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.scan.opening import open_data
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 _JPEG = b"\xff\xd8\xff"
@@ -130,7 +130,7 @@ class _Cv2Dataset(_Shards):
         import cv2
         import turbojpeg
 
-        from fastpipe.packing.picture.jpeg import open_turbojpeg
+        from fastpipe.sources.picture.jpeg import open_turbojpeg
 
         if self._turbo is None:
             cv2.setNumThreads(0)

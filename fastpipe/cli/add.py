@@ -13,7 +13,7 @@ from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.growth.grow import Grown
-from fastpipe.packing.source.options import Format
+from fastpipe.sources.options import Format
 
 _MOST = 5  # rejected files in the summary
 

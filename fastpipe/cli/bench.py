@@ -10,14 +10,14 @@ import typer
 
 from fastpipe.bench.measure import compare
 from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
-from fastpipe.checks import whole
 from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import whole
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.scan.opening import open_data
 
 _FEW_BATCHES = 8
 

@@ -12,9 +12,9 @@ import typer
 from fastpipe.cli.console import AsJson, exit_codes, out, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
-from fastpipe.remote import contents
-from fastpipe.remote.options import RemoteOptions
-from fastpipe.scan.cache import kept_scans
+from fastpipe.sources.scan.columns import kept_scans
+from fastpipe.store.remote import contents
+from fastpipe.store.remote.options import RemoteOptions
 
 app = typer.Typer(
     help="Show, check or remove what is kept on this machine: data of remote datasets, and scans of unpacked sources.",

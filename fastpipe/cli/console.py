@@ -17,10 +17,10 @@ import typer
 from rich.console import Console
 
 from fastpipe.cli.interrupts import raise_at_ctrl_c
-from fastpipe.cluster import executor
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.format.folder import Place, Url
-from fastpipe.remote.urls import place_of
+from fastpipe.packing.cluster import executor
+from fastpipe.store.remote.options import place_of
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from fastpipe.bench.task import NAMES, Figures
-from fastpipe.checks import whole
 from fastpipe.cli.bench_tables import throughput_table
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import show
 from fastpipe.demo import PHOTOS
+from fastpipe.errors.checks import whole
 
 
 def demo(

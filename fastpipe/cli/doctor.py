@@ -11,10 +11,10 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
-from fastpipe.checks import positive, whole
 from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import show
 from fastpipe.errors import ConfigError, readable
+from fastpipe.errors.checks import positive, whole
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.command import Watched

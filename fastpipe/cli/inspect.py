@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.checks import whole
 from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, place, print_json
 from fastpipe.cli.inspect_tables import duplicates_table, inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.scan.opening import open_data
+from fastpipe.errors.checks import whole
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
+from fastpipe.sources.scan.opening import open_data
 
 
 def inspect(

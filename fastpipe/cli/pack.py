@@ -18,10 +18,10 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job.threads import Summary
-from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.shard.publish import read_rejected
-from fastpipe.packing.source.files import SourcePath, source_path
-from fastpipe.packing.source.options import Format
+from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.options import Format
+from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 
 class OnError(StrEnum):

@@ -10,7 +10,7 @@ from datetime import timedelta
 from rich.console import Console
 
 from fastpipe.packing.job.threads import PackProgress
-from fastpipe.progress import shown
+from fastpipe.sources.scan.progress import shown
 
 _SPEED_OVER_S = 5.0
 

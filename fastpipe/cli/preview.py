@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from fastpipe.checks import whole
 from fastpipe.cli.console import Dataset, check_new, err, exit_codes, out
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import whole
 
 # By the names of Augment's constructors.
 _PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}

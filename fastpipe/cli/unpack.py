@@ -11,7 +11,7 @@ from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, pr
 from fastpipe.cli.tables import count
 from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
-from fastpipe.progress import shown
+from fastpipe.sources.scan.progress import shown
 
 
 class Format(StrEnum):

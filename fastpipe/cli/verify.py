@@ -16,8 +16,8 @@ from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.source.files import source_path
-from fastpipe.progress import shown
+from fastpipe.sources.files import source_path
+from fastpipe.sources.scan.progress import shown
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair

@@ -15,7 +15,7 @@ from fastpipe.demo.mix import PhotoPlan, draw_plan
 from fastpipe.demo.scene import Scene, paint_scene
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.errors import ConfigError
-from fastpipe.packing.picture.jpeg import open_turbojpeg
+from fastpipe.sources.picture.jpeg import open_turbojpeg
 
 __all__ = ["DemoPhoto", "make_photo"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections import deque
@@ -14,8 +15,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.device.marks import Mark
 from fastpipe.device.page_locked import PageLocked
+from fastpipe.device.streams import Mark, Stream
+from fastpipe.errors import ConfigError
 
 # Between two looks at an event. A loop that waits for one is several batches ahead of its GPU.
 _LOOK_AGAIN_S = 0.5e-3
@@ -31,7 +33,7 @@ _UNPINNED = (
 )
 
 
-class _Event:
+class _Event(Mark):
     def __init__(self, event: torch.cuda.Event, device: torch.device) -> None:
         self._event = event
         self._device = device
@@ -57,12 +59,8 @@ class _Event:
         assert isinstance(earlier, _Event)
         return float(earlier._event.elapsed_time(self._event)) / 1e3
 
-    def hold_back(self, stream: torch.cuda.Stream) -> None:
-        """What is queued in `stream` from now on begins after this mark."""
-        stream.wait_event(self._event)
 
-
-class CudaStream:
+class CudaStream(Stream):
     """A side stream of a GPU; the host never waits for it.
 
     Note [the current GPU]
@@ -71,10 +69,11 @@ class CudaStream:
     ranks of a machine. So this stream's own GPU is the current one during these calls.
     """
 
+    copies = True
+    lookahead = 1
+
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.copies = True
-        self.lookahead = 1
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # after the latest copy
@@ -120,7 +119,7 @@ class CudaStream:
         assert isinstance(mark, _Event)
         users = torch.cuda.current_stream(self.device)
         before = self._mark_in(users)
-        mark.hold_back(users)
+        users.wait_event(mark._event)
         for tensor in tensors:
             tensor.record_stream(users)  # its memory goes back only after what the user queues there
         return before
@@ -159,3 +158,41 @@ class CudaStream:
 def _allocate(size_bytes: int) -> NDArray[np.uint8]:
     """Pinned memory of torch, by cudaHostAlloc: some systems give this only."""
     return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
+
+
+def stream_of(device: object) -> Stream:
+    """Checks `device` and makes its stream.
+
+    Args:
+        device: None or "cpu"; "cuda", "cuda:1"; a torch.device. "cuda" is the current GPU. Where that is cuda:0
+            because nobody has set one, and a launcher set LOCAL_RANK, it is the GPU of that number.
+
+    Raises:
+        ConfigError: it is none of these, or not there.
+    """
+    expected = 'device: expected "cpu", "cuda" or "cuda:0", "cuda:1", ...'
+    try:
+        chosen = torch.device("cpu" if device is None else device)  # type: ignore[call-overload]
+    except (RuntimeError, TypeError) as problem:
+        raise ConfigError(f"{expected}, got {device!r}") from problem
+    if chosen.type == "cpu":
+        return Stream()
+    if chosen.type != "cuda":
+        raise ConfigError(
+            f'{expected}, got {device!r}; for another kind of device pass "cpu" and move the batches yourself'
+        )
+    if not torch.cuda.is_available():
+        why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
+        raise ConfigError(f'device: got {device!r}, but CUDA cannot be used: {why}; pass device="cpu"')
+    count = torch.cuda.device_count()
+    number = _own_gpu(count) if chosen.index is None else chosen.index
+    if number >= count:
+        raise ConfigError(f"device: got {device!r}, but torch sees {count} GPU(s), cuda:0 to cuda:{count - 1}")
+    return CudaStream(torch.device("cuda", number))
+
+
+def _own_gpu(count: int) -> int:
+    """The GPU that "cuda" means: each process of a machine has its own, unless it is told or shown only one."""
+    current, local_rank = torch.cuda.current_device(), os.environ.get("LOCAL_RANK", "")
+    own = int(local_rank) if local_rank.isdecimal() else 0
+    return own if current == 0 and own < count else current

@@ -32,10 +32,12 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     image_sizes: torch.Tensor
     pixel_mask: Any
 
-    def __new__(cls, images: Any, labels: torch.Tensor | None = None) -> ImageBatch:
+    def __new__(cls, images: Any, labels: torch.Tensor | None = None, **facts: Any) -> ImageBatch:
         if labels is None:
             images, labels = images
-        return super().__new__(cls, (images, labels))
+        batch = super().__new__(cls, (images, labels))
+        vars(batch).update(facts)
+        return batch
 
     def __getnewargs__(self) -> Any:
         return tuple(self)
@@ -59,7 +61,7 @@ class ImageBatch(tuple[Any, torch.Tensor]):
 
     def __getattr__(self, name: str) -> Any:
         if name == "pixel_mask" and "image_sizes" in vars(self):  # made when it is asked for, if nothing moves it
-            return pixel_masks(self.image_sizes, self[0])
+            return pixel_mask(self.image_sizes, self[0])
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
                 f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
@@ -70,34 +72,10 @@ class ImageBatch(tuple[Any, torch.Tensor]):
         raise AttributeError(f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch")
 
 
-def image_batch(
-    images: Any,
-    labels: torch.Tensor,
-    ids: torch.Tensor,
-    valid: torch.Tensor,
-    epoch: int,
-    image_sizes: torch.Tensor | None = None,
-    moved_mask: Any = None,
-) -> ImageBatch:
-    """A batch with the facts about its rows; `moved_mask`: the pixel_mask, if the augmentation moves it."""
-    batch = ImageBatch(images, labels)
-    batch.ids, batch.valid, batch.epoch = ids, valid, epoch
-    if image_sizes is not None:
-        batch.image_sizes = image_sizes
-    if moved_mask is not None:
-        batch.pixel_mask = moved_mask
-    return batch
-
-
-def pixel_masks(image_sizes: torch.Tensor, images: Any) -> Any:
-    """The pixel_mask of images that nothing has moved; a list by view."""
+def pixel_mask(image_sizes: torch.Tensor, images: Any) -> Any:
+    """(N, height, width) bool: the pixels at the top left of each row that its image fills; a list by view."""
     if isinstance(images, list):
-        return [pixel_masks(image_sizes, each) for each in images]
-    return pixel_mask(image_sizes, (images.shape[-2], images.shape[-1]))
-
-
-def pixel_mask(image_sizes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """(N, height, width) bool: the pixels at the top left of each row of a (height, width) that its image fills."""
-    rows, columns = (torch.arange(side, device=image_sizes.device) for side in size)
+        return [pixel_mask(image_sizes, each) for each in images]
+    rows, columns = (torch.arange(side, device=image_sizes.device) for side in images.shape[-2:])
     high, wide = image_sizes.unbind(1)
     return (rows < high[:, None])[:, :, None] & (columns < wide[:, None])[:, None, :]

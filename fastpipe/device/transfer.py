@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.plan import AugmentPlan
-from fastpipe.device.host_batch import HostBatch, HostFields
-from fastpipe.device.image_batch import image_batch, pixel_mask
-from fastpipe.device.marks import Mark
-from fastpipe.device.streams import Stream
+from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.image_batch import ImageBatch, pixel_mask
+from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.plan.host_fields import HostFields, lay_out
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
-HostMemory = tuple[NDArray[Any], ...]
+Drawn = tuple[Augment, AugmentPlan]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
 _MOST_UNDONE = 4
@@ -39,14 +39,14 @@ _STEP_UNDONE = (
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch whose way to the device, and what is done with it there, is queued.
+    """A batch whose way to the device is queued.
 
     Attributes:
-        batch: what the loop gets, on the device; to be used after `ready` only.
-        images: of it, by view.
-        labels, valid: of it.
+        batch: what the loop gets, to be used after `ready` only.
+        images: of the batch, by view.
+        labels, valid: of the batch.
         memory: a tensor of each piece of memory that the batch is in.
-        ready: when they hold what they should.
+        ready: its work is done.
     """
 
     batch: Batch
@@ -59,11 +59,9 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class _Work:
-    """What the device has to do for a batch.
+    """The device's work for a batch: marks before the copies, after them, and after the augmentation.
 
-    Attributes:
-        first, copied, ready: before the copies, after them, after the augmentation.
-        in_time: all was queued before the device had done the copies, so that it did not pause for the host.
+    in_time: all was queued before the device had done the copies, so that it did not pause for the host.
     """
 
     first: Mark
@@ -100,7 +98,7 @@ class Transfer:
         self._classes = classes
         self._stats = stats
         self._watchdog = watchdog
-        self._copying: deque[tuple[Mark, HostMemory]] = deque()
+        self._copying: deque[tuple[Mark, tuple[NDArray[Any], ...]]] = deque()
         self._working: deque[_Work] = deque()
         self._buffers = SlotRing((0,), _BUFFERS, stream.slot)
         self._augment_s = math.inf  # the latest time without pauses
@@ -146,24 +144,19 @@ class Transfer:
         arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
         if batch.image_sizes is not None:
             arrays["image_sizes"] = batch.image_sizes
-        plans = self._plans(batch)
+        plans = [self._plan(view, batch) for view in range(len(batch.views))]
         names = () if batch.fields is None else batch.fields.names.values()
-        if batch.fields is not None and not {"mix_index", "mix_lam"}.isdisjoint(names):
-            augment, plan = self._views[0][0], plans[0]
-            assert augment is not None
-            assert plan is not None
-            index, lam = augment.partners(plan)
-            batch.fields.arrays.update(mix_index=index, mix_lam=lam)
-        for view, plan in enumerate(plans):
-            if plan is not None:
-                arrays.update({f"augment.{view}.{name}": array for name, array in plan.arrays.items()})
+        for view, drawn in enumerate(plans):
+            if drawn is not None:
+                arrays.update({f"augment.{view}.{name}": array for name, array in drawn[1].arrays.items()})
         if batch.fields is not None:
-            from fastpipe.device.field_layout import lay_out  # most programs load no fields
-
+            if plans[0] is not None and not {"mix_index", "mix_lam"}.isdisjoint(names):
+                augment, plan = plans[0]
+                index, lam = augment.partners(plan)
+                batch.fields.arrays.update(mix_index=index, mix_lam=lam)
             for view, places in enumerate(batch.fields.places):
-                augment, plan = self._views[view][0], plans[view]
-                if augment is not None and plan is not None:
-                    places = augment.move_places(plan, *places)
+                if (drawn := plans[view]) is not None:
+                    places = drawn[0].move_places(drawn[1], *places)
                 lay_out(batch.fields, view, places, len(batch.plan.flips), each)
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
@@ -171,26 +164,22 @@ class Transfer:
             copies, tensors, first, copied = self._copy(batch, arrays)
             queued = time.perf_counter()
             labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))
-            sizes = tensors.get("image_sizes")
-            masks = []
-            if sizes is not None and ("pixel_mask" in names or any(a and a.moves_shown for a, _ in self._views)):
-                masks = [pixel_mask(sizes, (images.shape[2], images.shape[3])) for images in copies]
+            facts: dict[str, Any] = {"ids": ids, "valid": valid, "epoch": batch.epoch}
+            sizes, masks = tensors.get("image_sizes"), []
+            if sizes is not None:
+                facts["image_sizes"] = sizes
+                if "pixel_mask" in names or any(a and a.moves_shown for a, _ in self._views):
+                    masks = pixel_mask(sizes, copies)
             augmented, labels = self._augmented(batch, plans, copies, labels, tensors, masks)
-            by_view = augmented[0] if len(augmented) == 1 else augmented
-            mask = masks[0] if len(masks) == 1 else masks or None
-            made: Batch = image_batch(by_view, labels, ids, valid, batch.epoch, sizes, mask)
+            images = augmented[0] if len(augmented) == 1 else augmented
+            if masks:
+                facts["pixel_mask"] = masks[0] if len(masks) == 1 else masks
+            made: Batch = ImageBatch(images, labels, **facts)
             fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                own: dict[str, Any] = {
-                    "image": by_view,
-                    "label": labels,
-                    "id": ids,
-                    "valid": valid,
-                    "epoch": batch.epoch,
-                }
-                own.update(image_size=sizes, pixel_mask=mask)  # of buckets
-                made = _as_dict(batch.fields, {**own, **fields}, len(plans), each)
+                facts |= {"image": images, "label": labels, "id": ids, "image_size": sizes}
+                made = _as_dict(batch.fields, {**facts, **fields}, len(plans), each)
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
@@ -202,7 +191,7 @@ class Transfer:
     def _augmented(
         self,
         batch: HostBatch,
-        plans: list[AugmentPlan | None],
+        plans: list[Drawn | None],
         views: list[torch.Tensor],
         labels: torch.Tensor,
         tensors: dict[str, torch.Tensor],
@@ -214,30 +203,37 @@ class Transfer:
         each = batch.plan.rows_per_sample
         rows = labels if each == 1 else labels.repeat_interleave(each)
         made = []
-        for view, ((augment, _), plan, images) in enumerate(zip(self._views, plans, views, strict=True)):
-            if augment is not None and plan is not None:
-                drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
-                images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
+        for view, (drawn, images) in enumerate(zip(plans, views, strict=True)):
+            if drawn is not None:
+                augment, plan = drawn
+                given = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
+                images, soft = augment.carry_out(images, rows, plan, given, num_classes=self._classes)
                 labels = soft[::each] if view == 0 else labels  # those of all views
                 if masks:
-                    masks[view] = augment.move_shown(masks[view], plan, drawn)
+                    masks[view] = augment.move_shown(masks[view], plan, given)
                 for name in () if batch.fields is None else batch.fields.images:
                     entry, fill = f"field.{view}.{name}", batch.plan.views[view].crops.rendering.mask_fill
-                    tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
+                    tensors[entry] = augment.move_masks(tensors[entry], plan, given, fill)
             made.append(images if each == 1 else images.view(-1, each, *images.shape[1:]))
         return made, labels
 
-    def _plans(self, batch: HostBatch) -> list[AugmentPlan | None]:
-        """What is drawn for each view."""
-        names = batch.plan.by_row().names
-        found: list[AugmentPlan | None] = []
-        for (augment, seed), images in zip(self._views, batch.views, strict=True):
-            _, height, width, channels = images.shape
-            draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number, "mixing_seed": self._views[0][1]}
-            draws |= {"channels": channels, "bits": 8 * images.itemsize}
-            plan = None if augment is None else augment.plan(names, (height, width), shown=batch.image_sizes, **draws)
-            found.append(plan)
-        return found
+    def _plan(self, view: int, batch: HostBatch) -> Drawn | None:
+        """What is drawn for a view; None: it is not augmented."""
+        (augment, seed), images = self._views[view], batch.views[view]
+        if augment is None:
+            return None
+        plan = augment.plan(
+            batch.plan.by_row().names,
+            images.shape[1:3],
+            seed=seed,
+            epoch=batch.epoch,
+            batch=batch.number,
+            mixing_seed=self._views[0][1],
+            shown=batch.image_sizes,
+            channels=images.shape[3],
+            bits=8 * images.itemsize,
+        )
+        return augment, plan
 
     def hand_over(self, staged: StagedBatch) -> Batch:
         """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
@@ -259,7 +255,7 @@ class Transfer:
         self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
-        """Each view's rows (n * k, channels, height, width), the arrays; on the device. Marks before, after copies."""
+        """Each view's rows (n * k, channels, height, width) and the arrays, on the device; marks around the copies."""
         rows = len(batch.plan.flips)
         hosts = [torch.from_numpy(each)[:rows] for each in batch.views]  # sliced by torch: SlotRing.take
         if not self._stream.copies:

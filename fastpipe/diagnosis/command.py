@@ -25,10 +25,9 @@ from fastpipe.diagnosis.ended import ended, is_gone
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
-from fastpipe.diagnosis.observation import Observation, observations, records
+from fastpipe.diagnosis.observation import Observation, observations, records, surroundings
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children, started
-from fastpipe.diagnosis.surroundings import surroundings
 from fastpipe.errors import ConfigError
 
 _INJECT = Path(__file__).parent / "inject"

@@ -11,9 +11,8 @@ from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, kills
 from fastpipe.diagnosis.stacks import dumped
-from fastpipe.diagnosis.surroundings import kills
 
 # Words of Python, torch and the C library in an error -> what the machine or an option lacks, whatever was read.
 _SIGNS = {

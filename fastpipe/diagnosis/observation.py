@@ -1,4 +1,4 @@
-"""The files that a watched program has written -> what was seen of each of its DataLoaders."""
+"""The files of a watched program -> what was seen of each of its DataLoaders; and the CPUs and memory it may use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch, Ending, Epoch, Fetch, Snapshot
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills
 
 WITHOUT_WORKERS = -1
 _ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, "fetches": Fetch}
@@ -133,3 +135,33 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(line, dict):
                 yield line
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a diagnosis compares with.
+
+    Attributes:
+        cpus: granted to this process.
+        free_bytes: memory that programs, and this container, can still have; None: not known.
+        oom_kills: as `kills` counts them.
+    """
+
+    cpus: int
+    free_bytes: int | None
+    oom_kills: int | None
+
+
+def surroundings() -> Surroundings:
+    """The surroundings of this process, now."""
+    memory, limit = memory_bytes(), container_memory_bytes()
+    free = [memory[0]] if memory is not None else []
+    if limit is not None:
+        free.append(limit[1] - limit[0])
+    return Surroundings(granted_cpus(), min(free) if free else None, kills())
+
+
+def kills() -> int | None:
+    """Processes that the kernel has killed for want of memory, here or in this container; None: it does not say."""
+    counts = [count for count in (oom_kills(), container_oom_kills()) if count is not None]
+    return sum(counts) if counts else None

@@ -16,10 +16,9 @@ from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.checks.memory import Growth, growths
 from fastpipe.diagnosis.checks.speed import evidence_of
 from fastpipe.diagnosis.findings import Code, Finding, Severity, ordered
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, stages
-from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import BOTTLENECK, LATE, count, milliseconds, say, size
 from fastpipe.errors import readable
 

@@ -31,10 +31,9 @@ from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import arm, disarm
 from fastpipe.diagnosis.inject.fastpipe_probe.objects import kept_generators
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
-from fastpipe.diagnosis.observation import Observation, observation
+from fastpipe.diagnosis.observation import Observation, observation, surroundings
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children
-from fastpipe.diagnosis.surroundings import surroundings
 from fastpipe.errors import ConfigError
 
 # What torch says of loaders that the findings say better, and what Python says of forks beside a thread: one of ours.

@@ -21,8 +21,8 @@ from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.verification import verify
 
 _READ_BYTES = 64 << 20

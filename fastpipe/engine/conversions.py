@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     sample: int
     tasks: NDArray[np.void]
     slots: Sequence[Slot]
-    ended: weakref.ref[Future[str | None]]
+    ended: weakref.ref[Future[_engine.Reason | None]]
 
 
 class _State:
@@ -69,7 +69,7 @@ class _State:
                 ended.set_result(self._timed(row))
             del row, ended  # the memory may be lent again
 
-    def _timed(self, row: _Row) -> str | None:
+    def _timed(self, row: _Row) -> _engine.Reason | None:
         started, me = time.monotonic(), threading.get_ident()
         with self.lock:
             self.busy[me] = started, row
@@ -84,7 +84,7 @@ class _State:
                 self.bytes += int(row.tasks["size"][0])
         return reason
 
-    def _fill(self, row: _Row) -> str | None:
+    def _fill(self, row: _Row) -> _engine.Reason | None:
         try:
             data = self.convert(row.sample)
             tasks = row.tasks.copy()
@@ -94,13 +94,14 @@ class _State:
                 for _, reason in _engine.fill_rows([data], task, slot.images, slot.exact, **slot.keywords):
                     return reason
         except MemoryError:
-            return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.tasks['width'][0]} x {row.tasks['height'][0]}"
+            size = f"{row.tasks['width'][0]} x {row.tasks['height'][0]}"
+            return _engine.reason(_engine.Code.out_of_memory, f"to convert an image of {size}")
         except OSError as problem:
-            return f"the file cannot be read: {problem.strerror}"
+            return _engine.Reason(f"the file cannot be read: {problem.strerror}")
         except (ImageError, DatasetError, ValueError) as problem:
-            return str(problem)
+            return _engine.Reason(problem)
         except Exception as problem:  # a thread that ends would leave its rows unfinished for ever
-            return f"{type(problem).__name__}: {problem}"
+            return _engine.Reason(f"{type(problem).__name__}: {problem}")
         return None
 
 
@@ -128,7 +129,7 @@ class Conversions:
         slots: Sequence[Slot],
         *,
         refused: bool = False,
-    ) -> list[Future[str | None]]:
+    ) -> list[Future[_engine.Reason | None]]:
         """Puts rows in line.
 
         Args:
@@ -144,7 +145,7 @@ class Conversions:
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
             thread.start()
             self._threads.append(thread)
-        found: list[Future[str | None]] = [Future() for _ in samples]
+        found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
         with self._state.lock:
             self._state.refused += refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
@@ -218,6 +219,6 @@ def _close_all() -> None:
             conversions.close()
 
 
-def cancelled(rows: list[Future[str | None]]) -> None:
+def cancelled(rows: list[Future[_engine.Reason | None]]) -> None:
     """Takes back the rows that have not begun, and waits for the others, 10 s at most."""
     wait_for([row for row in rows if not row.cancel()], _PATIENCE_S)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
 from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -29,12 +29,14 @@ from fastpipe.plan.batch import BatchPlan
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
     from fastpipe.engine.fetched_job import FetchedJob
-    from fastpipe.remote.reader import Reader
-    from fastpipe.remote.wants import Where
+    from fastpipe.store.remote.reader import Reader
+    from fastpipe.store.remote.wants import Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
 _PATIENCE_S = 10.0
+Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
+_CANCELLED = Reason("cancelled")
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
@@ -95,7 +97,7 @@ class Job:
         """
         self._job.cancel(patience_s)
 
-    def errors(self) -> list[tuple[int, str]]:
+    def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
         errors = self._job.errors()
         if self._positions is None:
@@ -119,7 +121,7 @@ class MixedJob(Job):
         self,
         job: _engine.Job,
         positions: NDArray[np.intp],
-        convert: Callable[[NDArray[np.intp], bool], list[Future[str | None]]],
+        convert: Callable[[NDArray[np.intp], bool], list[Future[Reason | None]]],
         odd: NDArray[np.intp],
         took: Callable[[NDArray[np.intp]], None],
     ) -> None:
@@ -127,7 +129,8 @@ class MixedJob(Job):
         self._convert = convert
         self._took = took
         self._converted = dict(zip(odd.tolist(), convert(odd, False), strict=True))
-        self._refused: dict[int, str] | None = None  # of the engine's rows, once they are done: those tried again
+        # Of the engine's rows, once they are done: those tried again.
+        self._refused: dict[int, Reason] | None = None
 
     def wait(self, timeout_s: float) -> bool:
         """As of Job."""
@@ -135,7 +138,7 @@ class MixedJob(Job):
         if not super().wait(timeout_s):
             return False
         if self._refused is None:
-            self._refused = {row: why for row, why in super().errors() if why.startswith(_engine.CONVERTIBLE)}
+            self._refused = {row: why for row, why in super().errors() if why.code in CONVERTIBLE}
             again = np.array(list(self._refused), dtype=np.intp)
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
@@ -152,21 +155,21 @@ class MixedJob(Job):
 
         cancelled(list(self._converted.values()))
 
-    def errors(self) -> list[tuple[int, str]]:
+    def errors(self) -> list[tuple[int, Reason]]:
         """As of Job; after wait."""
         refused = self._refused or {}
         failed = {row: why for row, why in super().errors() if row not in refused}
         for row, ended in self._converted.items():
-            why = "cancelled" if ended.cancelled() else ended.result()
+            why = _CANCELLED if ended.cancelled() else ended.result()
             if why is not None:
                 failed[row] = why
         self._took(np.array([row for row in refused if row not in failed], dtype=np.intp))
         return sorted(failed.items())
 
 
-def lacks_memory(reason: str) -> bool:
+def lacks_memory(reason: Reason) -> bool:
     """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
-    return reason.startswith(_engine.OUT_OF_MEMORY)
+    return reason.code == _engine.Code.out_of_memory
 
 
 class Engine:
@@ -247,7 +250,7 @@ class Engine:
             return Job(self._submitted(tasks, slots))
         conversions, odd = self._conversions, self._odd[samples]
 
-        def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[str | None]]:
+        def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[Reason | None]]:
             return conversions.begin(samples[positions].tolist(), tasks[positions], slots, refused=refused)
 
         def took(positions: NDArray[np.intp]) -> None:
@@ -306,9 +309,7 @@ class Engine:
             return begun(plan.samples[chosen], _moved(tasks[chosen], where), slots)
 
         chosen = np.arange(len(tasks)) if positions is None else positions
-        return FetchedJob(
-            self._reader, plan.samples, chosen, begin, damaged=_engine.HASH_MISMATCH, last=positions is None
-        )
+        return FetchedJob(self._reader, plan.samples, chosen, begin, last=positions is None)
 
     def _submitted(self, tasks: NDArray[np.void], slots: Sequence[Slot]) -> _engine.Job:
         """The tasks of pictures, (n,) or (n, slots)."""
@@ -319,7 +320,7 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
-    def decode(self, plan: BatchPlan, images: NDArray[Any]) -> list[tuple[int, str]]:
+    def decode(self, plan: BatchPlan, images: NDArray[Any]) -> list[tuple[int, Reason]]:
         """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
         job = self.submit(plan, (images, True))
         while not job.wait(1.0):

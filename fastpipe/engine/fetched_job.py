@@ -10,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.reader import Reader
-from fastpipe.remote.wants import Ticket, Where
+from fastpipe.native import _engine
+from fastpipe.store.remote.reader import Reader
+from fastpipe.store.remote.wants import Ticket, Where
 
 _ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
 
@@ -23,7 +24,7 @@ class Begun(Protocol):
     @property
     def done(self) -> bool: ...
     def cancel(self) -> None: ...
-    def errors(self) -> list[tuple[int, str]]: ...
+    def errors(self) -> list[tuple[int, _engine.Reason]]: ...
 
 
 class FetchedJob:
@@ -34,7 +35,6 @@ class FetchedJob:
         samples: (n,) of a plan.
         positions: (m,) in the plan: the rows.
         begin: begins rows of the plan whose samples are there; its errors have positions in these rows.
-        damaged: how errors of wrong bytes begin.
         last: nothing else reads the samples for this batch.
     """
 
@@ -45,13 +45,12 @@ class FetchedJob:
         positions: NDArray[np.intp],
         begin: Callable[[NDArray[np.intp], Where], Begun],
         *,
-        damaged: str,
         last: bool,
     ) -> None:
-        self._reader, self._samples, self._damaged, self._last = reader, samples, damaged, last
+        self._reader, self._samples, self._last = reader, samples, last
         self._begin: Callable[[NDArray[np.intp], Where], Begun] | None = begin
         self._attempts = 0
-        self._found: dict[int, str] = {}
+        self._found: dict[int, _engine.Reason] = {}
         self._done = False
         self._ask(positions)
 
@@ -93,13 +92,16 @@ class FetchedJob:
     def _judge(self, job: Begun) -> None:
         """Takes the errors of rows; those with wrong bytes begin again."""
         errors = [(int(self._rows[row]), why) for row, why in job.errors()]
-        wrong = np.array([row for row, why in errors if why.startswith(self._damaged)], dtype=np.intp)
+        mismatch = _engine.Code.hash_mismatch
+        wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
         wrong = wrong[self._reader.brings(self._samples[wrong])]
         known = self._reader.damaged(self._samples[wrong])
         again = wrong[~known] if self._attempts < _ATTEMPTS else wrong[:0]
         for row, why in errors:
             if row in wrong[known] or (row in wrong and not len(again)):
-                why += "; its bytes were fetched again and are no better, so the file behind the URL is damaged"
+                why = _engine.Reason(
+                    f"{why}; its bytes were fetched again and are no better, so the file behind the URL is damaged"
+                )
             if row not in again:
                 self._found[row] = why
         self._give_back(used=not len(again))
@@ -122,7 +124,7 @@ class FetchedJob:
         if self._outcome and not isinstance(self._outcome[0], Exception):
             self._outcome[0].cancel()
 
-    def errors(self) -> list[tuple[int, str]]:
+    def errors(self) -> list[tuple[int, _engine.Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
         return sorted(self._found.items())
 

@@ -1,4 +1,4 @@
-"""Limits: files that this process opens, and pixels of an image that a loader or Dataset decodes."""
+"""Limits: files that this process opens, pixels of an image that a loader or Dataset decodes, files it refuses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ import resource
 import numpy as np
 
 from fastpipe.format.index import Index
+from fastpipe.native import _engine
 
 # `pack` refuses larger pictures, too, unless it is told otherwise: csrc/base/image.h has the same number.
 MAX_PIXELS = 178_956_970
+
+# A file that the engine refuses with one of these codes may be one that packing takes.
+CONVERTIBLE = frozenset(
+    {
+        _engine.Code.not_jpeg,
+        _engine.Code.truncated,
+        _engine.Code.corrupt,
+        _engine.Code.unsupported,
+        _engine.Code.size_mismatch,
+        _engine.Code.png_surplus,
+    }
+)
 
 _MOST_OPEN_SHARDS = 256
 

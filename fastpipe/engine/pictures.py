@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
 from fastpipe.engine.tasks import field_tasks, keywords_of, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
@@ -21,7 +21,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
-    from fastpipe.remote.reader import Reader
+    from fastpipe.store.remote.reader import Reader
 
 _PLACE = ["shard", "offset", "size", "width", "height", "xxh3_64"]
 _MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take must load
@@ -54,7 +54,7 @@ class Pictures:
         """
         if self._reader is None:
             return nullcontext()
-        from fastpipe.remote.reader import brought
+        from fastpipe.store.remote.reader import brought
 
         return brought(self._reader, samples)
 
@@ -79,8 +79,8 @@ class Pictures:
         try:
             with self._found(sample, shard, offset, size, expected) as (file, place):
                 file.read_picture(place, size, picture)
-        except ValueError as problem:
-            if index.convert is not None and str(problem).startswith(_engine.CONVERTIBLE):
+        except _engine.StatusError as problem:
+            if index.convert is not None and problem.code in CONVERTIBLE:
                 return self._converted(sample)  # packing takes some that the engine does not
             raise index.sample_error(sample, str(problem)) from None
         return picture
@@ -109,8 +109,8 @@ class Pictures:
             try:
                 self._fill(sample, tasks, out, exact, plan.crops.rendering)
                 return out
-            except ValueError as problem:
-                if index.convert is None or not str(problem).startswith(_engine.CONVERTIBLE):
+            except _engine.StatusError as problem:
+                if index.convert is None or problem.code not in CONVERTIBLE:
                     raise index.sample_error(sample, str(problem)) from None
         data = self._converted_bytes(sample)
         tasks["size"] = len(data)
@@ -207,7 +207,7 @@ class Pictures:
         if self._reader is None:
             yield self._shard(shard), offset
             return
-        from fastpipe.remote.reader import brought, check
+        from fastpipe.store.remote.reader import brought, check
 
         with brought(self._reader, np.array([sample], dtype=np.int64)):
             try:

@@ -284,7 +284,7 @@ class Index:
 
     def reader(self, of: Index | None = None) -> object | None:
         """What brings the bytes of shards that are not here, of a mixture `of` which this dataset is a part, too: a
-        fastpipe.remote.reader.Reader; None: they are here.
+        fastpipe.store.remote.reader.Reader; None: they are here.
         """
         return None
 

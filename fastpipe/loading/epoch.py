@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostBatch, HostFields
-from fastpipe.engine.engine import Engine, Job, lacks_memory
+from fastpipe.device.host_batch import HostBatch
+from fastpipe.engine.engine import Engine, Job, Reason, lacks_memory
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
@@ -24,6 +24,7 @@ from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.state import Position
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.host_fields import HostFields
 from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here
@@ -62,9 +63,9 @@ class Work(NamedTuple):
         if self.prepared is not None:
             self.prepared.cancel()
 
-    def errors(self) -> list[tuple[int, str]]:
+    def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each sample of which something failed, in the order of the plan."""
-        found: dict[int, str] = {}
+        found: dict[int, Reason] = {}
         for job in self.jobs:
             for row, reason in job.errors():
                 found.setdefault(row // self.plan.rows_per_sample, reason)
@@ -136,14 +137,15 @@ class Maker:
             if not still:
                 self.stats.replaced += len(errors)
                 return self._prepared(work._replace(plan=plan))
-        row, reason = errors[0]
+        row, why = errors[0]
+        reason = str(why)
         if attempts:
             reason += f" (and {attempts} other samples that could replace it failed too)"
         elif self.replace_bad:
             reason += " (and there is no other sample that could replace it)"
         raise self.index.sample_error(int(work.plan.samples[row]), reason, replace=self.replace_bad)
 
-    def _errors(self, work: Work) -> list[tuple[int, str]]:
+    def _errors(self, work: Work) -> list[tuple[int, Reason]]:
         """Waits for its rows; the bad samples, as `Work.errors`."""
         self._wait(work.wait, self.watchdog.look)
         errors = work.errors()

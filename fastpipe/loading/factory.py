@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.checks import choice, flag, positive, whole
-from fastpipe.device.streams import stream_of
+from fastpipe.device.cuda_stream import stream_of
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import choice, flag, positive, whole
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import Settings

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import DTypeLike, NDArray
 
-from fastpipe.device.host_batch import HostFields
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.host_fields import HostFields
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
 from fastpipe.samples.dataset import Dataset

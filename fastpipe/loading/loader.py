@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 from torch.utils.data import Sampler, SequentialSampler
 
 from fastpipe.augment import Augment
-from fastpipe.checks import whole
 from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, EngineError
+from fastpipe.errors.checks import whole
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker

@@ -11,8 +11,8 @@ import torch
 
 from fastpipe.augment import Augment, as_augment
 from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
-from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.buckets import Buckets

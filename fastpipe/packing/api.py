@@ -6,16 +6,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fastpipe.checks import choice
-from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import choice
 from fastpipe.format.layout import JPEG_STORAGE
+from fastpipe.packing.cluster.executor import THREADS, on_ray
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
-from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
-from fastpipe.packing.source.files import source_path
+from fastpipe.sources.files import source_path
+from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 if TYPE_CHECKING:
     from fastpipe.packing.growth.grow import Grown
@@ -175,7 +175,7 @@ def add(
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
     if not on_ray(executor, address):
         return grow.add(*places, given, **how)
-    from fastpipe.cluster.session import session  # most programs need no Ray
+    from fastpipe.packing.cluster.session import session  # most programs need no Ray
     from fastpipe.packing.steps.on_ray import make_on_ray
 
     with session(address, workers=given.workers) as cluster:

@@ -12,9 +12,9 @@ from urllib.parse import quote
 import numpy as np
 import xxhash
 
-from fastpipe.checks import choice, whole
 from fastpipe.engine.pictures import jpeg_of
 from fastpipe.errors import ConfigError, DatasetError, PackError
+from fastpipe.errors.checks import choice, whole
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
@@ -24,10 +24,10 @@ from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_pictur
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.files import no_link
-from fastpipe.store.folder import Folder
+from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.store.store import Folder
 
 
 class UnpackedSample(NamedTuple):

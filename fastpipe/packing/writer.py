@@ -13,14 +13,13 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.checks import choice
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.errors.checks import choice
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import destination_of, opened, plan_run
 from fastpipe.packing.job.threads import Made, Summary, publish
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
@@ -28,8 +27,8 @@ from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.listing import SourceField
+from fastpipe.sources.listing import Facts, SourceField
+from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")

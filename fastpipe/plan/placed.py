@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.checks import choice, real_number, whole
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import choice, real_number, whole
 
 _MOST_POINTS = 2**31
 _PAIRS_HINT = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"

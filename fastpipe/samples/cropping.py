@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import flag, whole
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size

@@ -19,10 +19,9 @@ from fastpipe.format.index import Index, SourcePaths, refuse_other
 from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.content import ById, Content
-from fastpipe.remote.options import RemoteOptions
-from fastpipe.remote.urls import place_of
 from fastpipe.samples.by_id import Column, spans
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.remote.options import RemoteOptions, place_of
 
 _OWN = ("label", *PICTURE, "id", "key", "source")
 

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostFields, Places
 from fastpipe.engine.pictures import Pictures
 from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
@@ -20,6 +19,7 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.geometry import geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.host_fields import HostFields, Places
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
 from fastpipe.samples.cropping import Cropping
 from fastpipe.samples.field_names import Asked, keys_of, name_of

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.checks import choice
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import choice
 from fastpipe.format.columns import JoinedColumn, starts_of
 from fastpipe.format.mixed_index import union
 from fastpipe.plan.content import ById

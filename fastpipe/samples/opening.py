@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fastpipe.checks import positive, whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import positive, whole
 from fastpipe.format.columns import starts_of
-from fastpipe.remote.options import remote_options
 from fastpipe.samples.data import Store
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import with_saved
+from fastpipe.store.remote.options import remote_options
 
 _MOST_TOTAL = 1e300  # of weights
 

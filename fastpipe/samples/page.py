@@ -11,9 +11,9 @@ import numpy as np
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError
-from fastpipe.packing.picture.jpeg import encode_jpeg
 from fastpipe.plan.crops import Resize
 from fastpipe.samples.cropping import Cropping
+from fastpipe.sources.picture.jpeg import encode_jpeg
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data

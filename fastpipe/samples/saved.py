@@ -12,7 +12,7 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.index import Index
 from fastpipe.samples.by_id import as_array, spans
-from fastpipe.store.folder import Folder
+from fastpipe.store.store import Folder
 
 if TYPE_CHECKING:
     from fastpipe.samples.data import Data

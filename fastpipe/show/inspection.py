@@ -23,8 +23,8 @@ from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import checked_crop, flip_probability
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.scan.opening import open_data
 from fastpipe.show.sheet import contact_sheet, write_png
+from fastpipe.sources.scan.opening import open_data
 
 _MOST_ROWS = 1_000_000
 _SHEET_SIZE = 160

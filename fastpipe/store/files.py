@@ -1,15 +1,20 @@
-"""Bytes -> a file that is complete under its final name, or does not exist."""
+"""Bytes -> a file that is complete under its final name, or does not exist; a work folder that one pack holds."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import os
 import platform
 from pathlib import Path
+from typing import BinaryIO
 
 from fastpipe.errors import PackError
+from fastpipe.format.folder import Place
 
 PARTIAL = ".partial"
+LOCK_FILE = "lock"
 
 
 def sync_folder(folder: Path) -> None:
@@ -32,10 +37,7 @@ def publish(partial: Path, final: Path) -> None:
 
 def make_in_shared(folder: Path) -> None:
     """Makes a folder, but not the one that it is in: a machine that does not see that would make another one.
-
-    Raises:
-        PackError: this machine does not see it.
-        OSError: the disk refuses.
+    PackError: this machine does not see it. OSError: the disk refuses.
     """
     try:
         folder.mkdir(exist_ok=True)
@@ -52,8 +54,51 @@ def no_link(path: str, flags: int) -> int:
 
 
 def cannot_write(path: Path | str, problem: OSError, verb: str = "write") -> PackError:
-    """The error for a file that the disk refuses."""
     return PackError(
         f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room or repair the "
         "disk, then run the same command again: it continues there"
     )
+
+
+class WorkFolder:
+    """A work folder, made and locked until `release`. PackError: another pack holds it, or the disk refuses."""
+
+    def __init__(self, path: Path, shown: Place) -> None:
+        self.path = path
+        self._file = self.path / LOCK_FILE
+        if self.path.is_symlink():
+            raise PackError(f"{self.path} is a link; expected a folder, because packing writes only into {path.parent}")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock: BinaryIO = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
+        except FileNotFoundError as problem:  # the pack that made the folder has just ended and removed it
+            raise _another(shown) from problem
+        except OSError as problem:
+            raise PackError(
+                f"cannot write to {shown}: {problem.strerror}. Make room, repair the disk or allow writing, then run "
+                "the same command again; or choose another folder"
+            ) from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(self._file)):
+                raise BlockingIOError  # the pack that made it has just ended and removed it
+        except (BlockingIOError, FileNotFoundError) as problem:
+            self._lock.close()
+            raise _another(shown) from problem
+        except OSError as problem:
+            self._lock.close()
+            raise PackError(
+                f"cannot lock {self._file}: {problem.strerror}; DST must be on a file system that supports flock"
+            ) from problem
+
+    def release(self) -> None:
+        """Lets go of the lock, and removes the folder if there is nothing else in it."""
+        with contextlib.suppress(OSError):
+            if [file.name for file in self.path.iterdir()] == [LOCK_FILE]:
+                self._file.unlink()
+                self.path.rmdir()
+        self._lock.close()
+
+
+def _another(destination: Place) -> PackError:
+    return PackError(f"another pack is writing to {destination}; wait for it, or choose another folder")

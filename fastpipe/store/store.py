@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, TypeVar
 
-from fastpipe.format.folder import Place
-from fastpipe.store.files import cannot_write, no_link
+import xxhash
+
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.folder import Place, Url
+from fastpipe.format.layout import WORK_FOLDER
+from fastpipe.format.open_file import read_at
+from fastpipe.machine.cache_folder import cache_folder
+from fastpipe.store.files import PARTIAL, cannot_write, make_in_shared, no_link, publish
+from fastpipe.store.remote.options import RemoteOptions
+
+_WRITABLE = ("s3", "gs", "az")
+_NOTE = "fastpipestate"  # metadata of an object; Azure takes only letters and digits
+_AHEAD = 32  # requests
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class NewFile(Protocol):
-    """A file that nobody sees before `commit`.
+@dataclass(frozen=True)
+class NewFile:
+    """A file that nobody sees before `commit`."""
 
-    Attributes:
-        path: where it is written, on this machine.
-    """
-
-    @property
-    def path(self) -> Path: ...
-    def commit(self, note: str = "") -> None:
-        """Gives the file, which is closed and synced, its name. Raises OSError or PackError.
-
-        Of a bucket, the file carries the note.
-        """
+    path: Path  # where it is written, on this machine
+    commit: Callable[[str], None]  # gives the closed, synced file its name; in a bucket, the file carries the note
 
     def discard(self) -> None:
-        """Removes it, as far as that is possible."""
+        """Removes it; if the disk refuses, it does no harm in the work folder, and the first error is to be told."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
 
 class Store(ABC):
-    """The files of a dataset. Names have "/" between folders. Safe in threads.
-
-    Attributes:
-        place: the folder or URL.
-        scratch: a folder of this machine for what is being made.
-        uploaded_bytes: that were sent to a bucket.
-    """
+    """The files of a dataset. Names have "/" between folders. Safe in threads. PackError: a file does not come."""
 
     place: Place
-    scratch: Path
-    uploaded_bytes = 0
+    scratch: Path  # a folder of this machine for what is being made
+    uploaded_bytes = 0  # to a bucket
 
     @abstractmethod
     def sizes(self, folder: str = "") -> dict[str, int]:
@@ -58,23 +62,15 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """A range of a file; None: to its end.
-
-        Raises:
-            FileNotFoundError: there is none.
-            PackError: it does not come.
-        """
+        """A range of a file; None: to its end. FileNotFoundError: there is none."""
 
     @abstractmethod
     def new_file(self, name: str) -> NewFile:
-        """A file to be written; raises OSError or PackError."""
+        """A file to be written; raises OSError or PackError, as its `commit` does."""
 
     @abstractmethod
     def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
-        """Writes a small file if its content is still `old`; None: if there is none. False: it is not.
-
-        Of a bucket, the file carries the note.
-        """
+        """Writes a small file if its content is still `old`, None: if there is none; else False. See NewFile."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> None:
@@ -100,11 +96,7 @@ class Store(ABC):
 
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
-        """Opens a file to write. When the block ends well, it is there, whole; else it is not.
-
-        Raises:
-            PackError: the disk or server refuses; the message names the file.
-        """
+        """Opens a file to write, which appears whole if the block ends well. PackError: it cannot be written."""
         shown = f"{self.place}/{name}"
         try:
             new = self.new_file(name)
@@ -115,7 +107,7 @@ class Store(ABC):
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            new.commit()
+            new.commit("")
         except BaseException as problem:
             new.discard()
             if isinstance(problem, OSError):
@@ -126,3 +118,176 @@ class Store(ABC):
         """Writes a small file; see `whole`."""
         with self.whole(name) as file:
             file.write(data)
+
+    def _partial(self, name: str) -> Path:
+        """Where a file is made: several workers may make the same one."""
+        return self.scratch / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+
+
+class Folder(Store):
+    """A folder of this machine: files appear by a rename. See Store."""
+
+    def __init__(self, folder: Path, scratch: Path | None = None) -> None:
+        self.place: Path = folder
+        self.scratch = scratch or folder / WORK_FOLDER
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        found = {}
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.place / folder) as entries:
+            for each in entries:
+                with contextlib.suppress(FileNotFoundError):  # another worker has renamed or removed it
+                    if each.is_file(follow_symlinks=False):
+                        found[each.name] = each.stat().st_size
+        return found
+
+    def any_other(self) -> str | None:
+        try:
+            return min((each for each in os.listdir(self.place) if each != WORK_FOLDER), default=None)
+        except FileNotFoundError:
+            return None
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Opens the file each time: there may be more than a process may have open."""
+        handle = os.open(self.place / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_at(handle, (os.fstat(handle).st_size if stop is None else stop) - start, start)
+        finally:
+            os.close(handle)
+
+    def written_ns(self, name: str) -> int:
+        return (self.place / name).stat().st_mtime_ns
+
+    def new_file(self, name: str) -> NewFile:
+        path, final = self._partial(name), self.place / name
+        for folder in (self.scratch, final.parent):
+            make_in_shared(folder)
+        return NewFile(path, lambda _: publish(path, final))
+
+    def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
+        """The lock of the work folder keeps other writers out in between."""
+        try:
+            now: bytes | None = self.read(name)
+        except FileNotFoundError:
+            now = None
+        if now != old:
+            return False
+        self.write(name, data)
+        return True
+
+    def remove(self, names: Iterable[str]) -> None:
+        folders = set()
+        for name in names:
+            (self.place / name).unlink(missing_ok=True)
+            folders.add((self.place / name).parent)
+        for folder in folders - {self.place, self.scratch}:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+class Bucket(Store):
+    """A bucket behind a URL: files are made in a folder of this machine, and uploaded whole. See Store.
+
+    Parts of an upload that was killed stay in the bucket, and cost money, until a lifecycle rule of the bucket removes
+    them: obstore cannot list them. An upload that fails is aborted.
+    """
+
+    def __init__(self, url: Url, remote: RemoteOptions | None, scratch: Path | None = None) -> None:
+        from fastpipe.store.remote.objects import Objects  # most packs make no requests
+
+        check_writable(url)
+        self.place: Url = url
+        last = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
+        self.scratch = (scratch or cache_folder() / "pack") / f"{last}-{xxhash.xxh3_64_hexdigest(url.encode())}"
+        self._objects = Objects(url, remote or RemoteOptions(), PackError)
+
+    def close(self) -> None:
+        self._objects.cancel()
+        with contextlib.suppress(OSError):
+            for left in self.scratch.glob(f"*{PARTIAL}"):
+                left.unlink()
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        top = f"{folder}/" if folder else ""
+        below = ((name.removeprefix(top), facts.size_bytes) for name, facts in self._objects.listed(folder))
+        return {name: size_bytes for name, size_bytes in below if name and "/" not in name}
+
+    def any_other(self) -> str | None:
+        for name, facts in self._objects.listed(""):
+            # Some programs mark a folder by an empty object of its name.
+            if (name or facts.size_bytes) and not name.startswith(f"{WORK_FOLDER}/"):
+                return name
+        return None
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        if stop is None:
+            data, _ = self._now(name)
+            if data is None:
+                raise FileNotFoundError(2, "no such file", str(self.place / name))
+            return data[start:]
+        return b"".join(self._objects.pieces(lambda at, end: self._objects.get(name, at, end), start, stop))
+
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        from fastpipe.store.remote.objects import in_order
+
+        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="fastpipe-read") as threads:
+            yield from in_order((threads.submit(work, item) for item in items), _AHEAD)
+
+    def new_file(self, name: str) -> NewFile:
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        path = self._partial(name)
+
+        def upload(note: str) -> None:
+            self._objects.put(name, path, {_NOTE: note} if note else {})
+            self.uploaded_bytes += path.stat().st_size
+            path.unlink()
+
+        return NewFile(path, upload)
+
+    def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
+        now, etag = self._now(name)
+        if now != old:
+            return now == data  # an answer may have been lost, and the request made twice
+        written = self._objects.put(name, data, {_NOTE: note}, replaces=etag)
+        self.uploaded_bytes += len(data)
+        return written or self._now(name)[0] == data
+
+    def _now(self, name: str) -> tuple[bytes | None, str | None]:
+        """A small file and its ETag; None and "": there is none."""
+        there = self._objects.find(name)
+        return (None, "") if there is None else (bytes(there.data), there.etag)
+
+    def written_ns(self, name: str) -> int:
+        (facts,) = self._objects.stats([name])
+        return 0 if facts is None else facts.ctime_ns
+
+    def note(self, name: str) -> str:
+        there = self._objects.find(name, 1)
+        return "" if there is None else there.attributes.get(_NOTE, "")
+
+    def remove(self, names: Iterable[str]) -> None:
+        self._objects.remove(list(names))
+
+    def check_room(self, needed_bytes: int) -> None:
+        free = shutil.disk_usage(self.scratch).free
+        if free < needed_bytes:
+            raise PackError(
+                f"{self.scratch} has {free / 1e6:,.1f} MB free; expected at least {needed_bytes / 1e6:,.1f} MB, for "
+                "shards are made there before they are uploaded. Make room, pass --spool DIR on another disk, or a "
+                "smaller --shard-size"
+            )
+
+
+def check_writable(url: Url) -> None:
+    """ConfigError: nobody can write to such a URL."""
+    scheme = url.split("://")[0].lower()
+    if scheme not in _WRITABLE:
+        known = ", ".join(f"{each}://" for each in _WRITABLE)
+        raise ConfigError(
+            f"DST {url}: fastpipe cannot write to {scheme}://; it writes to {known} and to folders. Pack into a folder "
+            "and upload it, dataset.json last"
+        )
+
+
+def open_store(place: Place, remote: RemoteOptions | None = None, scratch: Path | None = None) -> Store:
+    """The store of a folder or URL. ConfigError: a URL that nobody can write to, or an unknown option."""
+    return Folder(place, scratch) if isinstance(place, Path) else Bucket(place, remote, scratch)

@@ -12,7 +12,7 @@ from fastpipe.format import tar_writer as tar
 from fastpipe.format.open_file import read_at
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in, picture_ending
-from fastpipe.packing.picture.form import form_of
+from fastpipe.sources.picture.probe import form_of
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import xxhash
 
-from fastpipe.cluster.session import session
-from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.remote.objects import Objects, ShardError
-from fastpipe.remote.options import RemoteOptions
+from fastpipe.packing.cluster.session import session
+from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.store.remote.dataset import RemoteIndex
+from fastpipe.store.remote.objects import Objects, ShardError
+from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
 from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts

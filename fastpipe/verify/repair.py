@@ -33,18 +33,18 @@ from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.form import form_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.publish import read_rejected, write_npy
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.options import SourceOptions, recorded_options
-from fastpipe.packing.source.tables import TableListing
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.options import SourceOptions, recorded_options
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.picture.probe import form_of
+from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
-from fastpipe.store.folder import Folder
+from fastpipe.store.store import Folder
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe

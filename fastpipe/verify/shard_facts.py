@@ -14,7 +14,7 @@ from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number, version_folder
 from fastpipe.format.sample_layout import sample_key
-from fastpipe.remote.objects import Objects
+from fastpipe.store.remote.objects import Objects
 from fastpipe.verify.damage import Damage
 
 _HASH = re.compile("[0-9a-f]{16}")

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from fastpipe.checks import whole
-from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import whole
 from fastpipe.format.description import file_hash
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.scan.opening import open_data
+from fastpipe.packing.cluster.executor import THREADS, on_ray
+from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.check_index import check_index, impossible_records
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
 from fastpipe.verify.damage import Damage, Report

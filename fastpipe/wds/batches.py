@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, SampleError, readable
+from fastpipe.errors.checks import whole
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.checks import flag, whole
-from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ConfigError, ImageError
+from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.crop_boxes import Crops, plan_crops
@@ -161,7 +160,7 @@ class Cropping:
 
         _each(resize, np.flatnonzero(~ours).tolist(), threads)
         refused = _engine.fill_rows(plain, tasks[ours], out, self._exact, threads, planar, **rendering)
-        if lacking := [reason for _, reason in refused if lacks_memory(reason)]:
+        if lacking := [reason for _, reason in refused if reason.code == _engine.Code.out_of_memory]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
-from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.field_names import PICTURES
+from fastpipe.sources.options import PICTURES
+from fastpipe.sources.picture.probe import image_format
 
 _JPEG = b"\xff\xd8\xff"
 _DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
@@ -63,11 +63,11 @@ def open_other(data: bytes, *, max_pixels: int) -> Opened:
         ImageError: not a picture, damaged, or over the limit.
     """
     if data.startswith(_DECODED):
-        from fastpipe.packing.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+        from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
 
         packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
         return Opened(packed.width, packed.height, data=packed.data)
-    from fastpipe.packing.picture.pillow import open_image
+    from fastpipe.sources.picture.pillow import open_image
 
     rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
     return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)

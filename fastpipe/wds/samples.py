@@ -8,8 +8,8 @@ import torch
 
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, SampleError, readable
-from fastpipe.packing.source.field_names import PICTURES
 from fastpipe.plan.crops import Crop
+from fastpipe.sources.options import PICTURES
 from fastpipe.wds.cropping import Cropping
 from fastpipe.wds.members import is_picture
 

@@ -17,7 +17,7 @@ from test_augment_modules import Returns
 from torch import Tensor
 
 from fastpipe import Augment, ConfigError
-from fastpipe.augment import placement
+from fastpipe.augment import pixels
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,7 +59,7 @@ def unit(images: Tensor) -> Tensor:
 
 @pytest.fixture(params=[True, False], ids=["cpu", "accelerator"])
 def placed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "on_cpu", lambda device: request.param)
+    monkeypatch.setattr(pixels, "on_cpu", lambda device: request.param)
 
 
 LUMA = (0.299, 0.587, 0.114)

@@ -11,7 +11,7 @@ from augment_batches import photos
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.augment import colour, operation, placement, tones, warp
+from fastpipe.augment import effects, operation, pixels
 from fastpipe.augment.policy import _FUNCTIONS, _parameters
 from fastpipe.augment.simclr import Grayscale
 
@@ -40,7 +40,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
     ("function", "parameters"),
-    [(colour.hue, [torch.linspace(-0.5, 0.5, 7)]), (tones.solarize, [torch.linspace(0, 1, 7)])],
+    [(effects.hue, [torch.linspace(-0.5, 0.5, 7)]), (effects.solarize, [torch.linspace(0, 1, 7)])],
     ids=["hue", "solarize"],
 )
 def test_compiled_functions_give_the_same_for_any_number_of_images(
@@ -70,10 +70,10 @@ def test_each_function_of_a_policy_can_be_compiled(name: str, monkeypatch: pytes
     """
     function, _ = _FUNCTIONS[name]
     asked: list[torch.device] = []
-    monkeypatch.setattr(placement, "on_cpu", lambda device: asked.append(device) is None)
+    monkeypatch.setattr(pixels, "on_cpu", lambda device: asked.append(device) is None)
     assert_same(name, function)
     for on_cpu in (True, False) if asked else (True,):
-        monkeypatch.setattr(placement, "on_cpu", lambda device, here=on_cpu: here)
+        monkeypatch.setattr(pixels, "on_cpu", lambda device, here=on_cpu: here)
         torch._dynamo.reset()
         assert_same(name, torch.compile(function, dynamic=True, backend="eager", fullgraph=True))
 
@@ -99,9 +99,9 @@ def test_each_operation_of_a_preset_is_compiled_and_no_module_of_others(monkeypa
     assert given == []
     modules = [Grayscale(0.5), torch.nn.Identity()]
     assert torch.equal(Augment(modules, compile=True)(images), Augment([Grayscale(0.5)])(images))
-    assert given == [(colour.grayscale, {"dynamic": True})]
+    assert given == [(effects.grayscale, {"dynamic": True})]
     Augment.simclr(compile=True)(images)
     Augment.randaugment(compile=True)(images)
     functions = {function.__name__ for function, _ in given}
     assert {"hue", "contrast", "warp", "posterize", "equalize", "autocontrast"} <= functions
-    assert {function.__module__ for function, _ in given} == {module.__name__ for module in (colour, tones, warp)}
+    assert {function.__module__ for function, _ in given} == {effects.__name__}

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fastpipe import Augment
-from fastpipe.augment import pixels, placement, tones
+from fastpipe.augment import effects, pixels
 
 COUNT, SIZE = 40, (24, 30)
 LABELS = torch.arange(COUNT)
@@ -52,7 +52,7 @@ def test_nothing_waits_for_the_device(name: str) -> None:
 def test_an_accelerator_gets_what_a_cpu_gets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     images = photos(COUNT, *SIZE)
     expected, expected_labels = AUGMENTS[name](images, LABELS, batch=0)
-    monkeypatch.setattr(placement, "on_cpu", lambda device: False)
+    monkeypatch.setattr(pixels, "on_cpu", lambda device: False)
     result, labels = AUGMENTS[name](images, LABELS, batch=0)
     narrow = result.dtype == torch.bfloat16
     torch.testing.assert_close(result, expected, atol=2e-2 if narrow else 1e-5, rtol=0)
@@ -125,7 +125,7 @@ def test_neighbours_of_a_flat_image_count_in_tables_of_their_own(
 ) -> None:
     """All pixels of such an image would add to one number, one after the other."""
     flat = torch.full((2, 3, size[0] * size[1]), 77)
-    monkeypatch.setattr(placement, "on_cpu", lambda device: False)
+    monkeypatch.setattr(pixels, "on_cpu", lambda device: False)
     seen: list[tuple[int, ...]] = []
     add = Tensor.scatter_add_
 
@@ -135,7 +135,7 @@ def test_neighbours_of_a_flat_image_count_in_tables_of_their_own(
         return add(self, dimension, index, values)
 
     monkeypatch.setattr(Tensor, "scatter_add_", note)
-    histogram = tones._histogram(flat)
+    histogram = effects._histogram(flat)
     assert seen == [(2, 3, 256, lanes)]
     assert histogram.sum() == flat.numel()
     assert (histogram[:, :, 77] == size[0] * size[1]).all()

@@ -13,11 +13,10 @@ from augment_batches import differing, photos
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.augment import colour, placement, tones
-from fastpipe.augment.blur import _by_convolution, _by_shifts, gaussian_blur
+from fastpipe.augment import effects, pixels
+from fastpipe.augment.effects import _by_convolution, _by_shifts, gaussian_blur, warp
 from fastpipe.augment.plan import Draws
 from fastpipe.augment.policy import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
-from fastpipe.augment.warp import warp
 from fastpipe.plan.draws import Stream
 
 SIZES = [(40, 48), (37, 50)]
@@ -40,31 +39,31 @@ def unit(size: tuple[int, int]) -> Tensor:
 
 Call = tuple[str, Callable[..., Tensor], Tensor | None, Callable[[Any, Tensor, float], Tensor]]
 OPERATIONS: list[Call] = [
-    ("brightness", colour.brightness, FACTORS, lambda f, image, value: f.adjust_brightness(image, value)),
-    ("contrast", colour.contrast, FACTORS, lambda f, image, value: f.adjust_contrast(image, value)),
-    ("saturation", colour.saturation, FACTORS, lambda f, image, value: f.adjust_saturation(image, value)),
+    ("brightness", effects.brightness, FACTORS, lambda f, image, value: f.adjust_brightness(image, value)),
+    ("contrast", effects.contrast, FACTORS, lambda f, image, value: f.adjust_contrast(image, value)),
+    ("saturation", effects.saturation, FACTORS, lambda f, image, value: f.adjust_saturation(image, value)),
     (
         "hue",
-        colour.hue,
+        effects.hue,
         torch.tensor([-0.5, 0.5, 0.2, -0.13, 0.3, -0.4]),
         lambda f, image, value: f.adjust_hue(image, value),
     ),
-    ("grayscale", colour.grayscale, None, lambda f, image, _: f.rgb_to_grayscale(image, len(image))),
-    ("sharpness", tones.sharpness, FACTORS, lambda f, image, value: f.adjust_sharpness(image, value)),
+    ("grayscale", effects.grayscale, None, lambda f, image, _: f.rgb_to_grayscale(image, len(image))),
+    ("sharpness", effects.sharpness, FACTORS, lambda f, image, value: f.adjust_sharpness(image, value)),
     (
         "posterize",
-        tones.posterize,
+        effects.posterize,
         torch.tensor([2.0, 3, 4, 5, 6, 8]),
         lambda f, image, value: f.posterize(image, int(value)),
     ),
     (
         "solarize",
-        tones.solarize,
+        effects.solarize,
         torch.tensor([0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
         lambda f, image, value: f.solarize(image, value),
     ),
-    ("autocontrast", tones.autocontrast, None, lambda f, image, _: f.autocontrast(image)),
-    ("equalize", tones.equalize, None, lambda f, image, _: f.equalize(image)),
+    ("autocontrast", effects.autocontrast, None, lambda f, image, _: f.autocontrast(image)),
+    ("equalize", effects.equalize, None, lambda f, image, _: f.equalize(image)),
 ]
 
 
@@ -75,7 +74,7 @@ OPERATIONS: list[Call] = [
 def test_an_operation_is_torchvisions(
     v2: Any, call: Call, channels: int, size: tuple[int, int], on_cpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "on_cpu", lambda device: on_cpu)
+    monkeypatch.setattr(pixels, "on_cpu", lambda device: on_cpu)
     _, ours, values, theirs = call
     images = unit(size)[:, :channels].contiguous()
     parameters = [] if values is None else [values]

@@ -13,7 +13,7 @@ from augment_batches import photos
 from numpy.typing import NDArray
 
 from fastpipe import Augment
-from fastpipe.augment import placement
+from fastpipe.augment import pixels
 from fastpipe.augment.mixing import beta
 from fastpipe.plan.draws import key, uniform
 
@@ -25,7 +25,7 @@ LABELS = torch.arange(COUNT)
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs a test with both ways of laying work out; the tensors are on the CPU either way."""
     if request.param == "accelerator":
-        monkeypatch.setattr(placement, "on_cpu", lambda device: False)
+        monkeypatch.setattr(pixels, "on_cpu", lambda device: False)
 
 
 def planned(augment: Augment, size: tuple[int, int], **draws: int) -> dict[str, NDArray[Any]]:

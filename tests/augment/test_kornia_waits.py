@@ -15,7 +15,7 @@ from fastpipe.augment.kornia_operation import WithoutWaits
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SIZES = {"small": (28, 40), "with maps": (96, 100), "large": (512, 512)}
+SIZES = {"small": (28, 40), "with maps": (96, 100), "large": (320, 320)}
 
 
 def augmented(gpu: Gpu, augment: Augment, size: tuple[int, int], count: int, batch: int) -> torch.Tensor:
@@ -32,7 +32,8 @@ def augmented(gpu: Gpu, augment: Augment, size: tuple[int, int], count: int, bat
 def test_the_host_never_waits(name: str, size: str) -> None:
     augment = Augment([(CASES | MIXING)[name]()], mean=None, std=None, num_classes=5)
     with simulated() as gpu:
-        augmented(gpu, augment, SIZES[size], 3, 0)  # kornia keeps what RandomJPEG needs on each device
+        if name == "RandomJPEG":
+            augmented(gpu, augment, SIZES[size], 3, 0)  # kornia keeps what it needs on each device
         augmented(gpu, augment, SIZES[size], 3, 1)
         assert gpu.waits == []
         assert gpu.races == []

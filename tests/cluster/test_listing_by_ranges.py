@@ -15,11 +15,11 @@ from remote.s3 import Bucket
 
 import fastpipe
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.steps import lists
 from fastpipe.packing.steps.in_steps import run_step
 from fastpipe.packing.steps.parts import Job, read_listed, read_parts
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Facts
 
 OPTIONS = {"shard_size": SHARD_BYTES, "seed": 3}
 

@@ -23,14 +23,14 @@ from pack_sources import digests
 from remote.s3 import Bucket
 
 import fastpipe
-from fastpipe.cluster.tasks import is_of_machine
 from fastpipe.errors import PackError
+from fastpipe.packing.cluster.tasks import is_of_machine
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps.lists import list_all
 from fastpipe.packing.steps.parts import Job, read_parts
 from fastpipe.packing.steps.work import convert_step, make_step
-from fastpipe.store.folder import Folder
+from fastpipe.store.store import Folder
 
 OPTIONS = "--shard-size", SHARD_BYTES
 

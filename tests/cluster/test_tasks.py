@@ -15,10 +15,10 @@ import pytest
 from cluster.cluster_tasks import full_disk, full_disk_at_first, killed_at_first, refused, slow_or_fast, squared
 from cluster.ray_cluster import environment
 
-from fastpipe.cluster import session as sessions
-from fastpipe.cluster.session import session
-from fastpipe.cluster.tasks import is_of_machine, run_tasks
 from fastpipe.errors import ClusterError, ConfigError, PackError
+from fastpipe.packing.cluster import session as sessions
+from fastpipe.packing.cluster.session import session
+from fastpipe.packing.cluster.tasks import is_of_machine, run_tasks
 
 
 def named(number: int) -> str:
@@ -158,8 +158,8 @@ def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.Mon
 
 OWN = """
 from cluster.cluster_tasks import slow, squared
-from fastpipe.cluster.session import session
-from fastpipe.cluster.tasks import run_tasks
+from fastpipe.packing.cluster.session import session
+from fastpipe.packing.cluster.tasks import run_tasks
 
 with session(workers=1) as found:
     print(found.cpus, found.is_ours, list(run_tasks(squared, [3], name=str)), flush=True)

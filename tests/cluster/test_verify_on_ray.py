@@ -13,11 +13,11 @@ from cluster.verify_tasks import KilledAtFirst
 from conftest import damage
 from remote.range_server import RangeServer
 
-from fastpipe.cluster.executor import RAY
 from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
+from fastpipe.packing.cluster.executor import RAY
 from fastpipe.verify import on_ray
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report

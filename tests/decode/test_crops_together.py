@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pngs import RGB, png
 
 from fastpipe import _engine
-from fastpipe.packing.picture.png import encode_png
+from fastpipe.sources.picture.png import encode_png
 
 SIZES = ((16, 20), (24, 24), (9, 31), (40, 12))
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.packing.picture.convert import EncodeOptions, convert
-from fastpipe.packing.picture.png import encode_png
+from fastpipe.sources.picture.convert import EncodeOptions, convert
+from fastpipe.sources.picture.png import encode_png
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 WIDTH, HEIGHT = 61, 45

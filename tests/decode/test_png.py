@@ -30,7 +30,7 @@ from pngs import (
 )
 
 from fastpipe import _engine
-from fastpipe.packing.picture.png import encode_png
+from fastpipe.sources.picture.png import encode_png
 
 KINDS = [(GRAY, 1), (GRAY, 2), (GRAY, 4), (GRAY, 8), (GRAY, 16), (PALETTE, 1), (PALETTE, 2), (PALETTE, 4), (PALETTE, 8)]
 ALL_FILTERS = [(0,), (1,), (2,), (3,), (4,), (4, 3, 2, 1, 0), (2, 4)]

@@ -18,7 +18,7 @@ from PIL import Image
 from pngs import chunk, chunks, with_true_checksums
 
 from fastpipe import _engine
-from fastpipe.packing.picture.png import encode_png
+from fastpipe.sources.picture.png import encode_png
 
 SHAPES = [(1, 1, 3), (40, 33, 1), (300, 200, 3), (300, 200, 4), (123, 1500, 2), (17, 40_000, 3), (2000, 3, 1)]
 

@@ -18,7 +18,7 @@ from fake_stream import FakeMark, FakeStream
 from patience import in_time
 
 import fastpipe
-from fastpipe.device.streams import HostStream
+from fastpipe.device.streams import Stream
 from fastpipe.errors import EngineError, SampleError
 from fastpipe.loading import factory
 from fastpipe.loading.epoch import Epoch
@@ -89,7 +89,7 @@ def test_batches_of_other_forms_are_those_of_the_cpu(
     options: dict[str, Any] = {"size": 8, "num_workers": 1, "channels": channels, "dtype": dtype}
     options["fields"] = ["image", "depth", "id"]
     found = []
-    for streams in (HostStream, FakeStream):
+    for streams in (Stream, FakeStream):
         monkeypatch.setattr(factory, "stream_of", lambda device, streams=streams: streams())
         with fastpipe.loader(tmp_path / "packed", 4, **options) as loader:
             found.append([batch for _ in range(3) for batch in loader])

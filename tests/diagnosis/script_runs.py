@@ -22,7 +22,7 @@ from patience import slowdown
 from fastpipe.diagnosis import command
 from fastpipe.diagnosis.command import Watched, watch_command
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.observation import Surroundings
 
 _AT_ONCE = 4
 _LOOKED_AT = ("memory-grows", "memory-that-is-taken-once")

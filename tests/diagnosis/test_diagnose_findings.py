@@ -29,9 +29,18 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     unpicklable,
 )
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
-from fastpipe.diagnosis.observation import Batch, Ending, Epoch, Fetch, Observation, Snapshot, Worker, records
+from fastpipe.diagnosis.observation import (
+    Batch,
+    Ending,
+    Epoch,
+    Fetch,
+    Observation,
+    Snapshot,
+    Surroundings,
+    Worker,
+    records,
+)
 from fastpipe.diagnosis.stages import stages
-from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import WORDS
 
 ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)

@@ -24,7 +24,7 @@ from fastpipe import _engine
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, DatasetError, ImageError
 from fastpipe.format.layout import INDEX_FILE
-from fastpipe.packing.picture.convert import EncodeOptions, convert
+from fastpipe.sources.picture.convert import EncodeOptions, convert
 
 REFUSED = "a named error within 10 ms and 8 MB"
 MOST_S = 0.010  # of processor time

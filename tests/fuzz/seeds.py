@@ -13,7 +13,7 @@ from jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.packing.picture.png import encode_png
+from fastpipe.sources.picture.png import encode_png
 
 COMMON = ("444", "422", "440", "420", "gray")
 CJPEG = {  # by libjpeg-turbo's own tool, where it is installed

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import fastpipe
-from fastpipe.device.streams import HostStream
+from fastpipe.device.streams import Stream
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Grouping
 from fastpipe.show.preview import seen_by
@@ -315,11 +315,11 @@ def test_slots_are_used_again(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Two epochs of batches of many sizes; memory is made a few times, for the largest batch until then."""
     made: list[int] = []
 
-    def allocate(_: HostStream, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    def allocate(_: Stream, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         made.append(int(np.prod(shape)))
         return np.empty(shape, dtype=np.uint8)
 
-    monkeypatch.setattr(HostStream, "slot", allocate)
+    monkeypatch.setattr(Stream, "slot", allocate)
     seen = set()
     with opened(shapes, prefetch_factor=1, num_workers=1) as loader:
         for _ in range(3):

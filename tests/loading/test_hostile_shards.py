@@ -191,7 +191,7 @@ def test_the_package_runs_no_code_of_its_data() -> None:
 STARTS_PROCESSES = {"bench/measure.py", "doctor/jpeg_simd.py", "diagnosis/command.py"}
 IMPORTS_BY_NAME = {
     "__init__.py": {"importlib.import_module"},  # the public names' modules, from a table there
-    "packing/picture/pillow.py": {"importlib.import_module"},  # Pillow's plugins, from a table there
+    "sources/picture/pillow.py": {"importlib.import_module"},  # Pillow's plugins, from a table there
     "diagnosis/inject/fastpipe_probe/objects.py": {"pickle"},  # asks which objects it refuses; never loads one
 }
 DANGEROUS = """\

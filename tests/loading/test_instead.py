@@ -186,7 +186,7 @@ def test_augmentations_in_other_words(flat: Path, wrong: Any, words: str) -> Non
 
 
 def test_presets_are_those_of_augment() -> None:
-    from fastpipe.augment.module import PRESETS
+    from fastpipe.augment.options import PRESETS
     from fastpipe.cli import preview
 
     assert all(isinstance(getattr(fastpipe.Augment, name)(), fastpipe.Augment) for name in PRESETS)

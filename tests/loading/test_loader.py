@@ -17,8 +17,8 @@ from PIL import Image
 import fastpipe
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
 
 
 def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:

@@ -21,8 +21,8 @@ import fastpipe
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from fastpipe import checks
-from fastpipe.errors import ConfigError, FastpipeError
+from fastpipe.errors import ConfigError, FastpipeError, checks
 from fastpipe.loading import factory
 from fastpipe.plan import crop_options as options
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side

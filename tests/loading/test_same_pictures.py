@@ -14,7 +14,7 @@ from remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import DatasetError
-from fastpipe.scan import index as scan_index
+from fastpipe.sources.scan import index as scan_index
 
 PHOTOS = 60
 FORMS: dict[str, dict[str, Any]] = {

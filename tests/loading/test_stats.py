@@ -22,7 +22,7 @@ from soak import Tried
 import fastpipe
 from fastpipe.engine.stats import LEVELS, Stats
 from fastpipe.format.layout import shard_name
-from fastpipe.scan.index import UnpackedIndex
+from fastpipe.sources.scan.index import UnpackedIndex
 
 
 def test_a_new_loader_has_done_nothing() -> None:

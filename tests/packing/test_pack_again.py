@@ -14,9 +14,9 @@ from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 from fastpipe.errors import PackError
 from fastpipe.packing.job import destination
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard import journal
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:

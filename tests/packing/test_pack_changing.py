@@ -20,8 +20,8 @@ from fastpipe.errors import PackError
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import Listing
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Listing
 
 CHANGED = "class-1/05.jpg"
 

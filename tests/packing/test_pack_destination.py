@@ -11,10 +11,10 @@ from pack_sources import digests, files, write_folder
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.pipeline import converting
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.listing import Source
+from fastpipe.sources.listing import Source
+from fastpipe.sources.picture.convert import EncodeOptions
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
+from fastpipe.sources.picture.jpeg import made_with
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
 

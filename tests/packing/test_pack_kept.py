@@ -16,7 +16,7 @@ from soak import Tried, times
 from fastpipe.errors import PackError
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.source.kinds import list_sources
+from fastpipe.sources.kinds import list_sources
 
 
 @pytest.fixture

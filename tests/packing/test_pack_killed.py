@@ -14,7 +14,7 @@ from faults.packs import CHANGING, Packs, faults_at_each, finals, packs_of, smal
 from pack_sources import digests
 from soak import Tried, long_form, times
 
-from fastpipe.packing.source.kinds import list_sources
+from fastpipe.sources.kinds import list_sources
 from fastpipe.verify.verification import verify
 
 KILLS = ("kill", "killed after", "torn")

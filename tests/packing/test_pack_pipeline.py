@@ -16,14 +16,13 @@ import fastpipe
 from fastpipe import _engine
 from fastpipe.errors import PackError
 from fastpipe.packing.job import threads
-from fastpipe.packing.picture import convert
-from fastpipe.packing.picture.convert import EncodeOptions, Packed
-from fastpipe.packing.picture.probe import EXPECTED
 from fastpipe.packing.pipeline import ahead, converting
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.reading import START_BYTES
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import START_BYTES, Listing, Source
+from fastpipe.sources.picture import convert
+from fastpipe.sources.picture.convert import EncodeOptions, Packed
+from fastpipe.sources.picture.probe import EXPECTED
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +139,9 @@ def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, mo
 
 def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise ValueError(f"{_engine.OUT_OF_MEMORY}: for 9 x 9 pixels")
+        problem = _engine.StatusError("not enough memory: for 9 x 9 pixels")
+        problem.code = _engine.Code.out_of_memory
+        raise problem
 
     monkeypatch.setattr(_engine, "transcode", fail)
     file = io.BytesIO()

@@ -15,8 +15,8 @@ from fastpipe.format.index import Index
 from fastpipe.packing.job import destination as destination_of_packs
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.jpeg import made_with
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
 

@@ -30,10 +30,10 @@ from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
-from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import packing_order
-from fastpipe.packing.source.parquet_arrow import ParquetTable
-from fastpipe.store.folder import Folder
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import packing_order
+from fastpipe.sources.parquet_arrow import ParquetTable
+from fastpipe.store.store import Folder
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -235,7 +235,7 @@ FEW_FILES = """
 import resource, sys
 from fastpipe.packing.pipeline import exchange
 exchange._SPOOLED_BYTES = 1
-import fastpipe, fastpipe.packing.api, fastpipe.packing.pipeline.table_rows, fastpipe.packing.source.parquet_arrow
+import fastpipe, fastpipe.packing.api, fastpipe.packing.pipeline.table_rows, fastpipe.sources.parquet_arrow
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 fastpipe.pack(sys.argv[1], sys.argv[2], workers=2)
 """
@@ -640,7 +640,7 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
 
 def test_a_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
-    for name in [name for name in sys.modules if name.startswith("fastpipe.packing.source.parquet_arrow")]:
+    for name in [name for name in sys.modules if name.startswith("fastpipe.sources.parquet_arrow")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

@@ -23,8 +23,8 @@ import fastpipe
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.pixel_form import PixelForm
-from fastpipe.packing.picture.png import encode_png
-from fastpipe.scan.opening import open_data
+from fastpipe.sources.picture.png import encode_png
+from fastpipe.sources.scan.opening import open_data
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

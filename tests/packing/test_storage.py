@@ -24,9 +24,9 @@ from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.unpack import unpack
+from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

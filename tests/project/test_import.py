@@ -76,7 +76,8 @@ import fastpipe
 for name in set(fastpipe.__all__) - {"Writer", "add", "pack", "remove"}:  # these need OpenCV and Pillow
     getattr(fastpipe, name)
 print("threads", *before, *threads())
-heavy = {"cv2", "kornia", "pandas", "PIL", "prometheus_client", "rich", "turbojpeg", "typer", "webdataset"}
+heavy = {"cv2", "huggingface_hub", "kornia", "obstore", "pandas", "PIL", "prometheus_client", "rich", "turbojpeg"}
+heavy |= {"typer", "webdataset"}
 print("modules", *(heavy & sys.modules.keys()))
 """
 

@@ -24,7 +24,7 @@ from packaging.utils import parse_wheel_filename
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import BUNDLED
+from fastpipe.sources.picture.jpeg import BUNDLED
 
 pytestmark = [
     pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="manylinux wheels are built on Linux with glibc"),
@@ -40,7 +40,7 @@ ENGINE = r"fastpipe/_engine\.[\w-]+\.so"
 LIBJPEG = r"fastpipe\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
 LICENCES = {
     "LICENSE": ROOT / "LICENSE",
-    **{name: ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt")},
+    **{name: ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")},
 }
 # Whether this system's libjpeg goes into the engine itself: Note [static libjpeg]
 STATIC = "jpeg" not in subprocess.run(["ldd", _engine.__file__], capture_output=True, text=True, check=True).stdout
@@ -172,7 +172,10 @@ def test_metadata_is_that_of_the_project(metadata: Message, files: dict[str, byt
 
 
 def test_licences_are_those_of_what_is_inside(metadata: Message, files: dict[str, bytes]) -> None:
-    assert metadata["License-Expression"] == f"{PROJECT['license']} AND BSD-3-Clause AND IJG AND MIT AND Zlib"
+    assert (
+        metadata["License-Expression"]
+        == f"{PROJECT['license']} AND BSD-2-Clause AND BSD-3-Clause AND IJG AND MIT AND Zlib"
+    )
     assert set(metadata.get_all("License-File") or []) == set(LICENCES)
     for name, source in LICENCES.items():
         assert files[f"{INFO}/licenses/{name}"] == source.read_bytes()

@@ -15,6 +15,7 @@ from remote.range_server import RangeServer
 import fastpipe
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.store.remote import objects
 
 BATCH = 32
 _OF_OPEN = ("cache_dir", "cache_limit", "storage_options", "read_timeout")
@@ -76,3 +77,26 @@ def open_remote(tmp_path: Path) -> Callable[..., Any]:
         return fastpipe.loader(data, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options})
 
     return open_it
+
+
+@pytest.fixture(scope="session")
+def local_digests(remote_packed: Path) -> Callable[..., list[str]]:
+    """The digests of the folder's batches, for `epochs` and options as `open_remote` takes them; each is made once."""
+    known: dict[str, list[list[str]]] = {}
+
+    def of(epochs: int = 1, **options: Any) -> list[str]:
+        found = known.setdefault(repr(sorted(options.items())), [])
+        if len(found) < epochs:
+            with fastpipe.loader(remote_packed, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options}) as local:
+                for epoch in range(len(found), epochs):
+                    local.set_epoch(epoch)
+                    found.append(digests(local))
+        return [each for epoch in found[:epochs] for each in epoch]
+
+    return of
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting between attempts."""
+    monkeypatch.setattr(objects, "pause_s", lambda *_: 0.01)

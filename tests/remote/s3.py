@@ -89,17 +89,22 @@ def s3_server() -> Iterator[str]:
     served.stop()
 
 
-@pytest.fixture
-def bucket(s3_server: str) -> Bucket:
-    """A new bucket."""
+def new_bucket(server: str) -> Bucket:
+    """A bucket that nobody else uses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import boto3
 
-        client = boto3.client("s3", endpoint_url=s3_server, region_name="us-east-1", **KEYS)
+        client = boto3.client("s3", endpoint_url=server, region_name="us-east-1", **KEYS)
         name = f"test-{uuid.uuid4().hex[:12]}"
         client.create_bucket(Bucket=name)
-    return Bucket(name, client, {"endpoint": s3_server, "region": "us-east-1", **KEYS})
+    return Bucket(name, client, {"endpoint": server, "region": "us-east-1", **KEYS})
+
+
+@pytest.fixture
+def bucket(s3_server: str) -> Bucket:
+    """A new bucket."""
+    return new_bucket(s3_server)
 
 
 @dataclass

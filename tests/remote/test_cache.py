@@ -28,12 +28,21 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.remote.blocks import BLOCK_BYTES
-from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
-from fastpipe.remote.cache_root import Hold, datasets, disk_bytes, in_use, make_root, small_bytes, unfinished, used_at
-from fastpipe.remote.client import loop_of_process
-from fastpipe.remote.contents import kept_datasets
-from fastpipe.remote.wants import Wants
+from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
+from fastpipe.store.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
+from fastpipe.store.remote.cache_root import (
+    Hold,
+    datasets,
+    disk_bytes,
+    in_use,
+    make_root,
+    small_bytes,
+    unfinished,
+    used_at,
+)
+from fastpipe.store.remote.contents import kept_datasets
+from fastpipe.store.remote.stores import loop_of_process
+from fastpipe.store.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 
@@ -107,10 +116,14 @@ def test_ranks_keep_to_the_limit_together(
 
 
 def test_a_smaller_limit_gives_room_back(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, tmp_path: Path
+    local_digests: Callable[..., list[str]],
+    range_server: RangeServer,
+    open_remote: Loaders,
+    remote_bytes: int,
+    tmp_path: Path,
 ) -> None:
-    with open_remote(remote_packed) as local, open_remote(range_server.url) as first:
-        expected = digests(local)
+    expected = local_digests()
+    with open_remote(range_server.url) as first:
         assert digests(first) == expected
     del first
     _settle(tmp_path)
@@ -163,7 +176,7 @@ KILLED = """
 
 
 def test_killed_at_any_time(
-    remote_packed: Path,
+    local_digests: Callable[..., list[str]],
     range_server: RangeServer,
     open_remote: Loaders,
     remote_bytes: int,
@@ -173,8 +186,7 @@ def test_killed_at_any_time(
     draw = random.Random(4)
     range_server.bytes_per_s = 30e6
     kills = times(1, 50)
-    with open_remote(remote_packed) as local:
-        expected = digests(local)
+    expected = local_digests()
     for number in range(kills):
         cache = tmp_path / str(number)
         range_server.forget()
@@ -198,23 +210,23 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader.parts.maker.engine._reader.caches.remote[0].cache.states
+        states = loader.parts.maker.engine._reader.caches.remote[0].states
         assert set(np.unique(states)) == {WRITTEN}
-        loader.parts.maker.engine._reader.arrivals.sync_now()
+        loader.parts.maker.engine._reader.fetcher.sync().result()
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
     _settle(tmp_path)
     range_server.forget()
-    monkeypatch.setattr("fastpipe.remote.cache.boot_id", lambda: b"the next one".ljust(36))
+    monkeypatch.setattr("fastpipe.store.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader.parts.maker.engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader.parts.maker.engine._reader.caches.remote[0].states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
 
 def test_a_full_disk_is_told_once(
-    remote_packed: Path,
+    local_digests: Callable[..., list[str]],
     range_server: RangeServer,
     open_remote: Loaders,
     monkeypatch: pytest.MonkeyPatch,
@@ -230,14 +242,16 @@ def test_a_full_disk_is_told_once(
         write(self, shard, start, data)
 
     monkeypatch.setattr(Cache, "write", full)
-    with open_remote(remote_packed) as local, open_remote(range_server.url) as remote:
-        assert digests(remote, 2) == digests(local, 2)
+    with open_remote(range_server.url) as remote:
+        assert digests(remote, 2) == local_digests(2)
         assert remote.stats().fetched_bytes > 0
     told = [record.message for record in caplog.records if "takes no more (No space left on device)" in record.message]
     assert len(told) == 1
 
 
-def test_a_real_full_disk(remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+def test_a_real_full_disk(
+    local_digests: Callable[..., list[str]], range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(
@@ -246,8 +260,8 @@ def test_a_real_full_disk(remote_packed: Path, range_server: RangeServer, open_r
     if mounted.returncode:
         pytest.skip("needs the right to mount")
     try:
-        with open_remote(remote_packed) as local, open_remote(range_server.url, cache_dir=disk) as remote:
-            assert digests(remote, 2) == digests(local, 2)
+        with open_remote(range_server.url, cache_dir=disk) as remote:
+            assert digests(remote, 2) == local_digests(2)
         del remote
         _let_go(disk)
     finally:
@@ -279,7 +293,7 @@ def test_a_folder_that_cannot_be_written(range_server: RangeServer, tmp_path: Pa
 
 
 def test_limits() -> None:
-    from fastpipe.checks import size_bytes
+    from fastpipe.errors.checks import size_bytes
 
     assert [size_bytes("cache_limit", text) for text in ("200GB", "1.5 TB", "512MiB", "0", 7)] == [
         200 * 10**9,
@@ -295,15 +309,17 @@ def test_limits() -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     hold = Hold(tmp_path, "a" * 32, "http://x/y")
-    mine = Cache(hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
+    blocks = Blocks(np.array([5 << 20], dtype=np.uint64))
+    mine = Cache(hold, ["shard-000000.tar"], blocks, 0, None, 10 << 20)
     script = """
         import sys, numpy as np, time
         from pathlib import Path
-        from fastpipe.remote.cache import Cache
-        from fastpipe.remote.cache_root import Hold
+        from fastpipe.store.remote.blocks import Blocks
+        from fastpipe.store.remote.cache import Cache
+        from fastpipe.store.remote.cache_root import Hold
         root = Path(sys.argv[1])
-        sizes = np.array([5 << 20], dtype=np.uint64)
-        cache = Cache(Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
+        blocks = Blocks(np.array([5 << 20], dtype=np.uint64))
+        cache = Cache(Hold(root, "a" * 32, "u"), ["shard-000000.tar"], blocks, 0, None, 10 << 20)
         print(cache.claim(2), flush=True)
         time.sleep(60)
     """
@@ -350,7 +366,7 @@ def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_p
 def test_a_large_index_is_copied_in_pieces(
     range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.remote.objects.REQUEST_BYTES", 1000)
+    monkeypatch.setattr("fastpipe.store.remote.objects.REQUEST_BYTES", 1000)
     index = fastpipe.open(range_server.url, cache_dir=tmp_path).index
     assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
     pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
@@ -401,10 +417,10 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
         monkeypatch.setattr(
-            slow.parts.maker.engine._reader.caches.remote[0].cache, "sync", lambda: (syncing.set(), sync.wait(30.0))
+            slow.parts.maker.engine._reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(30.0))
         )
         next(iter(slow))
-        slow.parts.maker.engine._reader.arrivals.sync()
+        slow.parts.maker.engine._reader.fetcher.sync()
         assert syncing.wait(60.0)
         closing = threading.Thread(target=slow.close)
         closing.start()
@@ -436,7 +452,7 @@ def test_close_waits_for_no_thread_that_waits_for_it(
         if where == "thread of requests":
             loop_of_process().call_soon_threadsafe(close)
         elif where == "thread that writes":
-            reader.arrivals._writers.submit(close)
+            reader.fetcher._writers.submit(close)
         else:
             with reader.wants.lock:
                 close()

@@ -15,8 +15,8 @@ from remote.cases import digests
 from remote.range_server import RangeServer
 
 import fastpipe
-from fastpipe.remote.cache_root import in_use
-from fastpipe.scan.source import Source
+from fastpipe.sources.scan.index import UnpackedSource
+from fastpipe.store.remote.cache_root import in_use
 
 Loaders = Callable[..., Any]
 
@@ -141,7 +141,7 @@ def test_cache_ls_and_clear_scans(tmp_path: Path) -> None:
 def test_inspect_lists_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path / "photos", images=3)
     listed: list[str] = []
-    listing = Source.listing
-    monkeypatch.setattr(Source, "listing", lambda self: (listed.append(self.name), listing(self))[1])
+    listing = UnpackedSource.listing
+    monkeypatch.setattr(UnpackedSource, "listing", lambda self: (listed.append(self.name), listing(self))[1])
     assert "3 images drawn" in succeeded("inspect", "photos")
     assert listed == [str(tmp_path / "photos")]

@@ -12,7 +12,7 @@ from remote.cases import digests
 from remote.range_server import RangeServer
 
 from fastpipe.engine.stats import Stats
-from fastpipe.monitoring.monitor import describe
+from fastpipe.loading.monitor import describe
 
 Loaders = Callable[..., Any]
 
@@ -65,16 +65,3 @@ def test_several_nodes_are_told_what_they_fetch(
     assert not told(remote_packed, rank=0)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert not told(range_server.url, rank=0)
-
-
-def test_importing_fastpipe_imports_no_client() -> None:
-    from conftest import run_script
-
-    ran = run_script("""
-        import sys, fastpipe
-        fastpipe.loader, fastpipe.open, fastpipe.Dataset
-        print([name for name in ("obstore", "huggingface_hub", "asyncio.base_events") if name in sys.modules])
-    """)
-    assert "obstore" not in ran.stdout, ran.stdout
-    assert "huggingface_hub" not in ran.stdout
-    assert ran.returncode == 0, ran.stderr

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from fastpipe.remote.fetcher import LEAST, MOST, Flow
+from fastpipe.store.remote.fetcher import LEAST, MOST, Flow
 
 
 def run(link: Callable[[int], float], seconds: int, *, busy: int = -1, starved: bool = False) -> list[int]:
@@ -38,13 +36,3 @@ def test_a_busy_server_gets_fewer_and_later_more() -> None:
 
 def test_nothing_is_learned_while_there_is_nothing_to_fetch() -> None:
     assert set(run(lambda most: 1e6, 10, starved=True)) == {LEAST}
-
-
-@pytest.mark.parametrize("rate", [1e6, 1e9])
-def test_the_rate_is_what_arrives(rate: float) -> None:
-    now = [0.0]
-    flow = Flow(lambda: now[0])
-    for _ in range(11):
-        now[0] += 0.1
-        flow.add(int(rate / 10), starved=False, busy=False)
-    assert flow.rate == pytest.approx(rate, rel=0.15)

@@ -166,7 +166,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
     cache, writing, go_on = tmp_path / "cache", threading.Event(), threading.Event()
     written_unlocked: list[int] = []
     with open_remote(range_server.url, **IN_ORDER) as loader:
-        kept = loader.parts.maker.engine._reader.caches.remote[0].cache
+        kept = loader.parts.maker.engine._reader.caches.remote[0]
         write = kept._files.write
 
         def slow(shard: int, start: int, data: Any) -> None:

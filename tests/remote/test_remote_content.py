@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("limit", [0, "10MB", "1GB"])
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+LIMITS = (0, "10MB", "1GB")
+
+
+def each_with_a_limit(names: Iterable[str]) -> list[tuple[str, Any]]:
+    """The limits by turns."""
+    return list(zip(names, cycle(LIMITS), strict=False))
+
+
+@pytest.mark.parametrize(("name", "limit"), each_with_a_limit(OPTIONS))
 def test_batches_are_those_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, options: dict[str, Any], limit: Any
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, name: str, limit: Any
 ) -> None:
+    options = OPTIONS[name]
     with (
         open_remote(remote_packed, drop_last=False, **options) as local,
         open_remote(range_server.url, drop_last=False, cache_limit=limit, **options) as remote,
@@ -48,11 +57,11 @@ def test_batches_are_those_of_the_folder(
         assert digests(remote, 2) == digests(local, 2)
 
 
-@pytest.mark.parametrize("limit", [0, "1GB"])
-@pytest.mark.parametrize("choose", CHOSEN.values(), ids=CHOSEN)
+@pytest.mark.parametrize(("name", "limit"), each_with_a_limit(CHOSEN))
 def test_batches_of_a_part_are_those_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, choose: Choose, limit: Any
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, name: str, limit: Any
 ) -> None:
+    choose = CHOSEN[name]
     remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=limit)
     with (
         open_remote(choose(fastpipe.open(remote_packed)), drop_last=False) as ours,

@@ -18,8 +18,8 @@ from remote.range_server import RangeServer
 import fastpipe
 from fastpipe.errors import SampleError
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
 
 Loaders = Callable[..., Any]
 

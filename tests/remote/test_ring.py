@@ -15,9 +15,8 @@ from remote.range_server import RangeServer
 
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.remote.parts import Part, RingParts
-from fastpipe.remote.ring import Ring, room_of
-from fastpipe.remote.wants import Wants
+from fastpipe.store.remote.ring import Ring, RingParts, ShardPart, room_of
+from fastpipe.store.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 PAGE = 4096
@@ -96,7 +95,7 @@ def test_memory_goes_back() -> None:
 def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring()
     parts = RingParts(ring, threading.RLock())
-    part = Part(0, 100, 400_100)
+    part = ShardPart(0, 100, 400_100)
     data = np.random.default_rng(1).integers(0, 256, 400_000, dtype=np.uint8).tobytes()
     ends = [100, 150_100, 300_100, 310_100, 320_100]
     for sample, (start, stop) in enumerate(pairwise(ends)):
@@ -124,7 +123,7 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
     parts.give_back(pieces, pinned=set())
     assert [piece.place for piece in pieces] == [None] * 4
     assert part.dead
-    late = Part(0, 100, 150_100)
+    late = ShardPart(0, 100, 150_100)
     parts.put(0, late, 100, 150_100)
     written = []
 

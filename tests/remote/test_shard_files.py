@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpipe.remote.shard_files import ShardFiles
+from fastpipe.store.remote.cache import ShardFiles
 
 MIB = 1 << 20
 
@@ -27,8 +27,8 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         steps.append(("room", start, start + size))
         take(file, start, size)
 
-    monkeypatch.setattr("fastpipe.remote.shard_files.os.pwrite", written)
-    monkeypatch.setattr("fastpipe.remote.shard_files.os.posix_fallocate", taken)
+    monkeypatch.setattr("fastpipe.store.remote.cache.os.pwrite", written)
+    monkeypatch.setattr("fastpipe.store.remote.cache.os.posix_fallocate", taken)
     data = np.random.default_rng(3).integers(0, 256, 2 * MIB + 77, dtype=np.uint8).tobytes()
     files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([9 * MIB]))
     files.write(0, 5 * MIB, data)
@@ -38,7 +38,7 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = (tmp_path / "shard-000000.tar").read_bytes()
     assert found == bytes(5 * MIB) + data + bytes(2 * MIB - 77)
     assert os.stat(tmp_path / "shard-000000.tar").st_blocks * 512 < 3 * MIB  # no more room than for what came
-    files.close()
+    files.opened.cache_clear()
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSPC])
@@ -46,7 +46,7 @@ def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refused(*_: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("fastpipe.remote.shard_files.os.posix_fallocate", refused)
+    monkeypatch.setattr("fastpipe.store.remote.cache.os.posix_fallocate", refused)
     files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([MIB]))
     if number == errno.ENOSPC:
         with pytest.raises(OSError, match="No space left on device"):
@@ -54,4 +54,4 @@ def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     else:  # the file system takes room when bytes are written
         files.write(0, 0, b"x" * MIB)
         assert (tmp_path / "shard-000000.tar").read_bytes() == b"x" * MIB
-    files.close()
+    files.opened.cache_clear()

@@ -4,81 +4,69 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from remote.cases import digests
 from remote.range_server import Fault, RangeServer, Request
+from remote.s3 import Bucket, new_bucket
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.folder import Url
-from fastpipe.remote.urls import place_of
+from fastpipe.store.remote.options import place_of
 
 Loaders = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def s3(remote_packed: Path) -> Iterator[dict[str, Any]]:
-    """An S3 server with the dataset in a bucket; the options for it."""
-    import warnings
-
+def s3(remote_packed: Path, s3_server: str) -> Bucket:
+    """A bucket with the dataset in deep/train."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import boto3
-        from moto.server import ThreadedMotoServer
-
-        served = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-        served.start()
-        endpoint = "http://{}:{}".format(*served.get_host_and_port())
-        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
-        client.create_bucket(Bucket="pictures")
-        for file in remote_packed.iterdir():
-            client.upload_file(str(file), "pictures", f"deep/train/{file.name}")
-    yield {"endpoint": endpoint, "region": "us-east-1", **keys}
-    served.stop()
+        bucket = new_bucket(s3_server)
+        bucket.upload(remote_packed, "deep/train")
+    return bucket
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_s3(remote_packed: Path, s3: dict[str, Any], open_remote: Loaders) -> None:
-    url = "s3://pictures/deep/train"
-    with open_remote(remote_packed) as local:
-        expected = digests(local, 2)
+def test_s3(local_digests: Callable[..., list[str]], s3: Bucket, open_remote: Loaders) -> None:
     for limit in (0, "12MB", "1GB"):
-        with open_remote(url, storage_options=s3, cache_limit=limit) as remote:
-            assert digests(remote, 2) == expected
-    with pytest.raises(DatasetError, match=r"s3://pictures/deep/other holds no packed dataset: .*HTTP 404"):
-        open_remote("s3://pictures/deep/other/", storage_options=s3)
+        with open_remote(s3.url("deep/train"), storage_options=s3.options, cache_limit=limit) as remote:
+            assert digests(remote, 2) == local_digests(2)
+    other = s3.url("deep/other")
+    with pytest.raises(DatasetError, match=rf"{other} holds no packed dataset: .*HTTP 404"):
+        open_remote(f"{other}/", storage_options=s3.options)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_object_of_s3_that_is_replaced(remote_packed: Path, s3: dict[str, Any], open_remote: Loaders) -> None:
-    import boto3
-
-    keys = {name: s3[name] for name in ("aws_access_key_id", "aws_secret_access_key")}
-    client = boto3.client("s3", endpoint_url=s3["endpoint"], region_name="us-east-1", **keys)
-    for file in remote_packed.iterdir():
-        client.upload_file(str(file), "pictures", f"replaced/{file.name}")
-    with open_remote("s3://pictures/replaced", storage_options=s3, cache_limit=0) as remote:
+def test_an_object_of_s3_that_is_replaced(remote_packed: Path, bucket: Bucket, open_remote: Loaders) -> None:
+    url = bucket.upload(remote_packed, "replaced")
+    with open_remote(url, storage_options=bucket.options, cache_limit=0) as remote:
         digests(remote)
         for file in remote_packed.glob("shard-*"):
             data = file.read_bytes()
-            client.put_object(Bucket="pictures", Key=f"replaced/{file.name}", Body=data[:-1] + bytes([data[-1] ^ 1]))
+            bucket.client.put_object(
+                Bucket=bucket.name, Key=f"replaced/{file.name}", Body=data[:-1] + bytes([data[-1] ^ 1])
+            )
         with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
             digests(remote, 3)
 
 
-def test_the_other_clouds(remote_packed: Path, tmp_path: Path, open_remote: Loaders) -> None:
+@pytest.mark.usefixtures("quick")
+def test_the_other_clouds(
+    remote_packed: Path, local_digests: Callable[..., list[str]], tmp_path: Path, open_remote: Loaders
+) -> None:
     """Google Cloud Storage and Azure Blob Storage answer a range as S3 does; objects are asked for by other paths."""
     google, azure = tmp_path / "google", tmp_path / "azure"
     for bucket in (google / "pictures", azure / "pictures"):
         (bucket / "deep").mkdir(parents=True)
         (bucket / "deep" / "train").symlink_to(remote_packed)
-    with open_remote(remote_packed) as local:
-        expected = digests(local)
+    expected = local_digests()
     with RangeServer(google) as server:
         options = {"base_url": server.url, "skip_signature": True}
         with open_remote("gs://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
@@ -97,14 +85,10 @@ def test_the_other_clouds(remote_packed: Path, tmp_path: Path, open_remote: Load
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_credentials_of_the_environment(
-    s3: dict[str, Any], open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", s3["endpoint"])
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    with open_remote("s3://pictures/deep/train") as remote:
+def test_credentials_of_the_environment(s3: Bucket, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_remote(s3.url("deep/train")) as remote:
         next(iter(remote))
 
 

@@ -291,7 +291,7 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     Image.new("RGB", (40, 30), (9, 99, 199)).save(source / "1.jpg")
 
     import fastpipe.packing.pipeline.converting as pipeline
-    from fastpipe.packing.picture.convert import EncodeOptions, Packed
+    from fastpipe.sources.picture.convert import EncodeOptions, Packed
 
     def lossy(data: bytes, how: EncodeOptions) -> Packed:
         return Packed(data[:-20], 40, 30, None)

@@ -21,8 +21,8 @@ from fastpipe.format.description import SELF_CHECKSUM, fingerprint, with_self_ch
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from fastpipe.diagnosis.checks import epochs, memory, options, randomness, samples, speed
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.observation import Observation, Surroundings
 
 _CHECKS = (samples.check, randomness.check, epochs.check, speed.check, options.check, memory.check)
 

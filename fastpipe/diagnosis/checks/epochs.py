@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fastpipe.diagnosis.findings import Code, Finding
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import stages
-from fastpipe.diagnosis.surroundings import Surroundings
 
 _LEAST_EPOCHS = 5
 _FEW_BATCHES = 1.5

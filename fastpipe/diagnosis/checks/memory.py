@@ -12,8 +12,7 @@ from typing import Any
 from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
-from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.observation import Observation, Surroundings
 
 _LEAST_COPIED = 8 << 20
 _LEAST_KEPT = 16 << 20  # where a line of the program keeps something

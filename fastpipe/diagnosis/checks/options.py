@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import stages
-from fastpipe.diagnosis.surroundings import Surroundings
 
 _MOST_OF_MEMORY = 0.5
 _MOST_OF_SHARED_MEMORY = 0.8

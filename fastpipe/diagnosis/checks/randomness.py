@@ -9,8 +9,7 @@ from typing import Any
 from fastpipe.diagnosis.code import seeded_at
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.objects import checksum
-from fastpipe.diagnosis.observation import Observation, Worker
-from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
 
 _LEAST_SAMPLES = 2
 _LEAST_DISTINCT = 16

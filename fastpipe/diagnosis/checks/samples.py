@@ -12,9 +12,8 @@ from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.ended import cause_of
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Fetch
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import stages
-from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import milliseconds
 
 _TIMES_MEDIAN = 10

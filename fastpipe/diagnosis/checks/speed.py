@@ -12,9 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import Stages, stages, steps_s
-from fastpipe.diagnosis.surroundings import Surroundings
 
 _MOST_WAITING = 0.2
 _LEAST_WAIT_S = 5e-3

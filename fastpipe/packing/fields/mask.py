@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.packing.picture.native import native
-from fastpipe.packing.picture.png import encode_png
-from fastpipe.packing.picture.probe import image_format
+from fastpipe.sources.picture.png import encode_png
+from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 

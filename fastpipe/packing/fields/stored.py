@@ -13,8 +13,8 @@ from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.mask import encode_mask, mask_of_png, refuse_other_size
 from fastpipe.packing.fields.values import Boxes
-from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
-from fastpipe.packing.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
+from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.shard.entry import Entries, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.kinds import list_sources
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Facts
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": operator.le,

@@ -22,8 +22,8 @@ from fastpipe.packing.growth.version import Version
 from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.listing import Listing, Source, SourceField
-from fastpipe.packing.source.tables import TableListing
+from fastpipe.sources.listing import Listing, Source, SourceField
+from fastpipe.sources.tables import TableListing
 
 _NAMED = 5  # files in a message
 

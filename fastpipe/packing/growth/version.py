@@ -30,18 +30,17 @@ from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.columns import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
-from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.facts import Facts
-from fastpipe.scan.opening import open_data
-from fastpipe.store.opening import open_store
-from fastpipe.store.store import Store
+from fastpipe.sources.listing import Facts
+from fastpipe.sources.picture.convert import EncodeOptions
+from fastpipe.sources.picture.jpeg import made_with
+from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.store import Store, open_store
 
 
 @dataclass(frozen=True)

@@ -22,21 +22,19 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import agreed_in
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.remote.urls import place_of
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Facts, Listing, Source
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import cannot_write
-from fastpipe.store.folder import Folder
-from fastpipe.store.opening import open_store
+from fastpipe.store.remote.options import place_of
+from fastpipe.store.store import Folder, check_writable, open_store
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 
@@ -46,8 +44,6 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
     if isinstance(dst, Path) and _ADDRESS.match(str(dst)):
         raise ConfigError(f"DST {dst}: pathlib.Path damages URLs: pass the URL as a string")
     if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
-        from fastpipe.store.bucket import check_writable  # most packs write into folders
-
         check_writable(Url(dst))
     found = place_of(dst)
     return found if isinstance(found, Url) else Path(cast("str | os.PathLike[str]", found))

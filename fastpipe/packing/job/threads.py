@@ -18,8 +18,6 @@ from fastpipe.format.folder import Place
 from fastpipe.format.layout import FORMAT_VERSION
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
@@ -27,11 +25,12 @@ from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
 from fastpipe.packing.shard.publish import publish_dataset
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.kinds import could_be_source, list_sources
-from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.tables import TableListing
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.kinds import could_be_source, list_sources
+from fastpipe.sources.listing import Facts, Listing, Source
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.picture.jpeg import made_with
+from fastpipe.sources.tables import TableListing
 
 
 class PackProgress(NamedTuple):

@@ -15,22 +15,25 @@ from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import clamped, of_field, take
-from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
-from fastpipe.packing.picture.pillow import OpenedImage
-from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.given import Given
-from fastpipe.packing.source.files import read_as_listed
-from fastpipe.packing.source.listing import Listing, Part, Source, SourceField
-from fastpipe.packing.source.reading import (
+from fastpipe.sources.files import read_as_listed
+from fastpipe.sources.listing import (
     LARGE_BYTES,
     OF_THE_FILE,
     START_BYTES,
     Arriving,
+    ByteRange,
+    Listing,
+    Source,
+    SourceField,
     give_up_requests,
     read_source,
     with_own_requests,
 )
+from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
+from fastpipe.sources.picture.pillow import OpenedImage
+from fastpipe.sources.picture.probe import image_format
 
 
 def converted(
@@ -130,7 +133,7 @@ def convert_sample(
 def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any]:
     """The value of each field of a sample, which has this picture; None where it has none. They are read one by one."""
     if source.note is None:
-        notes: dict[Part, Any] = {}  # one member may hold the values of several fields
+        notes: dict[ByteRange, Any] = {}  # one member may hold the values of several fields
         parts = zip(listing.fields, source.parts, strict=True)
         return (_value(listing, source, field, part, notes) for field, part in parts)
     assert listing.notes is not None  # a listing of rows has them
@@ -147,7 +150,9 @@ def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any
     )
 
 
-def _value(listing: Listing, source: Source, field: SourceField, part: Part | None, notes: dict[Part, Any]) -> Any:
+def _value(
+    listing: Listing, source: Source, field: SourceField, part: ByteRange | None, notes: dict[ByteRange, Any]
+) -> Any:
     if part is None:
         return take(field.kind, None) if field.kind not in ("mask", "image") else None
     offset, size = part

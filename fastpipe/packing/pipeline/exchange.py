@@ -25,17 +25,16 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Run
-from fastpipe.packing.source.listing import Listing, Source, packing_order
-from fastpipe.packing.source.tables import TableListing
-from fastpipe.store.folder import Folder
-from fastpipe.store.store import Store
+from fastpipe.sources.listing import Listing, Source, packing_order
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.picture.jpeg import made_with
+from fastpipe.sources.tables import TableListing
+from fastpipe.store.store import Folder, Store
 
 _LOG = logging.getLogger("fastpipe")
 _SPOOL_FORMAT = 4  # another one when the spool's files change: nothing of the old ones is taken

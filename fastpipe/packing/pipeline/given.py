@@ -16,9 +16,9 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.format.open_file import read_at
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import of_field, take
-from fastpipe.packing.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
-from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.reading import START_BYTES
+from fastpipe.sources.listing import START_BYTES
+from fastpipe.sources.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
+from fastpipe.sources.picture.probe import image_format
 
 _IMAGE = "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of uint8 or uint16"
 

@@ -17,7 +17,7 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.picture.convert import Packed
+from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
 
 _EVERY_BYTES = 1 << 16  # of records between two places in the footer

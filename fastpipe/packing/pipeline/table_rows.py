@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import take
-from fastpipe.packing.picture.convert import EncodeOptions, Packed
-from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.converting import convert_sample
-from fastpipe.packing.source.column_kinds import field_value
-from fastpipe.packing.source.files import changed
-from fastpipe.packing.source.listing import Source, SourceField
-from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, give_up_requests, with_own_requests
-from fastpipe.packing.source.table_columns import Cells
-from fastpipe.packing.source.tables import TableListing, needed_groups
+from fastpipe.sources.column_kinds import field_value
+from fastpipe.sources.files import changed
+from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField, give_up_requests, with_own_requests
+from fastpipe.sources.parquet_arrow import Cells
+from fastpipe.sources.picture.convert import EncodeOptions, Packed
+from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.tables import TableListing, needed_groups
 
 
 class _Row(NamedTuple):

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.tar import Tar
+from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
 
 

@@ -32,8 +32,7 @@ from fastpipe.format.layout import (
     shard_number,
 )
 from fastpipe.packing.shard.entry import Entry, read_entry
-from fastpipe.store.files import PARTIAL
-from fastpipe.store.lock import LOCK_FILE, WorkFolder
+from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
 from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"

@@ -19,11 +19,11 @@ from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import parts_of, piece
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.plan import Plan, Run
 from fastpipe.packing.shard.tar import TarWriter
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.files import cannot_write
 from fastpipe.store.store import Store
 

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fastpipe.checks import choice, flag, size_bytes, whole
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
-from fastpipe.packing.picture.convert import DAMAGED, EncodeOptions
-from fastpipe.packing.source.options import SourceOptions, source_options
-from fastpipe.remote.urls import place_of
+from fastpipe.sources.options import SourceOptions, source_options
+from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
+from fastpipe.store.remote.options import place_of
 
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -105,7 +105,7 @@ def pack_options(
     """
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
-        from fastpipe.remote.options import remote_options  # most packs have no URLs
+        from fastpipe.store.remote.options import remote_options  # most packs have no URLs
 
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if spool is not None:

@@ -24,9 +24,9 @@ import xxhash
 from fastpipe.errors import ImageError
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.tar import laid_out
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
 FEW = 128  # sources that are converted

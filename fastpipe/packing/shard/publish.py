@@ -35,12 +35,12 @@ from fastpipe.format.layout import (
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.files import SourcePath
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Facts
+from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.store import Store
 
 _CONTENT = ("identity", "width", "height", "label")

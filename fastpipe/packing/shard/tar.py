@@ -27,8 +27,8 @@ from fastpipe.format.sample_layout import (
     picture_ending,
     sample_key,
 )
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.form import form_of
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.picture.probe import form_of
 from fastpipe.store.files import no_link
 from fastpipe.store.store import NewFile, Store
 

@@ -14,10 +14,10 @@ from fastpipe.packing.job.destination import check_apart, destination_of, first_
 from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.lists import list_all
 from fastpipe.packing.steps.parts import Job, Part, read_listed, read_parts
 from fastpipe.packing.steps.work import begin, convert_step, finished, make_step, remove_spool
+from fastpipe.sources.files import source_path
 
 _PARTED = ("convert", "make")
 _PART = re.compile(r"(\d+)/(\d+)")

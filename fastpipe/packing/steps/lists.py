@@ -27,11 +27,10 @@ import xxhash
 from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
 from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, stride_of
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.kinds import class_folders, in_class_folders, list_sources, sources_at
-from fastpipe.packing.source.listing import Listing, Source, packing_order
-from fastpipe.packing.source.tables import TableListing
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
+from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
+from fastpipe.sources.listing import Facts, Listing, Source, packing_order
+from fastpipe.sources.tables import TableListing
 
 MOST_SOURCES = 500_000  # of a listing in memory, or a part of it
 _MOST_GROUPS = 1024  # of classes, which are listed by a task each

@@ -8,20 +8,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fastpipe.cluster.session import session
-from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.cluster.session import session
+from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.packing.job.destination import check_apart, opened
 from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish
 from fastpipe.packing.shard.entry import Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.steps.lists import list_all, write_parts
 from fastpipe.packing.steps.parts import Job, Listed, Part, check, read_parts
 from fastpipe.packing.steps.work import Done, begin, convert_step, finished, make_step, remove_spool
+from fastpipe.sources.files import SourcePath
+from fastpipe.sources.listing import Listing
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written

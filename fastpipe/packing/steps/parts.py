@@ -25,18 +25,16 @@ import xxhash
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 from fastpipe.format.open_file import FileState
-from fastpipe.packing.picture.jpeg import made_with
 from fastpipe.packing.pipeline.exchange import spool_of
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.source.facts import Facts
-from fastpipe.packing.source.field_names import Columns
-from fastpipe.packing.source.files import SourcePath, source_path
-from fastpipe.packing.source.listing import Group, Listing, Note, Notes, Source, SourceField
-from fastpipe.packing.source.tables import Table, TableListing
-from fastpipe.store.opening import open_store
-from fastpipe.store.store import Store
+from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.listing import Facts, Group, Listing, Note, Notes, Source, SourceField
+from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.picture.jpeg import made_with
+from fastpipe.sources.tables import Table, TableListing
+from fastpipe.store.store import Store, open_store
 
 LISTED = "listed.json"
 _NO_PLAN = Plan(1, {})
@@ -223,5 +221,5 @@ def read_sources(job: Job, listed: Listed, part: Part) -> Listing:
         name: Table(FileState(*state), tuple(Group(*group) for group in groups))
         for name, (state, groups) in files.items()
     }
-    columns = Columns(image, None, listed.fields, has_paths=False)
+    columns = ColumnChoice(image, None, listed.fields, has_paths=False)
     return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job.destination import plan_run
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.plan import Run
-from fastpipe.packing.source.listing import Source
-from fastpipe.packing.source.tables import TableListing
 from fastpipe.packing.steps.parts import Job, Listed, Part, read_listed, read_parts, read_sources
+from fastpipe.sources.listing import Source
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.tables import TableListing
 
 
 class Done(NamedTuple):

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 import fastpipe
 from fastpipe.format.index import Index
 from fastpipe.packing.fields.stored import Placement, short
-from fastpipe.packing.picture.jpeg import apply_orientation
+from fastpipe.sources.picture.jpeg import apply_orientation
 
 W, H = 70, 45
 BOX = (10, 5, 30, 20)

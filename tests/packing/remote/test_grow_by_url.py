@@ -15,7 +15,7 @@ from remote.s3 import Bucket
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.packing.growth.grow import Grown
-from fastpipe.store.bucket import Bucket as Store
+from fastpipe.store.store import Bucket as Store
 
 SMALL = {"shard_size": 100_000, "workers": 2}
 

@@ -28,7 +28,7 @@ import fastpipe
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.threads import PackProgress
-from fastpipe.remote import remote_file
+from fastpipe.store.remote import remote_path
 
 SMALL = {"shard_size": 100_000, "workers": 2}
 
@@ -313,8 +313,8 @@ def test_sources_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inn
 def test_a_footer_is_read_once_and_each_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = [jpeg_bytes((300, 300), seed=number, quality=95) for number in range(40)]
     table = write_table(tmp_path / "web" / "x.parquet", images, rows_per_group=10, label=[0] * 40)
-    monkeypatch.setattr(remote_file, "_PIECE_BYTES", 128 << 10)  # so a group is several of them, as it is usually
-    monkeypatch.setattr(remote_file, "_LEAST_BYTES", 4 << 10)
+    monkeypatch.setattr(remote_path, "_PIECE_BYTES", 128 << 10)  # so a group is several of them, as it is usually
+    monkeypatch.setattr(remote_path, "_LEAST_BYTES", 4 << 10)
     monkeypatch.setattr("fastpipe.packing.shard.plan.FEW", 10)
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
@@ -362,8 +362,8 @@ def test_the_environment_says_who_one_is(tmp_path: Path, bucket: Bucket, monkeyp
 
 
 def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Bucket) -> None:
-    from fastpipe.packing.source.files import source_path
-    from fastpipe.remote.options import remote_options
+    from fastpipe.sources.files import source_path
+    from fastpipe.store.remote.options import remote_options
     from fastpipe.verify.repair import repair
     from fastpipe.verify.verification import verify
 
@@ -434,7 +434,7 @@ def test_too_little_room_for_the_spool(tmp_path: Path, bucket: Bucket, monkeypat
     from collections import namedtuple
 
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("fastpipe.store.bucket.shutil.disk_usage", lambda _: usage(10**9, 10**9, 200_000))
+    monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage(10**9, 10**9, 200_000))
     source = write_large_folder(tmp_path / "source")
     with pytest.raises(PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, for shards are made there"):
         fastpipe.pack(source, bucket.url("out"), **SMALL, storage_options=bucket.options, spool=tmp_path / "spool")

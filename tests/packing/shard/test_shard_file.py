@@ -16,7 +16,7 @@ from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import tar
 from fastpipe.packing.shard.tar import ShardFile
-from fastpipe.store.folder import Folder
+from fastpipe.store.store import Folder
 
 PIECE = os.urandom(1000)
 

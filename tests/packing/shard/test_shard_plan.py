@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
-from fastpipe.packing.source.listing import Listing, Source, packing_order
+from fastpipe.sources.listing import Listing, Source, packing_order
+from fastpipe.sources.picture.convert import Packed
 
 SHARD = 10_000_000
 

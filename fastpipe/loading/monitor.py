@@ -1,0 +1,177 @@
+"""A loader's figures at two times -> its speed and waits between them, as short text, shown while training runs."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import positive
+from fastpipe.loading.loader import Loader
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_STAGES = {"wait_s": "decoding threads", "plan_s": "planning", "transfer_s": "copying", "augment_s": "augmenting"}
+_PARTS = {"fetch_wait_s": "the network", "prepare_wait_s": "prepare="}  # of wait_s
+_THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
+
+
+def monitor(loader: Loader, *, every: float | None = None, console: Console | None = None) -> Monitor:
+    """Shows a loader's speed, waits, threads and queues while training runs: in a terminal four lines that change,
+    in a log one line from time to time.
+
+        with fastpipe.monitor(loader):
+            for images, labels in loader: ...
+
+    Args:
+        loader: the loader that the training loop iterates over.
+        every: seconds between two updates; None: 1 in a terminal, 10 in a log.
+        console: where to print; None: standard error.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+    if not isinstance(loader, Loader):
+        raise ConfigError(f"loader: expected a loader that fastpipe.loader made, got {type(loader).__name__}")
+    if console is not None and not hasattr(console, "is_terminal"):
+        raise ConfigError(
+            f"console: expected a rich.console.Console, got {type(console).__name__}; for a file, write "
+            "rich.console.Console(file=...)"
+        )
+    return Monitor(loader, None if every is None else positive("every", every), console)
+
+
+class Monitor:
+    """A context manager that `fastpipe.monitor` creates. A thread reads the loader's figures from time to time."""
+
+    def __init__(self, loader: Loader, every_s: float | None, console: Console | None) -> None:
+        self._loader = loader
+        self._every_s = every_s
+        self._console = console
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Monitor:
+        # Imports come before the thread: they run code from strings, after which Python forgets that Ctrl-C ends it.
+        from rich.console import Console
+
+        self._stop.clear()
+        console = self._console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._thread = threading.Thread(target=self._run, args=(console,), name="fastpipe-monitor", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C may come while this waits for the thread
+            self._stop.set()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self, console: Console) -> None:
+        from rich.live import Live
+        from rich.table import Table
+
+        if not console.is_terminal:
+            self._look(self._every_s or 10.0, lambda words: console.print(line(words)))
+            return
+
+        def show(words: dict[str, str]) -> None:
+            table = Table.grid(padding=(0, 2))
+            table.add_column(no_wrap=True)
+            for what, text in words.items():
+                table.add_row(what, text)
+            live.update(table, refresh=True)
+
+        # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
+        with Live(
+            "fastpipe: ...",
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=sys.stderr.isatty(),
+        ) as live:
+            self._look(self._every_s or 1.0, show)
+
+    def _look(self, every_s: float, show: Callable[[dict[str, str]], None]) -> None:
+        before, then_s = self._loader.stats(), time.monotonic()
+        while not self._stop.wait(min(every_s, threading.TIMEOUT_MAX)):
+            after, now_s = self._loader.stats(), time.monotonic()
+            show(describe(before, after, now_s - then_s, len(self._loader)))
+            before, then_s = after, now_s
+
+
+def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
+    """What a loader did between two looks, and what waits in it at the second: a few words each on the rate, the
+    training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues"; of a
+    remote dataset also on the "network".
+
+    Args:
+        before, after: its figures.
+        seconds: between them.
+        batches: an epoch.
+    """
+    done = after.since(before)
+    epoch = f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"
+    rates = f"{done.samples / seconds:,.0f} images/s; {done.bytes_read / seconds / 1e6:,.0f} MB/s read"
+    words = {"fastpipe": f"{epoch}; {rates}"}
+    if after.replaced:
+        words["fastpipe"] += f"; {after.replaced:,} samples replaced"
+    if done.step_s > 0:
+        words["loop"] = _loop(done)
+    words["threads"] = f"{after.threads_busy} of {after.threads} busy"
+    spent = asdict(done)
+    busy = sum(spent[name] for name in _THREADS)
+    if busy > 0:
+        words["threads"] += ", " + ", ".join(f"{word} {spent[name] / busy:.0%}" for name, word in _THREADS.items())
+    if after.requests:
+        words["network"] = _network(done, seconds)
+    ahead = after.batches_ready + after.batches_making
+    words["queues"] = f"{after.batches_ready} of {ahead} batches ready, {after.rows_waiting:,} rows waiting"
+    if after.batches_copying:
+        words["queues"] += f", {after.batches_copying} being copied to the device"
+    return words
+
+
+def _network(done: Stats, seconds: float) -> str:
+    text = f"{done.fetched_bytes / seconds / 1e6:,.0f} MB/s, {done.requests_under_way} requests under way"
+    wanted = done.fetched_bytes + done.cache_hit_bytes
+    if wanted:
+        text += f"; {done.cache_hit_bytes / wanted:.0%} from the cache"
+    if done.retries:
+        text += f"; {done.retries:,} requests made again"
+    return text
+
+
+def _loop(done: Stats) -> str:
+    spent = asdict(done)
+    slowest = max(_STAGES, key=spent.__getitem__)
+    ratio = done.load_ratio
+    text = (
+        f"waited {ratio:.0%} of the steps' time"
+        if ratio < 1
+        else f"waited {ratio:,.1f} times as long as the steps took"
+    )
+    if done.load_ratio > 0.1 and spent[slowest] > 0:
+        part = done.most_of_the_wait if slowest == "wait_s" else None
+        text += f", most of it for {_PARTS[part] if part else _STAGES[slowest]}"
+    if done.held_s > 0.1 * done.step_s:
+        text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
+    return text
+
+
+def line(words: dict[str, str]) -> str:
+    """What `describe` says, for a log."""
+    return "; ".join(text if what == "loop" else f"{what}: {text}" for what, text in words.items())

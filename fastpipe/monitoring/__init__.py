@@ -1,1 +1,0 @@
-"""A loader's figures -> a line in a terminal, metrics for Prometheus."""

@@ -1,0 +1,78 @@
+"""Boxes, points, masks and arrays of a batch in host memory -> the entries that a user asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.plan.geometry import large_enough
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, places_in_row
+
+Places = tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]  # boxes and points, by name of the field
+
+
+@dataclass(frozen=True)
+class HostFields:
+    """What a batch that is a dict has besides images and labels.
+
+    Note [entries of views]: each view has boxes, points, masks and second pictures of its own. Their entries are called
+    VIEW.NAME: "0.mask" is that of the first view.
+
+    Attributes:
+        names: the keys of the batch, in order, and the name of what each has: "image" is that of images.
+        images: names of masks, (n * k, height, width) ids, and second pictures, (n * k, height, width, channels).
+        options: of boxes, by name of the field.
+        places: of each view; they become arrays when nothing moves them any more.
+        arrays: what goes to the device, by name, or as Note [entries of views] says.
+        counts: of the entries that become one tensor a row: how many boxes or objects each row has.
+        lists: what stays on the host, by name.
+    """
+
+    names: Mapping[str, str]
+    images: tuple[str, ...] = ()
+    options: Mapping[str, Boxes] = field(default_factory=dict)
+    places: list[Places] = field(default_factory=list)
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+
+    def by_view(self, name: str) -> bool:
+        """Whether each view has one of its own."""
+        return f"0.{name}" in self.arrays
+
+
+def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
+    """Adds the boxes and points of a view, which has so many rows, to `fields`; drops small boxes."""
+    boxes, points = places
+    for name, each in points.items():
+        fields.arrays[f"{view}.{name}"] = each.values
+        fields.counts[f"{view}.{name}"] = np.bincount(each.rows, minlength=rows).tolist()
+    for name, all_of_them in boxes.items():
+        options, entry = fields.options[name], f"{view}.{name}"
+        kept = all_of_them.take(large_enough(all_of_them.edges, options.min_size, options.min_area))
+        counts = np.bincount(kept.rows, minlength=rows)
+        arrays: dict[str, NDArray[Any]] = {entry: kept.edges}
+        if kept.labels is not None:
+            arrays[f"{entry}_labels"] = kept.labels
+        if options.form == "list":
+            fields.counts.update(dict.fromkeys(arrays, counts.tolist()))
+        elif options.form == "flat":
+            arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
+        else:
+            arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}
+            arrays[f"{entry}_counts"] = counts
+            if rows_per_sample > 1:
+                arrays = {key: a.reshape(-1, rows_per_sample, *a.shape[1:]) for key, a in arrays.items()}
+        fields.arrays.update(arrays)
+
+
+def _padded(array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[Any]:
+    """(M, ...) -> (n, most, ...): behind a row's boxes there are zeros, behind its labels -1."""
+    most = int(counts.max(initial=0))
+    out = np.full((len(counts), most, *array.shape[1:]), 0 if array.ndim > 1 else -1, dtype=array.dtype)
+    out[rows, places_in_row(rows, len(counts))] = array
+    return out

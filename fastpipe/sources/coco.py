@@ -1,0 +1,294 @@
+"""COCO's annotations, of one file or of several about the same images -> the images' rows and fields.
+
+Format: https://cocodataset.org/#format-data
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.column_kinds import xyxy
+from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.sources.json_arrays import entries
+from fastpipe.sources.listing import Listing, Notes, SourceField
+from fastpipe.sources.options import FieldColumn, SourceOptions, named
+from fastpipe.sources.rows import Row, list_rows, row_name
+
+Entry: TypeAlias = dict[str, Any]
+
+_TASKS = ("instances", "person_keypoints", "captions")
+_OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
+_OTHERS = (FieldColumn("iscrowd", "iscrowd"), FieldColumn("area", "area"))
+_ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *_OTHERS)
+_MADE_OF = {"instances": "segmentation"}
+_MOST_ENTRIES = 1000
+
+
+def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
+    """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json; tasks in order."""
+    found: dict[str, list[SourcePath]] = {}
+    for task in _TASKS:
+        for name in names:
+            split = name.removeprefix(f"{task}_").removesuffix(".json")
+            if split and name == f"{task}_{split}.json":
+                found.setdefault(split, []).append(folder / name)
+    return dict(sorted(found.items()))
+
+
+def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
+    """Lists the images of files about the same images, in no order; annotations of several with one id are one."""
+    # A field that is called as COCO's own is made of the entry that this is made of: boxes of bbox.
+    entry_of = {name: entry for entry, (name, _) in _OWN.items()}
+    asked = how.fields and [each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields]
+    columns = {_MADE_OF.get(each.column, each.column) for each in asked or _ALL}
+    annotated = _Annotated(paths, {*columns, "category_id", "iscrowd"})
+    if asked is None:
+        asked = [each for each in _ALL if each.column in annotated.entries]
+    fields = [_field(annotated, each) for each in asked]
+    root = how.root_of_images() or _image_root(annotated, how.split)
+    return list_rows(root, _rows(annotated, fields), fields)
+
+
+class _Annotated:
+    """The images and annotations of files about the same images. Annotations wait in `Notes`."""
+
+    def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
+        self.paths = paths
+        self.images: dict[int, Row] = {}  # id -> row without values; those that only later files have come last
+        self.categories: dict[int, str] = {}  # id -> name
+        self.points: tuple[str, ...] = ()  # names of the keypoints
+        self.entries: set[str] = set()  # names of what annotations have
+        self.lost: list[Row] = []  # of annotations of no image
+        self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
+        self._notes = Notes()
+        self._noted: dict[int, array[int]] = {}  # id of an image -> offset and size of each of its annotations
+        self._captions = Counter[int]()
+        for number in range(len(paths)):
+            self._read(number)
+        self._notes.flush()
+        if not self.images:
+            raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
+        for image in self._noted.keys() - self.images.keys():
+            for number, file, _ in self._notes_of(image):
+                self._lose(file, number, image)
+        # Of categories, by id; "" where there is no such id.
+        self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
+        self.several_captions = any(self._captions[image] > 1 for image in self.images)
+
+    def category(self, entry: Entry) -> int:
+        """The category of an annotation, which must have one."""
+        number = entry.get("category_id")
+        if type(number) is not int or number not in self.categories:
+            raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
+        return number
+
+    def of_image(self, image: int) -> list[tuple[str, Entry]]:
+        """The annotations of an image, named. Those of several files with one id are one; captions have own ids."""
+        found: list[tuple[str, Entry]] = []
+        known: dict[int, tuple[Entry, int]] = {}  # id -> annotation and file
+        for place, file, entry in self._notes_of(image):
+            name = entry.get("id", place)
+            if type(entry.get("id")) is int and _is_object(entry):
+                joined, first = known.setdefault(name, (entry, file))
+                if first != file:
+                    joined.update(entry)
+                    continue
+            found.append((f"annotation {name!r:.40}", entry))
+        return found
+
+    def _notes_of(self, image: int) -> Iterator[tuple[int, int, Entry]]:
+        """Number in its file, number of the file, and entries, of each annotation of an image."""
+        places = self._noted.get(image, ())
+        for offset, size in zip(places[::2], places[1::2], strict=True):
+            yield json.loads(self._notes.read(offset, size))
+
+    def _read(self, file: int) -> None:
+        """Takes in one of the files."""
+        before = set(self.images)
+        try:
+            for name, number, entry in entries(self.paths[file]):
+                if name not in ("images", "annotations", "categories"):
+                    continue
+                if not isinstance(entry, dict):
+                    raise ValueError(f"expected objects in {name}, got {entry!r:.60} ({number:,})")
+                if name == "images":
+                    self._add_image(row_name(f"{self.paths[file].name}/images", number), entry, before)
+                elif name == "annotations":
+                    self._add_annotation(file, number, entry)
+                else:
+                    self._add_category(entry)
+        except ValueError as problem:
+            raise PackError(f"{readable(str(self.paths[file]))}: {problem}") from None
+
+    def _add_image(self, where: str, entry: Entry, before: Collection[int]) -> None:
+        """`before`: ids of the images of other files."""
+        name, path = entry.get("id"), entry.get("file_name")
+        size: Any = entry.get("width"), entry.get("height")
+        problem = None
+        if not isinstance(path, str):
+            path, problem = "", f"expected a file_name, got {path!r:.60}"
+        elif size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
+            problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
+        if type(name) is not int:
+            raise ValueError(f"expected a whole number as the id of an image, got {name!r:.60} ({where})")
+        row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
+        other = self.images.setdefault(name, row)
+        if other is not row and (name not in before or other.path != path):
+            raise ValueError(
+                f"two images have the id {name}: {other.path!r:.200} and {path!r:.200}; expected one image for an id, "
+                "the same in all files"
+            )
+
+    def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
+        image = entry.pop("image_id", None)
+        if type(image) is not int:
+            self._lose(file, number, image)
+            return
+        if len(self.entries) < _MOST_ENTRIES:
+            self.entries.update(entry)
+        if "caption" in entry:
+            self._captions[image] += 1
+        kept = {name: value for name, value in entry.items() if name in self._wanted}
+        note = json.dumps([number, file, kept], separators=(",", ":")).encode()
+        self._noted.setdefault(image, array("q")).extend((self._notes.add(note), len(note)))
+
+    def _lose(self, file: int, number: int, image: object) -> None:
+        where = row_name(f"{self.paths[file].name}/annotations", number)
+        self.lost.append(Row(where, problem=f"expected the image_id of one of the images, got {image!r:.60}"))
+
+    def _add_category(self, entry: Entry) -> None:
+        number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
+        if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
+            raise ValueError(
+                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {number!r:.40} and "
+                f"{name!r:.60}"
+            )
+        if self.categories.setdefault(number, name) != name:
+            raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
+        if points is None:
+            return
+        texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
+        if not texts or self.points not in ((), tuple(points)):
+            raise ValueError(
+                f"category {number}: expected names of keypoints, the same for all categories, for each value of a "
+                f"field has as many points; got {points!r:.60}"
+            )
+        self.points = tuple(points)
+
+
+def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
+    """The folder with the first image: beside the annotations, or called after their split."""
+    path = annotated.paths[0]
+    task, _, after = path.stem.partition("_")
+    split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
+    tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
+    roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
+    first = next((image.path for image in annotated.images.values() if image.path), "")
+    here = []
+    with contextlib.suppress(ValueError):  # no file can have such a name
+        here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
+    if len(here) == 1:
+        return here[0]
+    found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
+    raise PackError(
+        f"{readable(str(path))}: the first image, {first[:200]!r}, {found}. --image-root says where the images are"
+    )
+
+
+def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
+    name, column, kind = asked
+    file = readable(str(annotated.paths[0]))
+    if _MADE_OF.get(column, column) not in annotated.entries:
+        raise PackError(f"{asked}: the annotations of {file} have {named(annotated.entries)}")
+    expected = _OWN.get(column, ("", "json"))[1]
+    if column == "instances" or (column, kind) == ("segmentation", "mask"):
+        expected = "mask"
+    elif column == "caption" and kind != "json" and not annotated.several_captions:
+        expected = "text"
+    if kind not in (None, expected):
+        raise PackError(f"{asked}: expected the kind {expected}, or none")
+    if expected == "mask" and importlib.util.find_spec("pycocotools") is None:
+        raise PackError(f"{asked}: masks need pycocotools: pip install 'fastpipe[coco]'")
+    if expected == "mask" and column == "segmentation" and 0 in annotated.categories:
+        raise PackError(
+            f"{asked}: category 0 of {file} has the number of the background; pack instances=instances:mask"
+        )
+    of_categories = expected == "boxes" or (expected == "mask" and column == "segmentation")
+    names = annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
+    pairs = flip_pairs(names) if expected == "keypoints" else ()
+    return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
+
+
+def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """The points that change places in a mirrored image: those whose names differ in left and right only."""
+    place = {name: number for number, name in enumerate(points)}
+    mirrored = (re.sub("left|right", lambda side: {"left": "right"}.get(side[0], "left"), name) for name in points)
+    pairs = ((number, place.get(name, number)) for number, name in enumerate(mirrored))
+    return tuple(pair for pair in pairs if pair[0] < pair[1])
+
+
+def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
+    for number, image in annotated.images.items():
+        of_image = annotated.of_image(number)
+        values: dict[str, Any] = {}
+        problem = image.problem
+        for field in fields:
+            try:
+                values[field.name] = _value(annotated, field, of_image)
+            except ImageError as wrong:
+                problem = problem or f"field {field.name}: {wrong}"
+        yield image._replace(values=values, problem=problem)
+    yield from annotated.lost
+
+
+def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[str, Entry]]) -> Any:
+    """The value of a field of one image."""
+    if field.column == "caption":
+        captions = [entry["caption"] for _, entry in of_image if "caption" in entry]
+        return captions if field.kind == "json" else next(iter(captions), None)
+    objects = [(name, entry) for name, entry in of_image if _is_object(entry)]
+    if field.kind == "boxes":
+        labels = _each(objects, annotated.category)
+        return {"boxes": _each(objects, lambda entry: xyxy([entry.get("bbox")])[0]), "labels": labels}
+    if field.kind == "keypoints":
+        return _each(objects, lambda entry: _points(entry, len(annotated.points)))
+    if field.kind != "mask":
+        return [entry.get(field.column) for _, entry in objects]
+    numbers = range(1, len(objects) + 1) if field.column == "instances" else _each(objects, annotated.category)
+    shapes = [(number, entry) for number, (_, entry) in zip(numbers, objects, strict=True)]
+    crowds_first = sorted(shapes, key=lambda shape: not shape[1].get("iscrowd"))  # they cover no single object
+    return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in crowds_first]}
+
+
+def _is_object(entry: Entry) -> bool:
+    """Whether an annotation is of an object, and not only a caption of the image."""
+    return "caption" not in entry or "bbox" in entry
+
+
+def _each(objects: Sequence[tuple[str, Entry]], value: Callable[[Entry], Any]) -> list[Any]:
+    """A value of each annotation; an error names the annotation."""
+    found = []
+    for name, entry in objects:
+        try:
+            found.append(value(entry))
+        except ImageError as problem:
+            raise ImageError(f"{name}: {problem}") from None
+    return found
+
+
+def _points(entry: Entry, points: int) -> list[list[float]]:
+    flat = entry.get("keypoints")
+    if flat is None:
+        return [[0, 0, 0]] * points
+    if not isinstance(flat, list) or len(flat) != 3 * points:
+        raise ImageError(f"expected 3 x {points} numbers as keypoints, got {flat!r:.60}")
+    return [flat[at : at + 3] for at in range(0, len(flat), 3)]

@@ -1,0 +1,200 @@
+"""A path of a source, on this machine or behind a URL -> its state, its bytes, and the names in a folder.
+
+All that tells the two apart while a source is listed and read stands here. A file that is not as it was listed is an
+error.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.folder import Url
+from fastpipe.format.open_file import FileState, read_at, state_of
+from fastpipe.store.remote.options import place_of
+
+if TYPE_CHECKING:
+    from fastpipe.store.remote.options import RemoteOptions
+    from fastpipe.store.remote.remote_path import RemoteFile, RemotePath
+
+
+SourcePath: TypeAlias = "Path | RemotePath"
+
+
+def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
+    """The path of a source, or of an image root. ConfigError: a URL that nobody reads."""
+    found = place_of(data)
+    if not isinstance(found, Url):
+        return Path(cast("str | os.PathLike[str]", found))
+    from fastpipe.store.remote.options import RemoteOptions  # most sources are on this machine
+    from fastpipe.store.remote.remote_path import remote_path
+
+    return remote_path(found, remote or RemoteOptions())
+
+
+def state_at(root: SourcePath, path: str) -> FileState:
+    """The state of a file below a folder. OSError: there is none, or it cannot be looked at."""
+    if isinstance(root, Path):
+        return state_of(os.stat(os.path.join(root, path)))  # a Path for each of a million files would take seconds
+    return (root / path).state()
+
+
+def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> FileState | str:
+    """The state of a file below a folder, or why it cannot be read: `absent` where there is no file."""
+    try:
+        found = state_at(root, path)
+    except OSError as problem:
+        if absent is not None and isinstance(problem, FileNotFoundError):
+            return absent
+        return f"cannot be read: {problem.strerror}"
+    return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
+
+
+class LocalFile(io.FileIO):
+    """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
+
+    def __init__(self, path: Path | bytes) -> None:
+        # Without waiting for the writer of a pipe.
+        super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """A range; shorter only where the file ends before."""
+        return read_at(self.fileno(), size_bytes, offset_bytes)
+
+    @property
+    def state(self) -> FileState:
+        """As it is now; that of a file behind a URL is as it was listed: reading finds out whether it still is."""
+        return state_of(os.fstat(self.fileno()))
+
+
+def opened(path: SourcePath) -> LocalFile | RemoteFile:
+    """Opens a file to read ranges of it, or raises OSError."""
+    return LocalFile(path) if isinstance(path, Path) else path.open()
+
+
+def open_binary(path: SourcePath) -> BinaryIO:
+    """Opens a file to read it in line, or raises OSError."""
+    return io.BufferedReader(opened(path), 1 << 20)
+
+
+@contextmanager
+def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
+    """Opens a file that must not change while it is read. PackError: it has, or it cannot be read."""
+    try:
+        with open_binary(path) as file:
+            before = state_at(path.parent, path.name)
+            yield file
+            after = state_at(path.parent, path.name)
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+    if before[:2] != after[:2]:
+        raise changed(path)
+
+
+def changed(path: SourcePath, how: str = "") -> PackError:
+    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
+        "the source, then run the same command again: it continues with the files as they are then"
+    )
+
+
+class Names(NamedTuple):
+    """The names in a folder, sorted; apart from the others hidden ones, in which tools keep their notes."""
+
+    folders: list[str]
+    files: list[str]
+    hidden: list[str]
+
+
+def names_in(folder: SourcePath) -> Names:
+    """The names in a folder. PackError: it cannot be listed."""
+    if isinstance(folder, Path):
+        try:
+            with os.scandir(folder) as entries:
+                found = [(entry.name, _is_folder(entry)) for entry in entries]
+        except OSError as problem:
+            _refuse(problem)
+    else:
+        folders, files = folder.listed()
+        found = [(name, True) for name in folders] + [(name, False) for name in files]
+    names = Names([], [], [])
+    for name, is_folder in sorted(found):
+        (names.hidden if name.startswith(".") else names.folders if is_folder else names.files).append(name)
+    return names
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as problem:
+        if problem.errno != errno.ELOOP:
+            raise
+        return False  # a link to itself is a file that cannot be read
+
+
+def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
+    """The paths of all files below root/folder, relative to root, with "/". PackError: a folder cannot be listed.
+
+    Links are followed, cycles are not: a link back to a folder that is being walked, or to one that holds it, would
+    bring the same files again, and of class folders under the wrong class. Not `hidden`: without names that begin with
+    a dot, and all that is in such folders.
+    """
+    if not isinstance(root, Path):
+        for path in (root / folder).files_below():
+            if hidden or not any(part.startswith(".") for part in path.split("/")):
+                yield f"{folder}/{path}" if folder else path
+        return
+    top = root.resolve()
+    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, [top, *top.parents] if folder else top.parents)}
+    for place, folders, files in os.walk(root / folder, followlinks=True, onerror=_refuse):
+        info = os.stat(place)
+        if (info.st_dev, info.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        folders[:] = sorted(name for name in folders if hidden or not name.startswith("."))
+        prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
+        for name in files:
+            if hidden or not name.startswith("."):
+                yield prefix.removeprefix("./") + name
+
+
+def _refuse(problem: OSError) -> NoReturn:
+    raise PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}") from problem
+
+
+def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
+    """Bytes `start` to `stop` of a file, which must have the size and time that it was listed with, before and after.
+
+    So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
+    sources is true of what was packed. (Not ctime: backups and indexers change that of files that stay the same.)
+    PackError: it has changed, or is gone. OSError: it cannot be read.
+    """
+    stop = listed.size_bytes if stop is None else stop
+    if not isinstance(root, Path):
+        return (root / path).read_as_listed(start, stop, listed)
+
+    def refuse(how: str) -> PackError:
+        return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
+
+    try:
+        file = opened(root / path)
+    except OSError as problem:
+        if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):  # as if it were gone
+            raise
+        with_all = "" if root.exists() else ", with all of the source"
+        raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
+    with file:
+        before = file.state
+        data = file.read_at(stop - start, start) if before.is_regular else b""
+        after = file.state
+    if not before[:2] == after[:2] == listed[:2] or len(data) != stop - start:
+        raise refuse(f"now has {after.size_bytes:,}: it was written again, or something else is in its place")
+    return data

@@ -1,0 +1,113 @@
+"""A JSON file with an object of long lists, such as COCO's -> the entries of these lists, one after the other."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from fastpipe.errors import PackError, readable
+from fastpipe.sources.files import SourcePath, open_unchanged
+
+MOST_ENTRY_CHARACTERS = 16 << 20
+_PIECE_BYTES = 1 << 20
+_BEHIND = tuple(" \t\r\n,:]}")  # a value
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
+    """The entries of the lists of the outermost object: name of the list, number of the entry, and the entry.
+
+    A value that is no list is one entry, with the number -1. Memory is bounded by the largest entry.
+    """
+    try:
+        with open_unchanged(path) as file:
+            text = _Text(file)
+            for _ in text.each("{", "}"):
+                name = text.value()
+                if not isinstance(name, str):
+                    raise text.wrong("a name")
+                text.take(":")
+                if text.next() != "[":
+                    yield name, -1, text.value()
+                    continue
+                for number, _ in enumerate(text.each("[", "]")):
+                    yield name, number, text.value()
+            if text.next():
+                raise text.wrong("no more text")
+    except (ValueError, RecursionError) as problem:
+        raise PackError(
+            f"{readable(str(path))} is damaged or no JSON object with lists, as COCO has them: {problem}"
+        ) from problem
+
+
+class _Text:
+    """A file's text from the place on at which it is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._parse = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._at = 0
+        self._before = 0  # characters
+        self._ended = False
+
+    def wrong(self, expected: str) -> ValueError:
+        got = self._text[self._at : self._at + 1]
+        return ValueError(f"expected {expected} at character {self._before + self._at:,}, got {got!r}")
+
+    def each(self, start: str, end: str) -> Iterator[None]:
+        """Stops before each entry of an object or list, whose reader takes it."""
+        self.take(start)
+        if self.next() == end:
+            self._at += 1
+            return
+        found = ","
+        while found != end:
+            yield
+            found = self.take(",", end)
+
+    def next(self) -> str:
+        """The next character that is no space, which is not taken; "" at the end."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found is not None else self._at
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def take(self, *expected: str) -> str:
+        """Takes the next character, which must be one of these."""
+        if (found := self.next()) not in expected:
+            raise self.wrong(" or ".join(map(repr, expected)))
+        self._at += 1
+        return found
+
+    def value(self) -> Any:
+        self.next()
+        while True:
+            try:
+                value, end = self._parse(self._text, self._at)
+            except ValueError as problem:  # it is damaged, or ends in the middle
+                why = str(problem).split(":")[0]  # the error itself would keep the text in memory
+            else:
+                if self._ended or self._text[end : end + 1] in _BEHIND:
+                    self._at = end
+                    return value
+                why = ""  # a number may go on
+            if len(self._text) - self._at > MOST_ENTRY_CHARACTERS:
+                why = f"{why or 'a long number'}; expected entries of at most {MOST_ENTRY_CHARACTERS:,} characters"
+            elif self._more() or not why:
+                continue
+            raise ValueError(f"{why}, at character {self._before + self._at:,} or behind it")
+
+    def _more(self) -> bool:
+        """Reads on: twice as much as is there, so that a long value is not tried too often."""
+        left = self._text[self._at :]
+        data = self._file.read(max(_PIECE_BYTES, len(left)))
+        self._before += self._at
+        self._text, self._at = left + self._decode(data, not data), 0
+        self._ended = not data
+        return bool(data)

@@ -1,0 +1,307 @@
+"""SRC of a pack -> what it is, where that is certain, and the list of its images, in packing order."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
+from fastpipe.sources.coco import coco_files, list_coco
+from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
+from fastpipe.sources.listing import Listing, Source, packing_order
+from fastpipe.sources.manifest import MANIFESTS, METADATA, list_manifest, separator
+from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.tables import list_tables
+from fastpipe.sources.tar_reader import compressed
+from fastpipe.sources.tars import list_archives, list_dataset
+from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
+
+SUFFIXES = {**MANIFESTS, ".json": "coco", ".parquet": "parquet", ".arrow": "arrow"}
+_HEADER_BYTES = 1 << 16
+_COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+
+
+class Recognised(NamedTuple):
+    """What a source is: a key of the table of formats; paths of the file, of files about the same images, or of the
+    folder; and the names in the folder. None: it is a file.
+    """
+
+    format: str
+    root: SourcePath
+    paths: Sequence[SourcePath]
+    names: Names | None
+
+
+def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
+    """Lists what is to be packed, in the order of `packing_order`. PackError: there is nothing that can be, or it is
+    damaged. DatasetError: it is a packed dataset that is unfinished or damaged.
+    """
+    how = how or SourceOptions()
+    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
+    taken_ns = time.time_ns() if isinstance(root, Path) else 0
+    if not root.exists():
+        raise PackError(
+            f"{readable(str(root))} does not exist; expected a folder with one folder of images for each class, a tar "
+            "file, a folder of tar files, a folder of images without classes, a file that lists images (CSV, JSONL, "
+            "COCO), or the URL of one of them as text. fastpipe runs no command, reads no streams and expands no braces"
+        )
+    found = recognise(root, how)
+    listing = _FORMATS[found.format].listed(found, how)
+    listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
+    if not isinstance(listing.root, Path):
+        listing.root.forget()
+        taken_ns = 0
+    return replace(listing, taken_ns=taken_ns)
+
+
+def could_be_source(path: Path) -> bool:
+    """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
+    try:
+        if not path.is_dir():
+            return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
+        packed = is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists()
+        return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+    except OSError:
+        return False
+
+
+def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
+    (path,) = found.paths
+    if found.format != "metadata":
+        return list_manifest(path, found.format, how)
+    return list_manifest(path, MANIFESTS.get(path.suffix.lower(), "parquet"), how, metadata=True)
+
+
+def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
+    if not isinstance(found.root, Path):
+        raise PackError(
+            f"{found.root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
+            "a folder of this machine"
+        )
+    return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
+
+
+def _of_images(found: Recognised, how: SourceOptions) -> Listing:
+    """Class folders, images without classes, or tars."""
+    root = found.root
+    if found.names is None:
+        return list_archives(root, [""], asked=how.fields)
+    folders, files, hidden = found.names
+    if folders and found.format == "imagefolder":
+        paths = in_class_folders(root, enumerate(folders))
+        return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
+    for name in filter(_COMPRESSED.search, files):
+        raise compressed(root / name)
+    tars = [name for name in files if name.lower().endswith(".tar")]
+    if not (files if found.format == "imagefolder" else tars):
+        raise PackError(
+            f"{readable(str(root))} holds no {'folders and no files' if found.format == 'imagefolder' else 'tars'}; "
+            f"expected one folder of images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images "
+            "without classes, or tars"
+        )
+    if found.format == "imagefolder":
+        return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
+    stray = [name for name in files if name not in tars] + [*folders, *hidden]
+    return list_archives(root, tars, stray, asked=how.fields)
+
+
+def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
+    """The names of the class folders of a source, and of what lies beside them; none if it is anything else."""
+    found = recognise(root, how)
+    if found.format != "imagefolder" or found.names is None:
+        return [], []
+    return found.names.folders, [*found.names.files, *found.names.hidden]
+
+
+def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+    """The paths of the files in some class folders, each with its label, in no order."""
+    return ((path, label) for label, name in folders for path in files_below(root, name))
+
+
+def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
+    """Files, each with its label, as sources."""
+    for path, label in paths:
+        found = state_or_problem(root, path)
+        if isinstance(found, str):
+            yield Source(path, label, 0, 0, 0, found)
+        else:
+            yield Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns)
+
+
+class _SourceKind(NamedTuple):
+    """A kind of source: who lists it, the options that have a meaning for it, and the folders that tell it."""
+
+    listed: Callable[[Recognised, SourceOptions], Listing]
+    options: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
+_FORMATS = {
+    "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
+    "imagefolder": _SourceKind(_of_images),
+    "webdataset": _SourceKind(_of_images, ("fields",)),
+    "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
+    "csv": _SourceKind(_of_rows, _OPTIONS),
+    "jsonl": _SourceKind(_of_rows, _OPTIONS),
+    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS),
+    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS),
+    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split")),
+    "voc": _SourceKind(_of_boxes, ("split",), VOC_FOLDERS),
+    "yolo": _SourceKind(_of_boxes, ("split",), YOLO_FOLDERS),
+}
+
+
+def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
+    """Finds out what a source is, and which of its files count. PackError: it is not certain, or does not go with an
+    option; or it cannot be listed.
+    """
+    found = _folder(root, how) if root.is_dir() else _file(root, how)
+    allowed = _FORMATS[found.format].options
+    for name in _OPTIONS:
+        no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
+        if getattr(how, name) is not None and (name not in allowed or no_parts):
+            what = "a single file" if name in allowed else f"{found.format} sources"
+            option = "--field" if name == "fields" else "--" + name.replace("_", "-")
+            raise PackError(f"{option} has no meaning for {what}, and {readable(str(root))} is one; leave it out")
+    return found
+
+
+def _file(path: SourcePath, how: SourceOptions) -> Recognised:
+    kind = how.format
+    if kind == "auto" and path.name in METADATA:
+        return Recognised("metadata", path, [_metadata_of(path.parent)], None)  # itself, if it is the only one
+    if kind == "auto":
+        kind = SUFFIXES.get(path.suffix.lower(), "webdataset")
+    elif kind in ("imagefolder", "voc", "yolo"):
+        raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
+    return Recognised(kind, path, [path], None)
+
+
+def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
+    names = names_in(root)
+    if how.format in ("auto", "webdataset") and _is_ours(root, names):
+        return Recognised("dataset", root, [root], names)
+    kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
+    if len(kinds) > 1:
+        raise PackError(
+            f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. --format picks one; or "
+            "pass the file that lists the images"
+        )
+    kind, paths = kinds[0], [root]
+    if kind == "metadata":
+        paths = [_metadata(root, names.folders, how.split)]
+    elif kind == "coco" and (splits := _coco_splits(root, names)):
+        paths = splits[pick_split(how.split, splits, root)]
+    elif kind == "coco" or kind in MANIFESTS.values():
+        paths = [_only(root, names, kind, how.split)]
+    wanted = _FORMATS[kind].folders
+    if not set(wanted) <= set(names.folders):
+        raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
+    return Recognised(kind, root, paths, names)
+
+
+def _is_ours(root: SourcePath, names: Names) -> bool:
+    """Whether it is a packed dataset, be it damaged or unfinished."""
+    described = root / DATASET_FILE
+    try:
+        ours = is_dataset(described)
+    except OSError as problem:
+        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
+    damaged = set(names.folders) <= {FIELDS_FOLDER} and described.name in names.files and not is_foreign(described)
+    return ours or damaged or (root / WORK_FOLDER).is_dir()
+
+
+def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
+    """What a folder may be. More than one: the user has to say."""
+    folders, files, _ = names
+    if not folders and any(name.lower().endswith(".tar") for name in files):
+        return ["webdataset"]  # what lies beside tars describes them
+    if "dataset_dict.json" in files or "state.json" in files:
+        return ["arrow"]
+    found: list[str] = []
+    if any(_metadata_in(folder) for folder in (root, *(root / name for name in folders))):
+        found.append("metadata")
+    if _holds_parquet(root, names) or ("data" in folders and _holds_parquet(root / "data", names_in(root / "data"))):
+        found.append("parquet")
+    if _coco_splits(root, names):
+        found.append("coco")
+    found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
+    if found:
+        return found
+    manifests = [name for name in files if Path(name).suffix.lower() in MANIFESTS and _lists_images(root / name)]
+    found = sorted({MANIFESTS[Path(name).suffix.lower()] for name in manifests})
+    if found and (folders or len(manifests) < len(files)) and how.split is None:
+        found.append("imagefolder")
+    return found or ["imagefolder"]
+
+
+def _holds_parquet(folder: SourcePath, names: Names) -> bool:
+    tables = (name for name in names.files if name.lower().endswith(".parquet") and name not in METADATA)
+    return any((folder / name).is_file() for name in tables)
+
+
+def _lists_images(path: SourcePath) -> bool:
+    """Whether a manifest has a column that is called like a path."""
+    try:
+        with open_binary(path) as file:
+            line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
+        if MANIFESTS[path.suffix.lower()] == "jsonl":
+            names = json.loads(line)
+        else:
+            names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
+        return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
+    except (OSError, ValueError, RecursionError, csv.Error):
+        return False
+
+
+def _metadata_in(folder: SourcePath) -> list[str]:
+    return [name for name in METADATA if (folder / name).is_file()]
+
+
+def _metadata_of(folder: SourcePath) -> SourcePath:
+    """The metadata file of a folder that has some."""
+    found = _metadata_in(folder)
+    if len(found) > 1:
+        raise PackError(
+            f"{readable(str(folder))} holds {' and '.join(found)}; expected one of them. Pass the file with "
+            f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
+        )
+    return folder / found[0]
+
+
+def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
+    if split is None and _metadata_in(root):
+        return _metadata_of(root)
+    splits = [name for name in folders if _metadata_in(root / name)]
+    chosen = pick_split(split, splits, root, "metadata files in the folders")
+    if split is None and len(folders) > 1:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
+            "what it lists, --format imagefolder takes the folders as classes"
+        )
+    return _metadata_of(root / chosen)
+
+
+def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+    found = coco_files(root, names.files)
+    if not found and "annotations" in names.folders:
+        found = coco_files(root / "annotations", names_in(root / "annotations").files)
+    return found
+
+
+def _only(root: SourcePath, names: Names, kind: str, split: str | None) -> SourcePath:
+    """The only file of a format, or the one that is called after a split."""
+    there = [name for name in names.files if SUFFIXES.get(Path(name).suffix.lower()) == kind]
+    fitting = [name for name in there if split in (None, Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))]
+    what = f"as files of the format {kind}, called after splits,"
+    return root / (fitting[0] if len(fitting) == 1 else pick_split(split, there, root, what))

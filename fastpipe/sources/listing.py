@@ -1,0 +1,397 @@
+"""The work of a pack: the classes and files of its source, in packing order, whatever kind of source it is."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import xxhash
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.open_file import FileState, read_at
+from fastpipe.sources.files import SourcePath, read_as_listed
+
+if TYPE_CHECKING:
+    from fastpipe.store.remote.remote_path import Coming
+
+
+_BUFFER_BYTES = 1 << 20
+
+
+class Notes:
+    """Pieces, one behind the other, in a file of the folder for temporary files. It ends with this object."""
+
+    def __init__(self) -> None:
+        try:
+            with tempfile.TemporaryFile(buffering=0) as file:
+                self._handle = os.dup(file.fileno())
+        except OSError as problem:
+            raise _cannot_keep(problem) from problem
+        weakref.finalize(self, os.close, self._handle)
+        self._buffer = bytearray()
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> int:
+        """Appends a piece; gives its offset."""
+        offset = self._size_bytes
+        self._buffer += data
+        self._size_bytes += len(data)
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self.flush()
+        return offset
+
+    def flush(self) -> None:
+        """Writes down what was added; before anything is read."""
+        try:
+            while self._buffer:
+                written = os.write(self._handle, self._buffer)
+                del self._buffer[:written]
+        except OSError as problem:
+            raise _cannot_keep(problem) from problem
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A piece; safe in threads."""
+        return read_at(self._handle, size_bytes, offset_bytes)
+
+
+def _cannot_keep(problem: OSError) -> PackError:
+    return PackError(
+        f"cannot keep the values of the source's rows in {tempfile.gettempdir()}: {problem.strerror}. The environment "
+        "variable TMPDIR names another folder"
+    )
+
+
+ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
+
+
+class Note(NamedTuple):
+    """The values of a row's fields, as a line of JSON in `Listing.notes`.
+
+    Attributes:
+        content: hash of the values, and of the sizes of the files that they name.
+        state: the same, with the times of these files.
+    """
+
+    offset_bytes: int
+    size_bytes: int
+    content: int
+    state: int
+
+
+class Group(NamedTuple):
+    """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
+
+    Attributes:
+        offset_bytes: where it begins; 0 where the file itself says that.
+        size_bytes: of its columns, about, when they are not compressed.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    offset_bytes: int
+    size_bytes: int
+
+
+class Source(NamedTuple):
+    """One file of the source: in a folder, or a member of a tar.
+
+    Attributes:
+        path: names the sample: relative to the source, with "/"; of a member: that of its tar, if there may be several,
+            and its name.
+        label: position of its class in the list of classes; NO_LABEL: it has none.
+        mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
+            that the sample is made of. Behind a URL, the mtime names the ETag: see `FileState`.
+        problem: why it cannot be read, found while listing; None where there is nothing against it.
+        archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
+        offset_bytes: of its first byte in the tar.
+        parts: in the tar, the member with each field's value; None: there is none.
+        file: path of the file, where `path` is not: several rows may name one file.
+        note: of a row: the values of its fields; None: it has no fields.
+        identity: of the picture that was packed into a shard of ours, which this is a sample of; None: of this one.
+        origin_bytes: the size of that picture's file; 0: of this one.
+    """
+
+    path: str
+    label: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    problem: str | None = None
+    archive: str | None = None
+    offset_bytes: int = 0
+    archive_bytes: int = 0
+    parts: tuple[ByteRange | None, ...] = ()
+    file: str | None = None
+    note: Note | None = None
+    identity: int | None = None
+    origin_bytes: int = 0
+
+    @property
+    def file_path(self) -> str:
+        """Of the file to open, relative to the source."""
+        return self.path if self.file is None else self.file
+
+
+class SourceField(NamedTuple):
+    """A field of the source's samples.
+
+    Attributes:
+        in_note: its value is an entry of a member in JSON, under its name; else it is the member.
+        names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
+            the points.
+        flip_pairs: of "keypoints": the points that change places in a mirrored image.
+        column: where the source has its value: a column, an entry of annotations, or the ending of a tar's members.
+    """
+
+    name: str
+    kind: str
+    in_note: bool = False
+    names: tuple[str, ...] = ()
+    flip_pairs: tuple[tuple[int, int], ...] = ()
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All that is in a source.
+
+    Attributes:
+        root: the folder or tar file, or its URL.
+        classes: names, in the order of the labels.
+        sources: the files, in packing order.
+        stray: files beside the class folders, or without a row in the metadata; they are not packed.
+        dropped: members of tars that are neither picture nor label: how many, by extension.
+        fields: of the samples, in the order of `Source.parts`.
+        notes: the values of rows, see `Note`.
+        taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
+    """
+
+    root: SourcePath
+    classes: list[str]
+    sources: list[Source]
+    stray: list[str]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    fields: tuple[SourceField, ...] = ()
+    notes: Notes | None = None
+    taken_ns: int = field(default_factory=time.time_ns)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Name -> kind of the fields."""
+        return {field.name: field.kind for field in self.fields}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(source.size_bytes for source in self.sources)
+
+    def weight(self, source: Source) -> int:
+        """What a source counts where sources are cut into shards: its bytes."""
+        return source.size_bytes or 1
+
+    def samples(self, most: int) -> list[Source]:
+        """A fixed few of the sources: those of the smallest hashes of their paths."""
+        return heapq.nsmallest(most, self.sources, key=packing_order(0, shuffle=True))
+
+    def digest(self) -> str:
+        """Names the content: classes, each file's path and size, and values of rows. A sum of hashes: see `joined`."""
+        total = class_hash(self.classes)
+        for source in self.sources:
+            note = None if source.note is None else source.note.content
+            sizes = [part and part[1] for part in source.parts]
+            total += _hash_of(source, f"{source.label} {source.size_bytes}", sizes, note)
+        return in_hex(total)
+
+    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        total, here = 0, isinstance(self.root, Path)
+        for source in self.sources[start:stop]:
+            note = None if source.note is None else source.note.state
+            times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
+            total += _hash_of(source, f"{source.label} {source.size_bytes} {times}", source.parts, note)
+        return in_hex(total)
+
+    def last_change_ns(self) -> int:
+        """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
+
+        By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
+        """
+        return max((source.ctime_ns for source in self.sources), default=0)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A listing without its sources: all that the destination, the steps on a cluster and publishing know of it.
+
+    Attributes:
+        root: of the sources, resolved; of a program that adds samples, the program's kind.
+        classes: names, in the order of the labels; None: the labels in digits, without gaps.
+        content, state, changed_ns: `digest`, `digest_with_times` and `last_change_ns` of the listing.
+        made_by: the program that added the samples; "": they were listed.
+    """
+
+    root: str
+    classes: list[str] | None
+    files: int = 0
+    size_bytes: int = 0
+    content: str = ""
+    state: str = ""
+    taken_ns: int = 0
+    changed_ns: int = 0
+    fields: tuple[SourceField, ...] = ()
+    stray: list[str] = field(default_factory=list)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    made_by: str = ""
+
+    @classmethod
+    def of(cls, listing: Listing) -> Facts:
+        """Of a listing."""
+        return Facts(
+            root=str(listing.root.resolve()),  # whatever the working folder and links to it are
+            classes=listing.classes,
+            files=len(listing.sources),
+            size_bytes=listing.size_bytes,
+            content=listing.digest(),
+            state=listing.digest_with_times(),
+            taken_ns=listing.taken_ns,
+            changed_ns=listing.last_change_ns(),
+            fields=listing.fields,
+            stray=listing.stray,
+            dropped=dict(listing.dropped),
+        )
+
+    def with_more(self, other: Facts) -> Facts:
+        """Of these sources and further ones, of the same listing."""
+        return replace(
+            self,
+            files=self.files + other.files,
+            size_bytes=self.size_bytes + other.size_bytes,
+            content=in_hex(int(self.content, 16) + int(other.content, 16) - class_hash(self.classes or ())),
+            state=in_hex(int(self.state, 16) + int(other.state, 16)),
+            taken_ns=min(self.taken_ns, other.taken_ns),
+            changed_ns=max(self.changed_ns, other.changed_ns),
+        )
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Name -> kind of the fields."""
+        return {each.name: each.kind for each in self.fields}
+
+    @property
+    def time_ns(self) -> int:
+        """The time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
+
+        Another machine's clock may be ahead.
+        """
+        return max(self.taken_ns, self.changed_ns)
+
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json."""
+        made_by = {"made_by": self.made_by} if self.made_by else {}
+        return {"files": self.files, "xxh3_128": self.content, **made_by}
+
+
+def _hash_of(source: Source, facts: str, parts: object, note: int | None) -> int:
+    """What a source adds to a digest."""
+    name = os.fsencode(source.path) + f"\0{facts}\n".encode() + (repr(parts).encode() if source.parts else b"")
+    return int(xxhash.xxh3_128_intdigest(name if note is None else name + f"{note:x}\n".encode()))
+
+
+def class_hash(classes: Sequence[str]) -> int:
+    """What the names of classes add to a digest."""
+    return int(xxhash.xxh3_128_intdigest(b"".join(os.fsencode(name) + b"\0" for name in classes)))
+
+
+def in_hex(total: int) -> str:
+    """A sum of hashes as a digest."""
+    return f"{total % 2**128:032x}"
+
+
+def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:
+    """Gives each source a number and its path: sorted by these, sources are in packing order.
+
+    The number is a seeded hash of the path: a fair shuffle, in which a file keeps its place among the others when some
+    come or go. Without shuffle it is the class.
+    """
+    if shuffle:
+        return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)
+    return lambda source: (source.label, source.path)
+
+
+_AnyListing = TypeVar("_AnyListing", bound=Listing)
+
+_GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
+START_BYTES = 4096  # enough to tell an image's format
+LARGE_BYTES = 16 << 20  # of such files the start is read first
+# What is wrong with the file itself and will be so tomorrow; any other error is the system's.
+OF_THE_FILE = {errno.EACCES, errno.EPERM}
+
+
+def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
+    """The content of a source file, or of a tar's member, or the first bytes of it; see `read_as_listed`. OSError only
+    of a file that is a source by itself.
+    """
+    start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
+    if source.archive is None:
+        return read_as_listed(root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size)
+    try:
+        listed = FileState(source.archive_bytes, source.mtime_ns, 0)
+        return read_as_listed(root, source.archive, listed, start, start + size)
+    except OSError as problem:
+        raise PackError(
+            f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "
+            "the cause, then run the same command again: it continues there"
+        ) from problem
+
+
+class Arriving:
+    """Files behind a URL, or members of tars there, that will be read soon: fetched in advance, at the same time."""
+
+    def __init__(self, listing: Listing) -> None:
+        self._root = None if isinstance(listing.root, Path) else listing.root
+        self._begun: dict[int, list[Coming]] = {}
+
+    def begin(self, run: Sequence[Source]) -> None:
+        """Begins to fetch sources."""
+        if self._root is not None:
+            self._begun[id(run)] = self._root.expect([_span(source) for source in run if source.problem is None])
+
+    def end(self, run: Sequence[Source]) -> None:
+        """Drops what is left of them."""
+        if self._root is not None:
+            self._root.objects.forget(self._begun.pop(id(run)))
+
+
+def _span(source: Source) -> tuple[str, int, int]:
+    """File, first byte, and the one after the last; with the members beside it in its tar that are its fields."""
+    start, stop = source.offset_bytes, source.offset_bytes + source.size_bytes
+    if source.archive is None:
+        return source.file_path, start, stop
+    parts = sorted(part for part in source.parts if part is not None)
+    for offset, size in parts:
+        if offset + size > stop and offset - stop <= _GAP_BYTES:
+            stop = offset + size
+    for offset, size in reversed(parts):
+        if offset < start and start - (offset + size) <= _GAP_BYTES:
+            start = offset
+    return source.archive, start, stop
+
+
+def with_own_requests(listing: _AnyListing) -> _AnyListing:
+    """The same listing; requests for its files can be given up."""
+    return listing if isinstance(listing.root, Path) else replace(listing, root=listing.root.apart())
+
+
+def give_up_requests(listing: Listing) -> None:
+    """Gives up the requests of a listing `with_own_requests`: threads that wait for them end."""
+    if not isinstance(listing.root, Path):
+        listing.root.objects.cancel()

@@ -1,0 +1,280 @@
+"""What a user says about a source -> checked options; with its columns -> those of image, label and fields."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastpipe.errors import ConfigError, PackError, readable
+from fastpipe.errors.checks import choice
+from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
+from fastpipe.sources.files import SourcePath, source_path
+from fastpipe.sources.listing import SourceField
+
+if TYPE_CHECKING:
+    from fastpipe.store.remote.options import RemoteOptions
+
+
+# Of a source; AUTO: what it certainly is.
+Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
+_SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
+
+
+class FieldColumn(NamedTuple):
+    """A field that a user asks for: its name, the column of the source, and its kind; None: that of the values."""
+
+    name: str
+    column: str
+    kind: str | None = None
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        return f"--field {self.name}={self.column}" + (f":{self.kind}" if self.kind else "")
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a source is read.
+
+    Attributes:
+        format: a Format; "auto": what the source is, where that is certain.
+        image_column: the column with images or their paths; None: the only one there is.
+        label_column: the column with labels; None: "label", if there is one.
+        fields: of the samples; None: all that the source has.
+        image_root: the folder that paths of images are relative to; None: that of the file they stand in.
+        split: the part of the source that is packed, such as "train"; None: it has one.
+        remote: how a URL is read; None: as by default.
+    """
+
+    format: str = "auto"
+    image_column: str | None = None
+    label_column: str | None = None
+    fields: tuple[FieldColumn, ...] | None = None
+    image_root: str | None = None
+    split: str | None = None
+    remote: RemoteOptions | None = None
+
+    def __post_init__(self) -> None:
+        choice("--format", self.format, tuple(each.value for each in Format))
+        for name in ("image_column", "label_column", "split", "image_root"):
+            value = getattr(self, name)
+            if not isinstance(value, (str, type(None))):
+                expected = "the path of a folder" if name == "image_root" else "a text"
+                raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
+
+    def root_of_images(self) -> SourcePath | None:
+        """The folder that the user names; None: none is named."""
+        return None if self.image_root is None else source_path(self.image_root, self.remote)
+
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
+        said = {name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")}
+        return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
+
+
+def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+    """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
+    fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
+    others = {name: said[name] for name in _SAID if name in said}
+    return SourceOptions(**others, fields=fields, image_root=image_root)
+
+
+def source_options(
+    *,
+    fields: Mapping[str, str] | Sequence[str] | None = None,
+    image_root: str | os.PathLike[str] | None = None,
+    **others: Any,
+) -> SourceOptions:
+    """The options as users give them, checked: fields are name -> COLUMN or COLUMN:KIND, or texts NAME=COLUMN,
+    NAME=COLUMN:KIND or NAME. ConfigError: a value is wrong.
+    """
+    root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
+    return SourceOptions(fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others)
+
+
+def _fields(fields: object) -> Iterable[FieldColumn]:
+    given: Any = fields.items() if isinstance(fields, Mapping) else None
+    if given is None and isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)):
+        texts = list(fields)
+        if all(isinstance(each, str) for each in texts):
+            given = [(name, column if said else name) for name, said, column in (each.partition("=") for each in texts)]
+    if given is None:
+        raise ConfigError(
+            "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
+            f"{fields!r}"
+        )
+    seen = set()
+    for name, column in given:
+        try:
+            check_name(name)
+            if name in seen:
+                raise ValueError("expected each name of a field once, got it twice")
+            if not isinstance(column, str):
+                raise ValueError(f"expected the name of a column, got {column!r}")
+        except ValueError as problem:
+            raise ConfigError(f"--field {name}={column}: {problem}") from None
+        seen.add(name)
+        before, colon, kind = column.rpartition(":")
+        yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
+
+
+def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
+    """The split that a user names, or the only one there is; "" is what says none. PackError: neither is there."""
+    for each in there:
+        if each == split or (split is None and len(there) == 1):
+            return each
+    names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
+    asked = "" if split is None else f"--split {split}: "
+    raise PackError(f"{asked}{readable(str(root))} has {what} {names}: --split picks one")
+
+
+MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
+NOTE = "json"
+_MOST_CHARACTERS = 64  # of a field's name
+_MOST_SHOWN = 20  # names in a message
+
+_ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif fpc"
+PICTURES = frozenset(_ENDINGS.split())
+# By the last part of the ending; of other members the bytes are kept.
+_KINDS = {
+    **dict.fromkeys(("txt", "text", "transcript", "caption"), "text"),
+    "json": "json",
+    "png": "mask",
+    **dict.fromkeys(("jpg", "jpeg", "webp", "tif", "tiff", "bmp", "ppm", "pgm"), "image"),
+}
+_OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
+
+# Columns with the path of an image, if there is no --image-column.
+_IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
+IMAGE_COLUMNS = frozenset(_IMAGES.split())
+FILE_NAME = "file_name"
+_LABEL = "label"
+
+
+def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
+    """The fields of members that are neither image nor label: KEY.txt is a text "txt", KEY.seg.png a mask "seg".
+
+    Where two endings would give one name, the whole ending is the name: KEY.note.txt and KEY.note.json are "note_txt"
+    and "note_json".
+    """
+    short = {ending: _field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
+    taken = Counter(short.values())
+    found: dict[str, SourceField] = {}
+    for ending, name in short.items():
+        name = _field_name(name if taken[name] == 1 else ending, found)  # such as a-b.txt and a_b.txt
+        found[name] = SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"), column=ending)
+    return tuple(found.values())
+
+
+def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
+    """The fields that a user asks for, each of one ending of members."""
+    kinds = {field.column: field.kind for field in fields_of(endings)}
+    found = []
+    for field in asked:
+        if field.column not in kinds:
+            raise PackError(f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}")
+        if field.kind is not None and field.kind not in _OF_MEMBERS:
+            raise PackError(
+                f"{field}: expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar. Store values of "
+                "other kinds as json, or write them with fastpipe.Writer"
+            )
+        found.append(SourceField(field.name, field.kind or kinds[field.column], column=field.column))
+    return tuple(found)
+
+
+def field_of_dataset(field: Field) -> SourceField:
+    """A field of a packed dataset, as its shards hold it."""
+    ending = member(field)
+    return SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs, ending or NOTE)
+
+
+def _field_name(like: str, taken: Container[str] = ()) -> str:
+    """A field's name like a column or ending; with _ or a number behind it where another field is called so."""
+    name = re.sub(r"[^a-z0-9_]", "_", like)[:60]
+    if not name[:1].isalpha():
+        name = f"field_{name}"[:60]
+    free = name
+    for number in count(2):
+        if free not in taken and free not in RESERVED:
+            break
+        free = f"{free}_" if len(free) < _MOST_CHARACTERS else f"{name[:55]}_{number}"
+    return free
+
+
+class ColumnChoice(NamedTuple):
+    """What is read of a table: the columns with images, labels and fields."""
+
+    image: str
+    label: str | None
+    fields: tuple[SourceField, ...]
+    has_paths: bool = True  # not bytes of images
+    classes: tuple[str, ...] | None = None  # names of the label's numbers; None: nothing says them
+
+    def read(self) -> list[str]:
+        """Names of the columns that a sample is made of; its label is known before."""
+        return list(dict.fromkeys([self.image, *(field.column for field in self.fields)]))
+
+
+def choose_columns(
+    table: str,
+    columns: Collection[str],
+    how: SourceOptions,
+    images: Collection[str],
+    kind_of: Callable[[str], str],
+    further: str = "",
+) -> ColumnChoice:
+    """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
+
+    Args:
+        table: names it in messages.
+        columns: that it has; `images`: those that may hold the images.
+        how: what the user says.
+        kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
+        further: an ending of columns with further images, which their fields' names do not have.
+    """
+    image, label = how.image_column, how.label_column
+    said = {f"--image-column {image}": image, f"--label-column {label}": label}
+    for option, column in (said | {str(each): each.column for each in how.fields or ()}).items():
+        if column is not None and column not in columns:
+            raise PackError(f"{option}: {table} has no such column; expected one of {named(columns)}")
+    if image is None and images:
+        image, *others = images
+        if others:
+            raise PackError(
+                f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
+            )
+    elif image is None:
+        such_as = FILE_NAME if further else "path, file_name or image"
+        raise PackError(
+            f"{table}: expected a column with images, or with their paths such as {such_as}; got {named(columns)}. "
+            "--image-column names it"
+        )
+    if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
+        label = _LABEL
+    asked = how.fields
+    if asked is None:
+        names: dict[str, str] = {}  # A-b and a_b give a_b and a_b_
+        for column in columns:
+            if column not in (image, label):
+                names[_field_name(column.removesuffix(further).lower(), names)] = column
+        asked = tuple(FieldColumn(*each) for each in names.items())
+    fields = (SourceField(each.name, each.kind or kind_of(each.column), column=each.column) for each in asked)
+    return ColumnChoice(image, label, tuple(fields))
+
+
+def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
+    """The columns that are called as if they held the paths of the images; one that is a field does not."""
+    taken = {each.column for each in how.fields or ()}
+    return [name for name in columns if name not in taken and name.lower() in IMAGE_COLUMNS]
+
+
+def named(columns: Iterable[str]) -> str:
+    """Names of columns, for messages."""
+    shown = sorted(columns)
+    return ", ".join(map(readable, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "") or "none"

@@ -1,0 +1,278 @@
+"""Rows of a manifest, of annotations or of a table, one an image -> a listing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import xxhash
+
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.format.open_file import FileState
+from fastpipe.sources.column_kinds import NO_LABELS, field_value
+from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.sources.listing import Listing, Note, Notes, Source, SourceField
+from fastpipe.sources.options import ColumnChoice
+from fastpipe.store.remote.options import SCHEME
+
+_MOST_PATH_BYTES = 4096
+_FILES = ("mask", "image")  # kinds whose values may name files
+
+
+class Row(NamedTuple):
+    """What a source says of one image.
+
+    `values` are as JSON has them: of a table by column, and from `rows_of` on by name of the field. Those of "mask" and
+    "image" are paths of files. Paths have "/", and are relative to the image root.
+    """
+
+    where: str  # names it: the file that it stands in, and its number there
+    values: Mapping[str, Any] = {}
+    problem: str | None = None  # why it cannot be packed; None: nothing is known
+    path: str = ""  # of the image's file
+    label: int | str | None = None  # a number, or the name of a class
+    size: tuple[int, int] | None = None  # width and height, if the source says them
+
+
+def row_name(file: str, number: int) -> str:
+    """Names a row, such as train.csv/000123."""
+    return f"{file}/{number:06d}"
+
+
+def rows_of(rows: Iterable[Row], columns: ColumnChoice, *, typed: bool = True, numbered: bool = False) -> Iterator[Row]:
+    """Rows of a table -> with path, label and fields. Not `typed`: values are texts, and labels may be `numbered`."""
+    for row in rows:
+        path: Any = row.values.get(columns.image)
+        problem = row.problem
+        if problem is None and (not isinstance(path, str) or not path):
+            got = "none" if path in (None, "") else repr(path)[:60]
+            problem = f"column {columns.image}: expected the path of an image, got {got}"
+        if problem is not None:
+            yield Row(row.where, problem=problem)
+            continue
+        label = None if columns.label is None else row.values.get(columns.label)
+        if isinstance(label, str):
+            bare = label.strip()
+            if not bare or (not typed and bare in NO_LABELS):
+                label = None
+            elif not typed:
+                label = int(bare.partition(".")[0]) if numbered else bare
+        values: dict[str, Any] = {}
+        for each in columns.fields:
+            try:
+                values[each.name] = field_value(row.values.get(each.column), each, typed=typed)
+            except ImageError as wrong:
+                problem = f"field {each.name}: {wrong}"
+        yield Row(row.where, values, problem, path, label)
+
+
+def list_rows(
+    image_root: SourcePath,
+    rows: Iterable[Row],
+    fields: Sequence[SourceField] = (),
+    *,
+    classes: Sequence[str] | None = None,
+    beside: Iterable[str] = (),
+    place: str = "the image root; --image-root says where the images are",
+) -> Listing:
+    """Lists the images that rows name, in no order.
+
+    Each row is a sample, called after its image's path. Rows with the same path are called PATH, PATH#2, PATH#3. Values
+    are kept in `Notes`, so memory is bounded by the number of rows, not by their size.
+
+    Args:
+        image_root, rows, fields, classes: see Row and Labels.
+        beside: files that are stray where no row names them; looked at behind all rows.
+        place: names the image root, and says how to choose another one if the user can.
+    """
+    for each in fields:
+        if each.kind == "bytes":
+            raise PackError(
+                f"field {each.name}: column {each.column!r}: rows that name their images hold no bytes. Choose the "
+                "columns to store with --field NAME=COLUMN; text or json can hold values of such a column"
+            )
+    if not image_root.is_dir():
+        raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
+    found = _SourceList(image_root, fields, Labels(classes), place)
+    waiting = iter(rows)
+    ahead = 1 if isinstance(image_root, Path) else 512  # rows hold their values
+    while run := list(islice(waiting, ahead)):
+        found.look_ahead(run)
+        for row in run:
+            found.add(row)
+    found.notes.flush()
+    stray = sorted(path for path in beside if path not in found.taken)
+    names = found.labels.settle(found.sources)
+    return Listing(image_root, names, found.sources, stray, fields=tuple(fields), notes=found.notes)
+
+
+def _relative_path(path: str, image_root: SourcePath) -> str:
+    """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there.
+
+    ".." and other absolute paths stay as they are. Where the image root is a URL, so is an absolute path. URLs of web
+    servers have escapes.
+    """
+    if not isinstance(image_root, Path):
+        path = unquote(path) if path.lower().startswith(("http://", "https://")) else path
+        path = path.removeprefix(f"{image_root}/")
+    if SCHEME.match(path):
+        return path
+    clean = PurePosixPath(path)
+    if clean.is_absolute() and isinstance(image_root, Path):
+        root = PurePosixPath(os.path.abspath(image_root))
+        clean = clean.relative_to(root) if clean.is_relative_to(root) else clean
+    return str(clean)
+
+
+class _SourceList:
+    """Rows, one after the other -> sources."""
+
+    def __init__(self, root: SourcePath, fields: Sequence[SourceField], labels: Labels, place: str) -> None:
+        self.sources: list[Source] = []
+        self.taken: dict[str, int] = {}  # name -> how many rows have wanted it; and 0 for files of fields
+        self.notes = Notes()
+        self.labels = labels
+        self._root = root
+        self._fields = fields
+        self._place = place
+        self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
+
+    def look_ahead(self, rows: Sequence[Row]) -> None:
+        """Finds out the states of the files that these rows name, if each by itself would take long."""
+        if isinstance(self._root, Path):
+            return
+        files = [each.name for each in self._fields if each.kind in _FILES]
+        said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
+        names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
+        found = self._root.look_up(names)
+        self._states = {name: state for name, state in zip(names, found, strict=True) if state is not None}
+
+    def add(self, row: Row) -> None:
+        """One more row."""
+        if not _is_name(row.path):
+            why = row.problem or f"expected the path of an image, got {row.path[:60]!r}"
+            self.sources.append(Source(self._free(row.where), NO_LABEL, 0, 0, 0, why))
+            return
+        path = _relative_path(row.path, self._root)
+        try:
+            if row.problem is not None:
+                raise ValueError(row.problem)
+            found = self._state(path)
+            label = self.labels.take(row.label, row.where)
+            note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
+        except ValueError as problem:
+            self.sources.append(Source(self._free(path), NO_LABEL, 0, 0, 0, f"{problem} ({row.where})"))
+            return
+        name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
+        file = path if name != path else None
+        self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
+
+    def _state(self, path: str, whose: str = "") -> FileState:
+        """Size and times of a file, or a ValueError that says why it cannot be read."""
+        absent = f"{'a URL that is not' if SCHEME.match(path) else 'no such file'} in {self._place}"
+        local = isinstance(self._root, Path)
+        found = state_or_problem(self._root, path, absent) if local else self._states.get(path, absent)
+        if isinstance(found, str):
+            raise ValueError(f"{whose}{found}")
+        return found
+
+    def _free(self, name: str) -> str:
+        """A name that no sample has: the name itself, or with #2, #3, ... behind it."""
+        free, number = name, self.taken.get(name, 0) + 1
+        while number > 1 and (free := f"{name}#{number}") in self.taken:
+            number += 1
+        self.taken[free] = 1
+        self.taken[name] = number
+        return free
+
+    def _keep(self, row: Row) -> tuple[Note, int]:
+        """Writes the values of a row down; also gives the last ctime of their files. ValueError: it cannot be."""
+        values: dict[str, Any] = {}
+        times: dict[str, FileState] = {}
+        for each in self._fields:
+            value = row.values.get(each.name)
+            if each.kind in _FILES and value is not None and not isinstance(value, dict):
+                if not _is_name(value):
+                    raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
+                path = _relative_path(value, self._root)
+                times[each.name] = found = self._state(path, f"field {each.name}: {readable(path)}: ")
+                self.taken.setdefault(path, 0)
+                value = {"file": path, "size_bytes": found.size_bytes}
+            if value is not None:
+                values[each.name] = value
+        try:
+            content = json.dumps([row.size, values]).encode()
+            line = json.dumps([row.size, values, {name: state.mtime_ns for name, state in times.items()}]).encode()
+        except (TypeError, ValueError, RecursionError) as problem:
+            raise ValueError(f"expected values that JSON can hold: {problem}") from None
+        state = xxhash.xxh3_64_intdigest(line + repr(times).encode())
+        note = Note(self.notes.add(line), len(line), xxhash.xxh3_64_intdigest(content), state)
+        return note, max((state.ctime_ns for state in times.values()), default=0)
+
+
+def _is_name(path: object) -> bool:
+    """Whether a file can have this name."""
+    try:
+        return isinstance(path, str) and "\0" not in path and 0 < len(os.fsencode(path)) <= _MOST_PATH_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+class Labels:
+    """The labels of rows, as they come -> numbers, and at the end the classes.
+
+    Without `classes` labels are numbers as they are, or names, sorted as ImageFolder does.
+    """
+
+    def __init__(self, classes: Sequence[str] | None) -> None:
+        self._known = classes
+        self._numbers = {name: number for number, name in enumerate(classes or ())}
+        self._numbered: bool | None = None  # whether labels are numbers, as the first one says
+        self._most = NO_LABEL
+
+    def take(self, label: object, where: str) -> int:
+        """Its number, for now. ValueError: it is none; PackError: a number among names, or a name of them."""
+        if isinstance(label, float) and label.is_integer():
+            label = int(label)  # 2.0, as pandas writes it if another one is missing
+        numbered = isinstance(label, int)
+        if label is None or (label == NO_LABEL and numbered):
+            return NO_LABEL
+        if isinstance(label, bool) or not isinstance(label, (int, str)):
+            raise ValueError(f"label: expected a whole number or the name of a class, got {label!r:.60}")
+        if self._known is None and self._numbered not in (None, numbered):
+            this, others = ("number", "names") if numbered else ("name", "numbers")
+            raise PackError(
+                f"labels are numbers and names: {label!r} in {where} is a {this}, those before it are {others}. "
+                "Expected only one of both; in JSONL, write all labels as numbers or all as texts"
+            )
+        self._numbered = numbered
+        if isinstance(label, int):
+            most = MOST_CLASSES if self._known is None else len(self._known)
+            if not 0 <= label < most:
+                raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
+            self._most = max(self._most, label)
+            return label
+        if (label and not _is_name(label)) or (self._known is not None and label not in self._numbers):
+            what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
+            raise ValueError(f"label: expected the name of {what}, got {label[:60]!r}")
+        return self._numbers.setdefault(label, len(self._numbers))
+
+    def settle(self, sources: list[Source]) -> list[str]:
+        """Names of the classes, sorted where the source has no order; gives sources their labels in this order."""
+        if self._known is not None:
+            return list(self._known)
+        if not self._numbers:
+            return [str(label) for label in range(self._most + 1)]
+        names = sorted(self._numbers)
+        place = {name: number for number, name in enumerate(names)}
+        order = [place[name] for name in self._numbers]
+        for at, source in enumerate(sources):  # in place: there may be millions
+            if source.label != NO_LABEL and order[source.label] != source.label:
+                sources[at] = source._replace(label=order[source.label])
+        return names

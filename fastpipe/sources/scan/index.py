@@ -1,0 +1,359 @@
+"""The columns of a scan -> an index, with which a loader reads photos and tars where they lie.
+
+Note [unpacked sources]
+The engine makes a row of (shard, offset, size, crop, flip). A file of a folder is a shard with one JPEG at byte 0; a
+tar is a shard with many. So loading without packing needs only another index. Its samples are those of `fastpipe pack
+--no-shuffle`, in the same order, so that the batches are the same, too. But packing reads files to their end: those
+that are damaged behind their header are still samples here.
+Shuffled epochs are cut from another order. A packed dataset is shuffled once, by packing; a folder is sorted by class,
+and a window of it would hold few classes. So the samples of a folder are permuted as a whole in each epoch: files lie
+anywhere, so nothing is gained by reading neighbours together. So are those of tars that are sorted by class. Other tars
+are read in chunks, as shards of ours are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import itertools
+import logging
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.errors import DatasetError, ImageError, PackError, SampleError, readable
+from fastpipe.format.description import is_dataset
+from fastpipe.format.folder import why_no_dataset
+from fastpipe.format.index import Index
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    JPEG_STORAGE,
+    NO_LABEL,
+    WITHOUT_HASHES,
+    WORK_FOLDER,
+)
+from fastpipe.format.pixel_form import count_forms
+from fastpipe.format.sample_layout import key_hash
+from fastpipe.format.shard_list import Shards, Texts
+from fastpipe.plan.order import permute
+from fastpipe.sources.files import LocalFile, names_in
+from fastpipe.sources.kinds import SUFFIXES, list_sources, recognise
+from fastpipe.sources.listing import Listing, packing_order
+from fastpipe.sources.options import SourceOptions
+from fastpipe.sources.scan.columns import ODD, Archive, Columns, columns_of, headers, identities, load, read_files, save
+from fastpipe.sources.tars import list_archives
+
+_LOG = logging.getLogger("fastpipe")
+_told: set[str] = set()
+_PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
+# Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
+_SORTED = 0.5
+
+
+def scanned(path: Path, source: UnpackedSource, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
+    """As `open_data`, of an unpacked source. Files that have not changed since the last scan are not read again."""
+    before = load(source.name)
+    if before is not None and fingerprint is not None and not len(before.unknown):
+        index = UnpackedIndex(path, before, max_pixels=max_pixels)
+        if index.fingerprint == fingerprint:
+            return index
+    archives = source.archives()
+    if before is not None and archives is not None and before.archives == archives and not len(before.unknown):
+        columns = before  # tars are walked only if one of them has changed
+    else:
+        columns = columns_of(source.name, source.listing(), archives)
+        if before is None or not columns.take_over(before):
+            read_files(columns, columns.unknown, headers)
+            save(columns)
+    index = UnpackedIndex(path, columns, max_pixels=max_pixels)
+    if index.counts["rejected"] and index.fingerprint not in _told:
+        _told.add(index.fingerprint)
+        _LOG.warning("%s%s", path, index.rejected())
+    return index
+
+
+class UnpackedIndex(Index):
+    """The description of an unpacked source, whose records are in memory, made by a scan; see Note [unpacked sources].
+    DatasetError: there is no picture.
+    """
+
+    packed = False
+    version = 0
+    storage = JPEG_STORAGE
+    least_label = NO_LABEL
+    mtimes_ns: NDArray[np.int64]
+    records: NDArray[np.void]  # type: ignore[assignment]
+
+    def __init__(self, path: Path, columns: Columns, *, max_pixels: int | None = None) -> None:
+        self.path, self.folder, self.classes = path, columns.folder, columns.classes
+        self._columns, self._max_pixels, self.fields = columns, max_pixels, {}
+        self._limit = max(max_pixels or 0, MAX_PIXELS)
+        files = columns.files
+        good = files["kind"] <= ODD
+        large = good & (files["width"].astype(np.int64) * files["height"] > self._limit)
+        self._reasons = columns.reasons | {
+            number: f"{files['width'][number]} x {files['height'][number]} is over the limit of {self._limit:,} "
+            "pixels; if you trust the image, pass a larger max_pixels"
+            for number in np.flatnonzero(large).tolist()
+        }
+        self._numbers = np.flatnonzero(good & ~large)  # of the samples, among the files
+        kept = files[self._numbers]
+        if not len(kept):
+            raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
+        self.odd = kept["kind"] == ODD
+        self.counts = {"rejected": len(files) - len(kept), "converted": int(self.odd.sum())}
+        self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
+        self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
+        self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
+        for name in WITHOUT_HASHES:
+            self.records[name] = kept[name]
+        if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
+            self.records["shard"] = np.arange(len(kept))
+            names = Texts.of(map(columns.paths.bytes_at, self._numbers.tolist()))
+            self.shard_sizes, self.mtimes_ns = kept["size"].copy(), kept["mtime_ns"].copy()
+        else:
+            names = Texts.of(name for name, _, _ in columns.archives)
+            self.shard_sizes = np.array([size for _, size, _ in columns.archives], dtype=np.uint64)
+            self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
+        self.form_counts = count_forms(self.records)
+        self.records.flags.writeable = False
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))])
+        self.shards = Shards([(self.folder, names)], bounds, self.shard_sizes)
+        self.shard_starts = self.shards.starts
+        self.fingerprint = self.content = self._fingerprint()
+
+    def _fingerprint(self) -> str:
+        """Of classes, paths, sizes, labels and places in tars, which decide the order; copies have the same."""
+        files, paths = self._columns.files, self._columns.paths
+        digest = xxhash.xxh3_128(b"".join(os.fsencode(name) + b"\0" for name in self.classes))
+        digest.update(paths.data)
+        in_tars = () if self._columns.archives is None else (files["shard"], files["offset"])
+        for values in (paths.bounds[1:], files["size"], files["label"], self._numbers, *in_tars):
+            digest.update(values.tobytes())
+        return f"unpacked-{digest.hexdigest()}"
+
+    def rejected(self, most: int = 3) -> str:
+        """How many files are no samples, and why."""
+        reasons, paths = self._reasons, self._columns.paths
+        shown = [f"\n  {readable(paths[number])}: {reasons[number]}" for number in sorted(reasons)[:most]]
+        more = f"\n  and {len(reasons) - most:,} more" if len(reasons) > most else ""
+        return f": {len(reasons):,} files are left out{''.join(shown)}{more}"
+
+    def check_same(self) -> None:
+        """The records are in memory."""
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        found = self.records_of(samples)
+        self.check_pixels(samples, found)
+        return found
+
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        return self.records[samples]
+
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._reading_order[places]
+
+    @cached_property
+    def _reading_order(self) -> NDArray[np.int64]:
+        """A fixed permutation, so that any part of it is a fair mix of classes; or as the samples lie in tars."""
+        if not self.scattered:
+            return self._as_they_lie()
+        return permute(np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION)
+
+    def _as_they_lie(self) -> NDArray[np.int64]:
+        return np.lexsort((self.records["offset"], self.records["shard"]))
+
+    @cached_property
+    def scattered(self) -> bool:  # type: ignore[override]
+        """Whether samples are files, or lie sorted by class in tars."""
+        if self._columns.archives is None or len(self) < 2 or len(self.classes) < 2:
+            return self._columns.archives is None
+        labels = self.records["label"][self._as_they_lie()]
+        chance = float(((np.bincount(labels - NO_LABEL) / len(labels)) ** 2).sum())
+        return float((labels[1:] == labels[:-1]).mean()) > chance + _SORTED * (1 - chance)
+
+    def paths_of(self, samples: NDArray[np.int64]) -> list[str]:
+        paths = self._columns.paths
+        return [readable(paths[number]) for number in self._numbers[samples].tolist()]
+
+    def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
+        """See Index. The first time that identities are asked for, all files are read in part, as long as a scan.
+        DatasetError: one cannot be read.
+        """
+        if name == "key":
+            return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
+        known = self._columns.files["identity"]
+        unknown = self._numbers[known[self._numbers] == 0]
+        if len(unknown):
+            read_files(self._columns, unknown, identities)
+            save(self._columns)
+        return known[self._numbers[samples]]
+
+    def sample_at(self, shard: int, offset: int) -> int | None:
+        found = np.flatnonzero((self.records["shard"] == shard) & (self.records["offset"] == offset))
+        return int(found[0]) if len(found) else None
+
+    def where(self, sample: int) -> tuple[str, str, int]:
+        """See Index; the key is the path."""
+        record = self.records[sample]
+        return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
+
+    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+        shard, key, offset = self.where(sample)
+        # What the engine says of a shard is of a file here.
+        reason = reason.replace("the shard", "the file").replace("since it was packed", "since it was scanned")
+        if self._changed(int(self.records["shard"][sample])):
+            advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
+        else:
+            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
+            if replace:
+                advice = "on_error='replace' found no other sample for its place: remove the damaged files"
+            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
+        message = (
+            f"sample {sample} ({key}) cannot be decoded: {reason}\n  at byte {offset} of {readable(shard)}\n  {advice}"
+        )
+        return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+
+    def _changed(self, number: int) -> bool:
+        """Whether a file is there, but not as it was scanned."""
+        try:
+            found = os.stat(self.shards[number].path)
+        except OSError:
+            return False
+        return (found.st_size, found.st_mtime_ns) != (self.shard_sizes[number], self.mtimes_ns[number])
+
+    def convert(self, sample: int) -> bytes:
+        """Makes what `fastpipe pack` would store of a sample. The file must be as it was scanned."""
+        from fastpipe.sources.picture.convert import EncodeOptions, convert
+
+        record = self.records[sample]
+        number, size = int(record["shard"]), int(record["size"])
+        with LocalFile(self.shards[number].path) as file:
+            same = file.state[:2] == (self.shard_sizes[number], self.mtimes_ns[number])
+            data = file.read_at(size, int(record["offset"])) if same else b""
+        if len(data) != size:
+            raise ImageError("the file has changed since it was scanned")
+        packed = convert(data, EncodeOptions(max_pixels=self._limit))
+        if (packed.width, packed.height) != (record["width"], record["height"]):
+            raise ImageError(
+                f"{packed.width} x {packed.height} pixels; its header said {record['width']} x {record['height']}"
+            )
+        return packed.data
+
+
+_MOST_PATTERNS = 1_000_000
+_MAGIC = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True)
+class UnpackedSource:
+    """A source that is not packed."""
+
+    name: str  # what the user passed, absolute: a path or a pattern
+    root: Path  # the folder or tar; of a pattern, the folder that all its tars are in
+    tars: list[str] | None  # paths of the tars below the root; [""]: the root itself; None: files lie there
+
+    def archives(self) -> list[Archive] | None:
+        """Path, size and time of each tar now. OSError: one cannot be looked at."""
+        if self.tars is None:
+            return None
+        states = [(tar, os.stat(self.root / tar)) for tar in self.tars]
+        return [(tar or self.root.name, state.st_size, state.st_mtime_ns) for tar, state in states]
+
+    def listing(self) -> Listing:
+        """All that is in it, in the order of `fastpipe pack --no-shuffle`. PackError, DatasetError: it has none."""
+        if str(self.root) != self.name:
+            listing = list_archives(self.root, self.tars or [])
+            listing.sources.sort(key=packing_order(0, shuffle=False))
+            return listing
+        try:
+            form = recognise(self.root, SourceOptions()).format
+        except PackError as problem:
+            if isinstance(problem.__cause__, OSError):
+                raise
+            raise DatasetError(
+                f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of "
+                "images and tars: pack the source, or move what is none of these to another folder"
+            ) from problem
+        _refuse_others(self.root, form)
+        return list_sources(self.root, seed=0, shuffle=False)
+
+
+def unpacked_source(path: Path) -> UnpackedSource | None:
+    """What a path or pattern stands for; None: a dataset without dataset.json. PackError, OSError: not readable."""
+    name = os.path.abspath(path)
+    if path.is_dir():
+        if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
+            return None
+        return _folder(Path(name))
+    if path.is_file() and path.suffix.lower() == ".tar":
+        return UnpackedSource(name, Path(name), [""])
+    if path.is_file() and path.suffix.lower() in SUFFIXES:
+        _refuse_others(path, SUFFIXES[path.suffix.lower()])
+    folder = os.path.dirname(name)
+    while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
+        folder = os.path.dirname(folder)
+    rest = os.path.relpath(name, folder)
+    if path.exists() or not _MAGIC.search(rest):
+        raise DatasetError(why_no_dataset(path))
+    return _pattern(name, folder, rest)
+
+
+def _refuse_others(path: Path, form: str) -> None:
+    """Raises DatasetError for what only packing reads."""
+    if form not in ("imagefolder", "webdataset"):
+        name = readable(str(path))
+        raise DatasetError(
+            f"{name} is a source of the format {form}, which has to be packed first: fastpipe pack {name} DST, then "
+            "pass DST. Without packing, a loader reads folders of images and tars"
+        )
+
+
+def _folder(path: Path) -> UnpackedSource:
+    there = names_in(path)
+    packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
+    if packed:
+        raise DatasetError(
+            f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
+            f"{path / packed[0]}"
+        )
+    if not any(there):
+        raise DatasetError(
+            f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
+            "folder of images for each class, images without classes, or tars"
+        )
+    tars = [name for name in there.files if name.lower().endswith(".tar")]
+    return UnpackedSource(str(path), path, tars if tars and not there.folders else None)
+
+
+def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:
+    """The tars of a pattern: `rest`, in a folder; `name` is both."""
+    found = set()
+    patterns = [rest]
+    if "{" in rest:  # train-{000..146}.tar, as WebDataset has them
+        from braceexpand import braceexpand
+
+        with contextlib.suppress(ValueError):  # braces that do not match
+            patterns = list(itertools.islice(braceexpand(rest), _MOST_PATTERNS))
+    for pattern in patterns:
+        there = glob.glob(os.path.join(glob.escape(folder), pattern))
+        if not there and not glob.has_magic(pattern):
+            raise DatasetError(
+                f"{readable(os.path.join(folder, pattern))} does not exist, and {readable(name)} names it"
+            )
+        found.update(there)
+    tars = [tar for tar in sorted(found) if tar.lower().endswith(".tar") and os.path.isfile(tar)]
+    if not tars:
+        other = f"; it matches {min(found)}, which is no tar" if found else ""
+        raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
+    root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
+    return UnpackedSource(name, Path(root), [os.path.relpath(tar, root) for tar in tars])

@@ -1,0 +1,237 @@
+"""Parquet files, or a folder of `datasets.save_to_disk` -> the list of their rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import xxhash
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.open_file import FileState
+from fastpipe.sources.files import SourcePath, files_below, open_unchanged
+from fastpipe.sources.listing import Group, Listing, Source
+from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
+from fastpipe.sources.rows import Labels, Row, list_rows, row_name, rows_of
+
+if TYPE_CHECKING:
+    from fastpipe.sources.parquet_arrow import TableFile
+
+_NO_COLUMNS = ColumnChoice("", None, ())
+_LEAST_DIGITS = 6
+_SCAN_ROWS = 1 << 16
+_FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+# train-00000-of-00002.parquet, also with a hash behind it.
+_PART = re.compile(r"(?P<split>.+?)-\d{3,}-of-\d{3,}(-[0-9a-f]+)?\.parquet", re.IGNORECASE)
+_USUAL = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
+
+
+class Table(NamedTuple):
+    """A file of a source, as it was listed."""
+
+    state: FileState
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True)
+class TableListing(Listing):
+    """The rows of tables. They are read as a stream, so a pack goes by way of a spool.
+
+    A row is called FILE/NUMBER: its number in the file, counted from 0, with as many digits as the last row's, at least
+    six; so the order of names is that of rows. It stands in the listing with its size unknown, `archive` its file and
+    `offset_bytes` its number. `kind` is "parquet" or "arrow"; `tables` are the files by name.
+    """
+
+    kind: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    columns: ColumnChoice = _NO_COLUMNS
+
+    def open(self, path: SourcePath) -> TableFile:
+        """Opens one of the files."""
+        return _open(self.kind, path)
+
+    def weight(self, source: Source) -> int:
+        """See Listing: one, for the bytes of rows are not known before they are read."""
+        return 1
+
+    def samples(self, most: int) -> list[Source]:
+        """Rows at the start of a few files: those of one group are read together."""
+        rows = sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes))
+        files = [list(islice(ours, most)) for _, ours in groupby(rows, key=lambda source: source.archive)]
+        files = files[:: -(-len(files) // _FILES_SAMPLED)]
+        each = -(-_ROWS_SAMPLED // len(files))
+        found = [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]]
+        return found[:most]
+
+    def digest(self) -> str:
+        """Names the content: the rows with their labels, and the size of each file."""
+        sizes = [(name, table.state.size_bytes) for name, table in self.tables.items()]
+        return xxhash.xxh3_128_hexdigest(repr((super().digest(), sizes)).encode())
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(table.state.size_bytes for table in self.tables.values())
+
+
+def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
+    """Lists the rows of a Parquet file, of a folder of them, or of one that `save_to_disk` wrote, in no order.
+
+    The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches. If the
+    images are paths of files, these are the sources, as a manifest's are.
+    """
+    kind, names, stray = _tables_in(root, how.split)
+    if how.format not in ("auto", kind):
+        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {kind} files")
+    folder = root if root.is_dir() else root.parent
+    columns, numbers = _NO_COLUMNS, Labels(None)
+    tables: dict[str, Table] = {}
+    sources: list[Source] = []
+    for name in names:
+        with _open(kind, folder / name) as file:
+            from fastpipe.sources.parquet_arrow import columns_of_table
+
+            here = columns_of_table(file.schema, how, name)
+            if columns is _NO_COLUMNS:
+                columns, numbers = here, Labels(here.classes)
+            if here != columns:
+                part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
+                raise PackError(
+                    f"{name} has other columns than {names[0]}: {part} is {getattr(here, part)!r} there, "
+                    f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
+                    "(--image-column, --label-column, --field)"
+                )
+            if columns.has_paths:
+                continue
+            groups, labels = [], list[Any]()
+            for group in file.groups():
+                groups.append(group)
+                if columns.label is None:
+                    labels += [None] * group.rows
+                else:
+                    for (values,) in file.values(group, [columns.label], _SCAN_ROWS):
+                        labels += values
+            state = file.state()
+        tables[name] = Table(state, tuple(groups))
+        digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+        for row, label in enumerate(labels):
+            path, number, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
+            try:
+                number = numbers.take(label, path)
+            except ValueError as wrong:
+                problem = str(wrong)
+            sources.append(
+                Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
+            )
+    if columns.has_paths:
+        rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
+        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
+    if how.image_root is not None:
+        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
+    if not sources:
+        raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
+    classes = numbers.settle(sources)
+    return TableListing(
+        folder, classes, sources, stray, fields=columns.fields, kind=kind, tables=tables, columns=columns
+    )
+
+
+def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
+    """The groups of a file that hold any of these rows."""
+    starts = ((group, group.first_row) for group in table.groups)
+    return (group for group, first in starts if any(row in rows for row in range(first, first + group.rows)))
+
+
+def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
+    """The rows of a file of metadata, which holds what JSON can."""
+    with _open("parquet", path) as file:
+        from fastpipe.sources.parquet_arrow import columns_of_rows
+
+        columns = columns_of_rows(file.schema, how, readable(str(path)))
+    return _rows("parquet", path.parent, [path.name], columns)
+
+
+def _rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -> Iterator[Row]:
+    """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
+    for name in names:
+        with _open(kind, folder / name) as file:
+            found = chain.from_iterable(file.values(group, columns) for group in file.groups())
+            for number, cells in enumerate(chain.from_iterable(zip(*values, strict=True) for values in found)):
+                values = (None if cell != cell else cell for cell in cells)
+                yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
+
+
+def _open(kind: str, path: SourcePath) -> TableFile:
+    try:
+        from fastpipe.sources.parquet_arrow import ArrowTable, ParquetTable
+    except ImportError as problem:
+        raise PackError(
+            f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: pip install 'fastpipe[parquet]'"
+        ) from problem
+    return ArrowTable(path) if kind == "arrow" else ParquetTable(path)
+
+
+def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
+    """Of a source's split "parquet" or "arrow", the files, and those that are no tables; their names have "/"."""
+    by_name = "splits, as the names of files say:"
+    if not root.is_dir():
+        pick_split(split, [_split_of(root.name)], root, by_name)
+        return "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], []
+    if (root / _SPLITS).is_file():
+        said = _json(root / _SPLITS).get("splits")
+        names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
+        return "arrow", _saved(root, f"{pick_split(split, names, root)}/"), []
+    if (root / _STATE).is_file():
+        said = _json(root / _STATE).get("_split")
+        pick_split(split, [said if isinstance(said, str) else ""], root)
+        return "arrow", _saved(root, ""), []
+    splits: dict[str, list[str]] = {}
+    stray = []
+    for name in sorted(files_below(root, hidden=False)):
+        if name.lower().endswith(".parquet"):
+            splits.setdefault(_split_of(name), []).append(name)
+        else:
+            stray.append(name)
+    if not splits:
+        raise PackError(f"{readable(str(root))} holds no .parquet files")
+    return "parquet", splits[pick_split(split, splits, root, by_name)], stray
+
+
+def _split_of(name: str) -> str:
+    """The split that the name of a file says, in the layouts of Hugging Face; "": it says none."""
+    if part := _PART.fullmatch(name.rpartition("/")[2]):
+        return part["split"]
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word in _USUAL]
+    return words[-1] if words else ""
+
+
+def _saved(root: SourcePath, prefix: str) -> list[str]:
+    """The files that state.json names, with the folder before them."""
+    state = root / prefix / _STATE
+    listed: Any = _json(state).get("_data_files")
+    names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if not names or not all(map(_is_name, names)) or len({*names}) != len(listed):
+        raise PackError(
+            f"{readable(str(state))}: expected a list of files in the same folder, got {str(listed)[:100]!r}"
+        )
+    return [prefix + str(name) for name in names]
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _json(file: SourcePath) -> dict[str, Any]:
+    try:
+        with open_unchanged(file) as opened:
+            return {**json.load(opened)}
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise PackError(
+            f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"
+        ) from problem

@@ -1,0 +1,400 @@
+"""The tar files of a source -> their samples and classes: of a WebDataset, an image folder, or a packed dataset."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, tee
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.description import read_self_checksum
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
+from fastpipe.format.sample_layout import Ours, read_ours
+from fastpipe.sources.files import SourcePath, state_at
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
+from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
+from fastpipe.sources.tar_reader import Member, TarFile, shown
+
+if TYPE_CHECKING:
+    from fastpipe.store.remote.options import RemoteOptions
+
+
+_LABEL = "cls"
+_MOST_NAME_CHARACTERS = 1024
+_MOST_KINDS = 100  # of members that are counted one by one
+_MOST_DIGITS = 64
+_NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
+_NOTE = re.compile("__[^/]*__($|/)")
+# A terminal acts on control characters, and some programs take a backslash for a slash.
+_STRANGE = r"[\x00-\x1f\x7f-\x9f\\]"
+# Nothing is ever written under a name; but what leads out of the tar's folder is no picture.
+_HOSTILE = re.compile(rf"^/|(^|/)\.\.(/|$)|{_STRANGE}")
+# Most names have none of that, nor a part that is empty, "." or "..".
+_ODD = re.compile(_STRANGE + r"|(^|/)\.{0,2}(/|$)")
+
+
+class _Keyed(NamedTuple):
+    """A member that has a key, which it shares with the other members of its sample, and an extension."""
+
+    key: str
+    extension: str
+    path: str
+    member: Member
+
+
+@dataclass
+class Gathered:
+    """Samples or files of tars. A tar's path is relative to the source, "" where it is the source.
+
+    Attributes:
+        classes: labels have to be below this.
+        labelled: a sample of a WebDataset has to have a label; else it must not have one.
+        with_fields: its further members may be fields; else they are left out.
+        sources: samples or files so far, and members that cannot be any, with the reason.
+        folders: those that files lie in, or that are members, as their first two names or their only one.
+        dropped: members that are neither picture nor label: how many, by extension.
+        members: of some sources, by their position, the members that may be values of fields, by extension.
+        endings: of these: how many.
+        names: of each tar, the names of its labels.
+        origins: paths of the sources that samples of ours were packed from, by which these are called; None: they are
+            called after their members.
+    """
+
+    classes: int = MOST_CLASSES
+    labelled: bool = False
+    with_fields: bool = True
+    sources: list[Source] = field(default_factory=list)
+    folders: set[tuple[str, ...]] = field(default_factory=set)
+    dropped: dict[str, int] = field(default_factory=dict)
+    members: dict[int, dict[str, ByteRange]] = field(default_factory=dict)
+    endings: Counter[str] = field(default_factory=Counter)
+    names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    origins: set[str] | None = None
+
+    def drop(self, extension: str, members: int = 1) -> None:
+        """Counts members that are left out."""
+        extension = shown(extension, 20)
+        kind = extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
+        self.dropped[kind] = self.dropped.get(kind, 0) + members
+
+    def take_files(self, tar: TarFile, archive: str, members: Iterable[Member]) -> bool:
+        """Adds all members as files of an image folder. False: it stopped at a label, as only a WebDataset has."""
+        self._tar, self._archive, self._seen = tar, archive, set[str]()
+        for member, path in self._usable(members):
+            folders = path.split("/", 2)
+            if not member.is_folder:
+                folders.pop()
+            if folders and path:  # not the source itself, "./"
+                self.folders.add(tuple(folders[:2]))
+            if not member.is_folder:
+                if split_key(path)[1] == _LABEL:
+                    return False
+                self._add(member, path)
+        return True
+
+    def take_samples(self, tar: TarFile, archive: str, members: Iterable[Member]) -> None:
+        """Adds the samples of a WebDataset: members of one key, one behind the other."""
+        self._tar, self._archive, self._seen = tar, archive, set[str]()
+        for _, sample in groupby(self._keyed(members), itemgetter(0)):
+            self._take_sample([*sample])
+
+    def _usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
+        """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""
+        for member in members:
+            path, problem = member.name, member.problem
+            if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
+                no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
+                if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):
+                    problem = (
+                        f"expected the name of a file inside the tar's folder, of at most {_MOST_NAME_CHARACTERS:,} "
+                        "characters, none of which is a control character or a backslash"
+                    )
+                path = "/".join(part for part in path.split("/") if part not in ("", "."))
+            if problem is None:
+                yield member, path
+            else:
+                self._add(member, path, problem)
+
+    def _keyed(self, members: Iterable[Member]) -> Iterator[_Keyed]:
+        for member, path in self._usable(members):
+            if not member.is_folder:
+                key, extension = split_key(path)
+                if key:
+                    yield _Keyed(key, extension, path, member)
+                else:
+                    self.drop("without extension")
+
+    def _take_sample(self, sample: list[_Keyed]) -> None:
+        """Adds the sample of these members, or why they are none."""
+        pictures: list[_Keyed] = []
+        labels: list[_Keyed] = []
+        others: dict[str, ByteRange] = {}
+        for each in sample:
+            if each.extension == _LABEL:
+                labels.append(each)
+            elif each.extension in PICTURES:
+                pictures.append(each)
+            else:
+                others[each.extension] = each.member.offset_bytes, each.member.size_bytes
+        if not self.with_fields or not (pictures or labels):
+            for extension in others:
+                self.drop(extension)
+        if not pictures and not labels:
+            return
+        _, _, path, member = (pictures or labels)[0]
+        try:
+            if len(pictures) + len(labels) + len(others) < len(sample):
+                ((twice, _),) = Counter(each.extension for each in sample if each.extension in others).most_common(1)
+                raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
+            label, ours = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
+        except ValueError as problem:
+            self._add(member, path, str(problem))
+            return
+        if self._add(member, path, None, label, ours) and others and self.with_fields:
+            self.members[len(self.sources) - 1] = others
+            self.endings.update(others.keys())
+
+    def _facts(self, pictures: int, labels: list[Member], note: ByteRange | None) -> tuple[int, Ours | None]:
+        """The label of a sample, and what its note tells, if it is ours; ValueError: it is none."""
+        ours = None
+        if note is not None:
+            offset, most = note
+            ours = read_ours(lambda size: self._tar.read(offset, min(size, most)))
+        if not pictures:
+            raise ValueError("a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls")
+        if self.labelled and not labels:
+            raise ValueError("an image without a label; expected KEY.cls next to it")
+        if pictures > 1 or len(labels) > 1:
+            raise ValueError(f"expected one image and one label with this key, got {pictures} and {len(labels)}")
+        name = None if ours is None else ours.class_name
+        label = self._label(labels[0], ours is not None) if labels else NO_LABEL
+        if label != NO_LABEL:
+            name = str(label) if name is None else name
+            known = self.names[self._archive].setdefault(label, name)
+            if known != name:
+                raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
+        return label, ours
+
+    def _label(self, member: Member, ours: bool) -> int:
+        """The number in a KEY.cls; ValueError: it is none."""
+        text = self._tar.read(member.offset_bytes, min(member.size_bytes, _MOST_DIGITS))
+        if text == b"-1" and ours:
+            return NO_LABEL
+        number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
+        if number is None:
+            raise ValueError(
+                f"its label is {shown(repr(text)[1:], 40)}; expected a whole number of 0 or more, in decimal digits"
+            )
+        label = int(number[1])
+        if label >= self.classes:
+            raise ValueError(
+                f"its label is {label}; expected a label below {self.classes:,}, a position in the list of classes"
+            )
+        return label
+
+    def _add(
+        self, member: Member, path: str, problem: str | None = None, label: int = 0, ours: Ours | None = None
+    ) -> bool:
+        """Adds a picture, and says so; or what is none, with the reason, under a name that is no other one's path."""
+        if problem is None and path in self._seen:
+            problem = "an earlier member has the same name: unpacking the tar would overwrite it"
+        if problem is None:
+            self._seen.add(path)
+        else:
+            path, label, ours = f"{shown(member.name)} (at byte {member.header_bytes})", 0, None
+        whole = f"{self._archive}/{path}" if self._archive else path
+        if self.origins is not None and ours is not None and ours.path not in self.origins:
+            whole = ours.path  # a sample of a packed dataset is called what it was called there
+            self.origins.add(whole)
+        identity = None if ours is None else ours.identity
+        size, mtime, ctime, _ = self._tar.state
+        at = member.offset_bytes
+        found = Source(
+            whole, label, member.size_bytes, mtime, ctime, problem, self._archive, at, size, identity=identity
+        )
+        self.sources.append(found)
+        return problem is None
+
+
+def split_key(name: str) -> tuple[str, str]:
+    """WebDataset's key of a member and its extension in small letters, from the first dot after the last slash on;
+    ("", "") if it has no extension, or is one of WebDataset's notes about the shard (__name__).
+    """
+    folder, slash, file = name.rpartition("/")
+    stem, dot, extension = file.partition(".")
+    if not stem or not dot or (name.startswith("__") and _NOTE.match(name)):
+        return "", ""
+    return folder + slash + stem, extension.lower()
+
+
+def list_archives(
+    root: SourcePath, tars: list[str], stray: Sequence[str] = (), asked: tuple[FieldColumn, ...] | None = None
+) -> Listing:
+    """Lists what is in the tar files of a folder, in no order; of a tar itself with [""] as the name.
+
+    If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
+    called after them. Else, if members are in folders, they hold an image folder, and the classes are its folders.
+    Else they are a WebDataset without labels. The columns of `asked`, the fields to take, are endings of members; None:
+    all. PackError: a tar is damaged or none, or no member has an ending that was asked for.
+    """
+    files, samples, others = Gathered(), Gathered(), list(stray)
+    for name in tars:
+        with TarFile(root / name) as tar:
+            members, again = tee(tar.members())
+            if not files.take_files(tar, name, members):
+                return _web_dataset(root, _gathered(root, tars, Gathered(labelled=True)), others, asked)
+            if not files.folders:  # else they are an image folder
+                samples.take_samples(tar, name, again)
+    listing = _image_folder(root, [name or root.name for name in tars], files, others)
+    if listing is None:
+        return _web_dataset(root, _gathered(root, tars, Gathered()) if files.folders else samples, others, asked)
+    if asked is not None:
+        raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
+    return listing
+
+
+def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
+    """Lists the samples of a packed dataset, from its shards. DatasetError, PackError: it is not as packed."""
+    if isinstance(root, Path):
+        index = Index(root)
+    else:
+        from fastpipe.store.remote.dataset import RemoteIndex  # most sources are on this machine
+        from fastpipe.store.remote.options import RemoteOptions
+
+        index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
+        behind.fetch_sources()
+    checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
+    problem = index.damage(lambda name: state_at(root, name).size_bytes)
+    if checksum is not None and checksum[0] != checksum[1]:
+        problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
+    if problem is not None:
+        raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
+    names = [shard.name for shard in index.shards]
+    gathered = Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields), origins=set())
+    _gathered(root, names, gathered)
+    del gathered.endings[NOTE]  # the notes of samples are ours
+    listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
+    _take_origins(listing.sources, index, index.sources())
+    return listing
+
+
+def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
+    """Leaves out samples that a dataset no longer has; gives the others, in the shards' order, their sources' sizes."""
+    numbers = {shard.name: number for number, shard in enumerate(index.shards)}
+    columns = (index.records["shard"], index.records["offset"], known["bytes"])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    row, kept = next(rows, None), 0
+    for source in sources:
+        place = numbers[source.archive or ""], source.offset_bytes
+        while row is not None and row[:2] < place:
+            row = next(rows, None)
+        if source.problem is None:
+            if row is None or row[:2] != place:
+                continue
+            source = source._replace(origin_bytes=row[2])
+        sources[kept] = source
+        kept += 1
+    del sources[kept:]
+
+
+def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
+    for name in tars:
+        with TarFile(root / name) as tar:
+            into.take_samples(tar, name, tar.members())
+    return into
+
+
+def _web_dataset(
+    root: SourcePath, gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
+) -> Listing:
+    endings = gathered.endings
+    if not gathered.sources and gathered.dropped:
+        raise PackError(
+            f"{readable(str(root))} has no image in its tars: the endings of the members are "
+            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot of a name, as v1.jpg of "
+            "photo.v1.jpg, which is no image's: make the tar again without further dots in the names, or unpack it and "
+            "pack the folder"
+        )
+    if asked is not None:
+        fields = fields_asked(asked, endings)
+    else:
+        fields = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    return _listing(root, _named_classes(gathered), gathered, stray, fields)
+
+
+def _listing(
+    root: SourcePath, classes: list[str], gathered: Gathered, stray: list[str], fields: tuple[SourceField, ...]
+) -> Listing:
+    """The samples with those of their members that are fields."""
+    columns = {field.column for field in fields}
+    for ending, members in gathered.endings.items():
+        if ending not in columns:
+            gathered.drop(ending, members)
+    sources = gathered.sources
+    for at, source in enumerate(sources if fields else ()):  # in place: there may be millions
+        if source.problem is None:
+            places = gathered.members.pop(at, {})
+            sources[at] = source._replace(parts=tuple(places.get(field.column) for field in fields))
+    return Listing(root, classes, sources, stray, gathered.dropped, fields)
+
+
+def _named_classes(gathered: Gathered) -> list[str]:
+    """The names of the classes. Labels stay what they are, unless a tar has another name or number for a class."""
+    pairs = {pair for names in gathered.names.values() for pair in names.items()}
+    found = dict(pairs)
+    classes = [found.get(label, str(label)) for label in range(max(found, default=-1) + 1)]
+    if len(found) == len(pairs) and len(set(classes)) == len(classes):
+        return classes
+    classes = sorted({name for _, name in pairs})
+    numbers = {name: number for number, name in enumerate(classes)}
+    for at, source in enumerate(gathered.sources):
+        if source.problem is None and source.label != NO_LABEL:
+            name = gathered.names[source.archive or ""][source.label]
+            gathered.sources[at] = source._replace(label=numbers[name])
+    return classes
+
+
+def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
+    """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
+    folders = {folder for folder in gathered.folders if not folder[0].startswith(".")}
+    tops = {folder[0] for folder in folders}
+    depth = int(len(tops) == 1 and any(len(folder) == 2 for folder in folders) and _called(min(tops), tars))
+    classes = sorted({folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."})
+    if not classes:
+        return None
+    labels = {name: label for label, name in enumerate(classes)}
+    sources = gathered.sources
+    kept = 0
+    for source in sources:  # in place: there may be millions
+        if source.problem is None:
+            prefix = f"{source.archive}/" if source.archive else ""
+            parts = source.path[len(prefix) :].split("/")[depth:]
+            if len(parts) < 2 or parts[0] not in labels:
+                stray.append(source.path)
+                continue
+            source = source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
+        sources[kept] = source
+        kept += 1
+    del sources[kept:]
+    return Listing(root, classes, sources, stray)
+
+
+def _called(folder: str, tars: list[str]) -> bool:
+    """Whether the tars are called after the folder that all their members are in.
+
+    Note [a tar of a folder]
+    `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no class. Its members alone
+    do not tell: those of the folder photos in a class-folder layout, with images one level deeper, are the same. The
+    tar's name does. photos.tar, photos-000.tar and photos_1.tar are called after photos.
+    """
+    return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)

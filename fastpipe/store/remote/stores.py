@@ -1,0 +1,209 @@
+"""A URL, also of the Hub -> obstore's stores for it; the thread that makes their requests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fastpipe.errors import ConfigError, DatasetError, EngineError
+from fastpipe.format.folder import Url
+from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.remote.retry import failure_of
+
+THREAD_NAME = "fastpipe-requests"
+
+# Options that name another server than the cloud's own.
+_ENDPOINTS = (
+    *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+    *("azure_endpoint", "azure_storage_endpoint", "base_url", "google_base_url"),
+)
+# A part is sent and answered within _UPLOAD times read_timeout: at a slow link 8 MiB take their time.
+_UPLOAD = 3
+_PART_RETRIES = 6
+
+# Note [obstore and fork]
+# obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
+# none of its threads: a request would wait for ever. So a child of a process that has used obstore is refused; one of
+# a process that has not starts its own.
+_started: tuple[int, asyncio.AbstractEventLoop] | None = None  # the process, and the loop
+
+
+def loop_of_process() -> asyncio.AbstractEventLoop:
+    """The event loop of the thread that makes all requests of a process; it starts with the first dataset. ConfigError:
+    obstore is not installed. EngineError: this is a forked child of a process that has read remote data; Note [obstore
+    and fork].
+    """
+    global _started
+    if _started is None:
+        try:
+            import obstore  # noqa: F401
+        except ImportError as missing:
+            raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
+        _started = os.getpid(), asyncio.new_event_loop()
+        threading.Thread(target=_started[1].run_forever, name=THREAD_NAME, daemon=True).start()
+    elif _started[0] != os.getpid():
+        raise EngineError(
+            f"process {_started[0]} has read remote data, and this is its forked child {os.getpid()}: the threads "
+            "that make requests do not exist here. Start workers in another way: pass "
+            'multiprocessing_context="forkserver" to the DataLoader, or call '
+            'torch.multiprocessing.set_start_method("forkserver") before'
+        )
+    return _started[1]
+
+
+class Stores:
+    """obstore's stores for a URL: one to read, and one with more patience to write."""
+
+    def __init__(self, url: Url, options: RemoteOptions) -> None:
+        self._url, self.options = url, options
+        self.renew()
+
+    def renew(self) -> None:
+        """Makes both again, with the credentials of this moment."""
+        self.reading = _store(self._url, self.options)
+        self.__dict__.pop("writing", None)
+        self.made_at = time.monotonic()
+
+    @cached_property
+    def writing(self) -> Any:
+        return _store(self._url, self.options, uploads=True)
+
+
+def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
+    from obstore.exceptions import BaseError
+    from obstore.store import HTTPStore, from_url
+
+    web: Any = HTTPStore  # their options are typed one by one
+    cloud: Any = from_url
+    config = dict(options.storage)
+    client: dict[str, Any] = {
+        # Of a whole answer: at a slow link 8 MiB take their time, and a stalled one is seen by read_timeout.
+        "timeout": timedelta(hours=1),
+        "connect_timeout": timedelta(seconds=min(options.read_timeout_s, 10.0)),
+        "read_timeout": timedelta(seconds=options.read_timeout_s * (_UPLOAD if uploads else 1)),
+        "pool_max_idle_per_host": "64",
+        **config.pop("client_options", {}),
+    }
+    # Tries are counted and told by Client.
+    retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
+    if uploads:  # but parts are uploaded by obstore: one that fails should not make all of them go again
+        retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
+    scheme = url.split("://")[0].lower()
+    try:
+        if scheme in ("hf", "http", "https"):
+            page, headers = str(url), dict[str, str]()
+            if scheme == "hf":
+                page, headers = _resolved(url, config)
+            elif config:
+                raise ConfigError(
+                    f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
+                )
+            client["default_headers"] = {**headers, **client.get("default_headers", {})}
+            client = {"allow_http": page.lower().startswith("http://"), **client}
+            return web(page, client_options=client, retry_config=retry)
+        of_aws = os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else ""
+        named = [config[name] for name in _ENDPOINTS if name in config] or [of_aws]
+        if named[0] and not str(named[0]).startswith(("http://", "https://")):  # obstore would panic at each request
+            raise ConfigError(
+                f"storage_options: the endpoint {named[0]} of {url} has to begin with https:// or http://"
+            )
+        client = {"allow_http": str(named[0]).startswith("http://"), **client}
+        if scheme == "s3":
+            config = {**_aws_profile(config), **config}
+        # Names in buckets have no escapes, but obstore takes %20 of a URL for a space.
+        return cloud(quote(url, safe=":/@"), client_options=client, retry_config=retry, **config)
+    except (BaseError, ValueError, TypeError) as problem:
+        if isinstance(problem, ConfigError):
+            raise
+        raise ConfigError(
+            f"storage_options: {url} cannot be opened with {', '.join(config) or 'none'}: "
+            f"{failure_of(problem).words.rstrip('.')}; pass them as obstore's stores name them: "
+            "https://developmentseed.org/obstore/latest/api/store/aws/"
+        ) from problem
+
+
+def _aws_profile(config: dict[str, Any]) -> dict[str, Any]:
+    """Credentials of ~/.aws, by boto3, where nothing else says who one is; obstore itself reads all others."""
+    said = any(
+        "key" in name or name.removeprefix("aws_") in ("skip_signature", "credential_provider") for name in config
+    )
+    files = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), "~/.aws/config"
+    there = "AWS_PROFILE" in os.environ or any(os.path.exists(os.path.expanduser(each)) for each in files)
+    if said or "AWS_ACCESS_KEY_ID" in os.environ or not there:
+        return {}
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return {}
+    return {"credential_provider": Boto3CredentialProvider()}
+
+
+_commits: dict[Url, str] = {}  # found out once in a process: a branch that moves does not change a running epoch
+
+
+def _resolved(url: Url, config: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """The web address of the folder, and headers. The URL is hf://datasets/ORG/NAME[@REVISION]/FOLDER; the options are
+    `token` and `revision`. ConfigError: huggingface_hub is not installed, or another option is given. DatasetError: the
+    Hub does not know the dataset, or does not answer.
+    """
+    api, name, commit, folder, token = _repository(url, config)
+    path = "/".join(("datasets", name, "resolve", commit, *folder))
+    return f"{api.endpoint}/{path}", {"authorization": f"Bearer {token}"} if token else {}
+
+
+def listed_by_hub(url: Url, config: dict[str, Any], folder: str) -> Iterator[tuple[str, int, str]]:
+    """The files below a folder of the URL's, if it is there: name, size in bytes, and what names the content."""
+    api, name, commit, folders, _ = _repository(url, config)
+    before = "".join(f"{part}/" for part in folders)
+    top = f"{before}{folder}".rstrip("/") or None
+    try:
+        for each in api.list_repo_tree(name, top, recursive=True, revision=commit, repo_type="dataset"):
+            if (size_bytes := getattr(each, "size", None)) is not None:  # else it is a folder
+                yield each.path.removeprefix(before), int(size_bytes), str(each.blob_id)
+    except Exception as problem:  # of whichever client the library uses
+        if type(problem).__name__ in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
+            return
+        words = " ".join(str(problem).split())[:300]
+        raise DatasetError(f"{url}: the Hub does not list its files: {words}. Try again later") from problem
+
+
+class _Repository(NamedTuple):
+    api: Any
+    name: str
+    commit: str
+    folder: tuple[str, ...]
+    token: str | None
+
+
+def _repository(url: Url, config: dict[str, Any]) -> _Repository:
+    """A dataset of the Hub at one commit."""
+    try:
+        from huggingface_hub import HfApi, get_token
+    except ImportError as missing:
+        raise ConfigError("hf:// needs huggingface_hub: pip install huggingface_hub") from missing
+    strange = config.keys() - {"token", "revision"}
+    if strange:
+        raise ConfigError(f"storage_options: hf:// takes token and revision, got {', '.join(sorted(strange))}")
+    organisation, name, *folder = url.split("://", 1)[1].split("/")[1:]
+    name, _, revision = name.partition("@")
+    token = config.get("token") or get_token()
+    api = HfApi(token=token)
+    if url not in _commits:
+        try:
+            wanted = config.get("revision") or revision or None
+            found = api.dataset_info(f"{organisation}/{name}", revision=wanted, timeout=30)
+        except Exception as problem:  # of whichever client the library uses
+            words = " ".join(str(problem).split())[:300]
+            raise DatasetError(
+                f"{url}: the Hub does not give the dataset {organisation}/{name}: {words}. Check the name, and for a "
+                "private one run `hf auth login` or set HF_TOKEN"
+            ) from problem
+        _commits[url] = str(found.sha)
+    return _Repository(api, f"{organisation}/{name}", _commits[url], tuple(folder), token)

@@ -1,0 +1,207 @@
+"""Tests of what packing refuses: a damaged or excessive picture is an ImageError with a plain reason, always."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pack_sources import (
+    EOI,
+    assert_same_pixels,
+    jpeg_bytes,
+    jpegtran,
+    one_scan_a_component,
+    pillow,
+    saved,
+    segments,
+    twelve_bit,
+)
+
+from fastpipe import _engine
+from fastpipe.errors import ImageError
+from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
+
+PLAIN = EncodeOptions()
+SIZE = (40, 30)
+BASELINE = jpeg_bytes(SIZE)
+PROGRESSIVE = saved(size=SIZE, progressive=True)
+SOURCES = {
+    "baseline": BASELINE,
+    "progressive": PROGRESSIVE,
+    "restarts": saved(size=SIZE, restart_marker_blocks=1),
+    "scan a component": one_scan_a_component(size=SIZE),
+    "12-bit": twelve_bit(BASELINE),
+    "CMYK": saved(mode="CMYK", size=SIZE),
+}
+
+
+def reason(data: bytes, how: EncodeOptions = PLAIN) -> str:
+    """Why a file is refused; the words are for people."""
+    with pytest.raises(ImageError) as caught:
+        convert(data, how)
+    text = str(caught.value)
+    assert text
+    assert "\n" not in text
+    assert text.isprintable()
+    return text
+
+
+def converted_or_refused(data: bytes, how: EncodeOptions = PLAIN) -> Packed | None:
+    try:
+        packed = convert(data, how)
+    except ImageError:
+        return None
+    assert _engine.decode(packed.data).shape == (packed.height, packed.width, 3)  # refuses at any complaint of libjpeg
+    return packed
+
+
+@pytest.mark.parametrize("how", [PLAIN, EncodeOptions(max_size=20)], ids=["as is", "shrunk"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_truncated_anywhere(name: str, how: EncodeOptions) -> None:
+    source = SOURCES[name]
+    for length in [*range(40), *range(40, len(source) - 8, 7), *range(len(source) - 8, len(source) - 2)]:
+        assert reason(source[:length], how)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_truncated_with_an_end_marker_put_behind(name: str) -> None:
+    source = SOURCES[name]
+    first_scan = source.index(b"\xff\xda")
+    for length in [*range(2, first_scan, 9), *range(first_scan, len(source) - 2, 5)]:
+        if source[length - 1] == 0xFF:  # else the EOI would be read as two bytes of the picture
+            continue
+        assert reason(source[:length] + EOI)
+
+
+def test_progressive_without_its_last_scans() -> None:
+    """libjpeg itself decodes these without a word."""
+    starts = [at for at in range(len(PROGRESSIVE)) if PROGRESSIVE.startswith(b"\xff\xda", at)]
+    assert len(starts) >= 8
+    for start in starts[1:]:
+        table = PROGRESSIVE.rfind(b"\xff\xc4", 0, start)  # the scan's own Huffman table, if it has one
+        for cut in {start, table if table > starts[starts.index(start) - 1] else start}:
+            assert pillow(PROGRESSIVE[:cut] + EOI).shape == (SIZE[1], SIZE[0], 3)
+            assert "missing" in reason(PROGRESSIVE[:cut] + EOI) or "truncated" in reason(PROGRESSIVE[:cut] + EOI)
+
+
+@pytest.mark.parametrize("scans", [(1,), (1, 2), (2, 3), (1, 1, 3)])
+def test_a_component_without_a_scan(scans: tuple[int, ...]) -> None:
+    text = reason(one_scan_a_component(scans, SIZE))
+    assert "truncated" in text
+    assert "no scan of component" in text
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty file"),
+        (b"just some text, no picture", "not an image"),
+        (b"8BPS\0\1", "PSD (Photoshop) is not supported; expected JPEG, PNG, WebP"),
+        (b"\xff\xd8\xff\xd9", "before any picture data"),
+        (BASELINE.replace(b"\xff\xc0", b"\xff\xc3"), "unsupported format"),
+    ],
+)
+def test_what_is_no_picture_of_ours(data: bytes, words: str) -> None:
+    assert words in reason(data)
+
+
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000"])
+def test_the_limit_of_pixels(image_format: str) -> None:
+    data = saved(image_format, size=SIZE)
+    assert convert(data, EncodeOptions(max_pixels=1200)).width == 40
+    assert reason(data, EncodeOptions(max_pixels=1199)) == "40 x 30 is over the limit of 1,199 pixels (--max-pixels)"
+
+
+def test_a_side_too_long_for_a_jpeg_or_an_index() -> None:
+    data = saved("PNG", "L", (65_535, 1))
+    assert convert(data, EncodeOptions()).width == 65_535
+    assert "a side over JPEG's 65,500 pixels; --max-size" in reason(data, EncodeOptions(quality=90))
+    assert convert(data, EncodeOptions(max_size=100)).width == 100
+    data = saved("PNG", "L", (1, 65_536))
+    assert "a side over the index's 65,535 pixels; --max-size" in reason(data)
+    assert convert(data, EncodeOptions(max_size=100)).height == 100
+
+
+def test_the_limit_of_scans() -> None:
+    scans = [marker for marker, _ in segments(PROGRESSIVE)].count(0xDA)
+    assert_same_pixels(convert(PROGRESSIVE, EncodeOptions(max_scans=scans)).data, PROGRESSIVE)
+    assert "more progressive scans than allowed" in reason(PROGRESSIVE, EncodeOptions(max_scans=scans - 1))
+
+
+def test_the_limit_of_scans_holds_for_repeated_baseline_scans() -> None:
+    assert "scans than allowed" in reason(one_scan_a_component((1, 2, 3) * 100, SIZE))
+
+
+def test_a_long_progressive_script(tmp_path_factory: pytest.TempPathFactory) -> None:
+    script = tmp_path_factory.mktemp("scans") / "script"
+    bands = "".join(f"0: {k}-{k}, 0, 0;\n" for k in range(1, 64))
+    script.write_text("0,1,2: 0-0, 0, 0;\n1: 1-63, 0, 0;\n2: 1-63, 0, 0;\n" + bands)
+    source = jpegtran(BASELINE, "-scans", str(script))
+    assert_same_pixels(convert(source, PLAIN).data, BASELINE)
+    assert "over 65" in reason(source, EncodeOptions(max_scans=65))
+
+
+@pytest.mark.parametrize("components", [2, 5])
+def test_odd_numbers_of_components(components: int) -> None:
+    frame = BASELINE.index(b"\xff\xc0")
+    payload = bytes([components]) + b"".join(bytes([c + 1, 0x11, 0]) for c in range(components))
+    header = BASELINE[frame : frame + 9]
+    length = (8 + 3 * components).to_bytes(2, "big")
+    damaged = BASELINE[:frame] + header[:2] + length + header[4:] + payload + BASELINE[frame + 19 :]
+    assert reason(damaged)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_flipped_bits(data: st.DataObject) -> None:
+    source = bytearray(SOURCES[data.draw(st.sampled_from(sorted(SOURCES)))])
+    for bit in data.draw(st.lists(st.integers(0, 8 * len(source) - 1), min_size=1, max_size=4)):
+        source[bit // 8] ^= 1 << bit % 8
+    # Flips may declare a larger picture.
+    converted_or_refused(bytes(source), EncodeOptions(max_pixels=10**6))
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_bytes_cut_out_or_put_in(data: st.DataObject) -> None:
+    source = SOURCES[data.draw(st.sampled_from(sorted(SOURCES)))]
+    at = data.draw(st.integers(0, len(source)))
+    if data.draw(st.booleans()):
+        damaged = source[:at] + source[at + data.draw(st.integers(1, 40)) :]
+    else:
+        damaged = source[:at] + data.draw(st.binary(min_size=1, max_size=12)) + source[at:]
+    converted_or_refused(damaged, EncodeOptions(max_pixels=10**6))
+
+
+@settings(max_examples=100)
+@given(st.binary(max_size=200))
+def test_noise_behind_the_header(noise: bytes) -> None:
+    start = BASELINE.index(b"\xff\xda") + 14
+    converted_or_refused(BASELINE[:start] + noise + EOI)
+
+
+def test_an_error_after_a_large_segment_was_written() -> None:
+    """libjpeg finds a coefficient that it cannot write only after the segments are out and its buffer has grown."""
+
+    def segment(marker: int, payload: bytes) -> bytes:
+        return bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload
+
+    bits = "0" + "1" * 12 + "0" + "0"  # the one DC code, category 13; its value; end of block
+    bits += "1" * (-len(bits) % 8)
+    jpeg = b"".join(
+        (
+            b"\xff\xd8",
+            segment(0xE2, b"ICC_PROFILE\0\1\1" + bytes(20_000)),
+            segment(0xDB, bytes([0]) + bytes([1] * 64)),
+            segment(0xC0, bytes([8, 0, 8, 0, 8, 1, 1, 0x11, 0])),
+            segment(0xC4, bytes([0x00, 1, *[0] * 15, 13])),
+            segment(0xC4, bytes([0x10, 1, *[0] * 15, 0])),
+            segment(0xDA, bytes([1, 1, 0, 0, 63, 0])),
+            int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00"),
+            b"\xff\xd9",
+        )
+    )
+    for _ in range(20):
+        packed = convert(jpeg, PLAIN)  # its pixels are sound and are encoded anew
+        assert packed.change == "unusual JPEG structure"
+        assert (packed.width, packed.height) == (8, 8)

@@ -1,0 +1,206 @@
+"""Tests of sources.picture.probe, jpeg_segments and PNG's chunks: what is recognised and read, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastpipe.errors import ImageError
+from fastpipe.sources.picture.jpeg_segments import exif_orientation, kept_segments, read_header
+from fastpipe.sources.picture.pillow import open_image
+from fastpipe.sources.picture.probe import EXPECTED, image_format
+
+WIDTH, HEIGHT = 13, 7
+
+
+def saved(image_format: str, **options: Any) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, image_format, **options)
+    return file.getvalue()
+
+
+def exif_of(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[274] = orientation
+    return exif
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+FILES = {
+    "JPEG": saved("JPEG"),
+    "PNG": saved("PNG"),
+    "WebP": saved("WEBP"),
+    "TIFF": saved("TIFF"),
+    "BMP": saved("BMP"),
+    "GIF": saved("GIF"),
+    "AVIF": saved("AVIF"),
+    "JPEG 2000": saved("JPEG2000"),
+    "PPM": saved("PPM"),
+    "TGA": saved("TGA"),
+    "ICO": saved("ICO", sizes=[(7, 7)]),
+    "HEIC": b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic",
+}
+
+
+def reason(read: Callable[[bytes], object], data: bytes) -> str:
+    with pytest.raises(ImageError) as caught:
+        read(data)
+    return str(caught.value)
+
+
+def test_every_format_is_recognised_and_named() -> None:
+    assert {name: image_format(data) for name, data in FILES.items()} == {name: name for name in FILES}
+    assert re.split(", | or ", EXPECTED.removeprefix("expected ")) == list(FILES)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (saved("TIFF", big_tiff=True), "TIFF"),
+        (saved("JPEG2000", no_jp2=True), "JPEG 2000"),
+        (b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avif", "AVIF"),
+        (b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1heix", "HEIC"),
+        (b"P5\r1 1 255\n\0", "PPM"),
+        (b"\xff\xd8", "JPEG"),
+    ],
+)
+def test_other_beginnings(data: bytes, name: str) -> None:
+    assert image_format(data) == name
+
+
+def test_empty() -> None:
+    assert reason(image_format, b"") == "empty file"
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello world", b"BMW is a maker of cars, and this is a text", b"\x00" * 100, b"P7\n", b"P5 is a key?"[:2]]
+)
+def test_not_an_image(data: bytes) -> None:
+    assert reason(image_format, data) == f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
+
+
+@pytest.mark.parametrize("name", ["PNG", "WebP", "TIFF"])
+def test_only_a_beginning(name: str) -> None:
+    start = FILES[name][:3]
+    assert reason(image_format, start) == f"not an image of a known format: starts with {start!r}; {EXPECTED}"
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42", "ISO media file (brand b'mp42')"),
+        (b"\x00\x00\x00\x18ftypcrx \x00\x00\x00\x01crx isom", "Canon raw (CR3)"),
+        (b"II*\x00\x10\x00\x00\x00CR\x02\x00", "Canon raw (CR2)"),
+        (b"\xff\x0a" + bytes(20), "JPEG XL"),
+        (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
+        (b"8BPS\x00\x01", "PSD (Photoshop)"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0", "PostScript"),
+        (b"%PDF-1.7", "PDF"),
+        (b"<?xml version='1.0'?>\n<svg xmlns='x'></svg>", "SVG"),
+    ],
+)
+def test_names_what_is_not_supported(data: bytes, name: str) -> None:
+    assert reason(image_format, data) == f"{name} is not supported; {EXPECTED}"
+
+
+def read_png(data: bytes) -> NDArray[np.uint8]:
+    return open_image(data, "PNG", max_pixels=10**6).rgb()
+
+
+def test_truncated_png_says_where() -> None:
+    data = FILES["PNG"]
+    cut = data.index(b"IDAT") + 100
+    assert reason(read_png, data[:cut]) == "the PNG is truncated: it ends inside its IDAT chunk"
+
+
+def test_png_checksums() -> None:
+    data = FILES["PNG"]
+    wrong = bytearray(data)
+    wrong[data.index(b"IDAT") + 20] ^= 1
+    assert reason(read_png, bytes(wrong)) == "the PNG is corrupt: the checksum of its IDAT chunk is wrong"
+    # A comment with a wrong checksum costs no pixel.
+    comment = bytearray(chunk(b"tEXt", b"a\x00b"))
+    comment[-1] ^= 1
+    np.testing.assert_array_equal(read_png(data[:33] + comment + data[33:]), read_png(data))
+
+
+def test_png_without_pixels() -> None:
+    assert "it has no pixels" in reason(read_png, FILES["PNG"][:33] + chunk(b"IEND", b""))
+
+
+def test_every_truncation_of_a_png_is_found() -> None:
+    data = FILES["PNG"]
+    for size in range(8, len(data)):
+        assert "PNG" in reason(read_png, data[:size])
+
+
+@pytest.mark.parametrize("orientation", [*range(1, 9), 0, 9, 300])
+def test_jpeg_size_and_orientation(orientation: int) -> None:
+    header = read_header(saved("JPEG", exif=exif_of(orientation)))
+    assert header.size == (WIDTH, HEIGHT)
+    assert header.orientation == (orientation if 1 <= orientation <= 8 else 1)
+
+
+def test_jpeg_problems() -> None:
+    data = FILES["JPEG"]
+    frame = data.index(b"\xff\xc0")
+    scan = data.index(b"\xff\xda")
+    assert "before the picture data" in reason(read_header, data[:2])
+    assert "ends inside the segment" in reason(read_header, data[: frame + 6])
+    assert "before the picture data" in reason(read_header, data[:scan])
+    no_height = data[: frame + 5] + b"\x00\x00" + data[frame + 7 :]
+    assert "DNL" in reason(read_header, no_height)
+    assert "without a frame header" in reason(read_header, data[:2] + data[scan:])
+    # What follows the scan is for the native validation.
+    assert read_header(data[: scan + 20]).size == (WIDTH, HEIGHT)
+
+
+def test_jpeg_exif_behind_other_segments() -> None:
+    data = saved("JPEG", exif=exif_of(8))
+    with_comment = data[:2] + b"\xff\xfe\x00\x06abcd" + b"\xff" * 3 + data[2:]
+    assert read_header(with_comment).orientation == 8
+
+
+@pytest.mark.parametrize("between", [b"", b"\xff\xd0", b"\xff\x01", b"\xff\x00", b"\xff\xff", b"stray"])
+def test_no_marker_that_stands_alone_hides_a_segment(between: bytes) -> None:
+    profile = b"\xff\xe2\x00\x11ICC_PROFILE\0\1\1a"
+    exif = saved("JPEG", exif=exif_of(6))[20:]  # behind SOI and JFIF's APP0
+    header = read_header(b"\xff\xd8" + between + profile + between + exif)
+    assert header.segments[0] == (0xE2, b"ICC_PROFILE\0\1\1a")
+    assert header.orientation == 6
+    assert kept_segments(header.segments, keep_metadata=False, upright=False) == header.segments[:1]
+
+
+def test_exif_with_cyclic_directory() -> None:
+    block = b"II*\x00" + struct.pack("<IHHHII", 8, 1, 34665, 4, 1, 8) + struct.pack("<I", 8)
+    assert exif_orientation(block) == 1
+    assert exif_orientation(b"Exif\x00\x00" + block) == 1
+
+
+@given(st.sampled_from([b"", b"\xff\xd8\xff", *(data[:12] for data in FILES.values())]), st.binary(max_size=300))
+def test_random_bytes_behind_a_signature(signature: bytes, data: bytes) -> None:
+    for read in (image_format, read_header, read_png):
+        try:
+            read(signature + data)
+        except ImageError as problem:
+            assert str(problem)  # noqa: PT017
+
+
+@given(st.sampled_from([b"II*\x00", b"MM\x00*", b"Exif\x00\x00II*\x00", b""]), st.binary(max_size=100))
+def test_random_exif(head: bytes, rest: bytes) -> None:
+    assert exif_orientation(head + rest) in range(1, 9)

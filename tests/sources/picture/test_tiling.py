@@ -1,0 +1,184 @@
+"""Tests of the restart interval that packing chooses: tiles make a grid, are about as wide as asked for, and cheap."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jpegs import (
+    SUBSAMPLINGS,
+    WHOLE_ROWS,
+    by_pillow,
+    encoded,
+    full_decode,
+    mcu_size,
+    picture,
+    restart_interval,
+    scan_start,
+    tiled,
+)
+from pack_sources import jpegtran, pillow
+
+from fastpipe import _engine
+from fastpipe.sources.picture.convert import EncodeOptions, convert
+
+
+def packed(jpeg: bytes, tile: int) -> bytes:
+    """With the source's own size as what tiles are weighed by."""
+    out, _ = _engine.transcode(jpeg, tile=tile)
+    assert out is not None
+    return out
+
+
+def across(width: int, sampling: str) -> int:
+    """MCUs in a row."""
+    return -(-width // mcu_size(sampling)[0])
+
+
+@pytest.mark.parametrize(
+    ("width", "sampling", "tile", "interval"),
+    [
+        (500, "420", 32, 2),  # 32 MCUs in a row
+        (500, "444", 32, 3),  # 63: 24 pixels is nearer to 32 than 56
+        (500, "444", 37, 7),  # and under two thirds of 37
+        (512, "444", 32, 4),
+        (512, "gray", 32, 4),
+        (512, "411", 32, 1),
+        (512, "420", 10, 1),
+        (512, "420", 48, 4),  # 64 pixels is nearer to 48 than 32 is: as 4 to 3, not 3 to 2
+        (512, "420", 45, 2),  # 32 is: as 1.41 to 1.42
+        (512, "420", WHOLE_ROWS, 32),
+        (592, "420", 32, 37),  # a prime number of MCUs: 16 pixels are under two thirds of 32
+        (592, "420", 24, 1),  # but not of 24
+        (336, "422", 32, 3),  # 21: 48 pixels; one MCU would be 16
+        (17, "420", 32, 2),
+        (7, "444", 32, 1),
+    ],
+)
+def test_the_interval_chosen(width: int, sampling: str, tile: int, interval: int) -> None:
+    assert restart_interval(tiled(encoded(picture(width, 40, "smooth"), sampling), tile)) == interval
+
+
+@settings(max_examples=200)
+@given(
+    width=st.integers(1, 700),
+    sampling=st.sampled_from(sorted(SUBSAMPLINGS)),
+    tile=st.one_of(st.integers(1, 200), st.integers(1, 65500)),
+)
+def test_tiles_make_a_grid_and_are_as_near_to_the_target_as_divisors_are(width: int, sampling: str, tile: int) -> None:
+    jpeg = tiled(encoded(picture(width, 17, "flat"), sampling), tile)
+    per_row, (mcu_width, mcu_height) = across(width, sampling), mcu_size(sampling)
+    interval = restart_interval(jpeg)
+    widths = [divisor * mcu_width for divisor in range(1, per_row + 1) if per_row % divisor == 0]
+    wide_enough = [one for one in widths if 3 * one >= 2 * tile or one == widths[-1]]
+
+    def off(one: int) -> Fraction:
+        return max(Fraction(one, tile), Fraction(tile, one))
+
+    if interval == 0:
+        assert mcu_height > 16, "one row of tiles needs no marker only if the tile is the row"
+    else:
+        assert per_row % interval == 0
+        assert interval * mcu_width in wide_enough
+        assert off(interval * mcu_width) == min(map(off, wide_enough))
+
+
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+def test_no_tiles_no_markers(sampling: str) -> None:
+    jpeg = packed(by_pillow(picture(200, 100), restart_marker_rows=1) + bytes(90_000), 0)
+    assert restart_interval(jpeg) == 0
+    assert b"\xff\xdd" not in jpeg[: scan_start(jpeg)]
+    assert not any(bytes([0xFF, 0xD0 + number]) in jpeg for number in range(8))
+
+
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+def test_a_picture_of_one_tile_has_no_markers(sampling: str) -> None:
+    mcu_width, mcu_height = mcu_size(sampling)
+    for width, height, tile in [(1, 1, 8), (mcu_width, mcu_height, 8), (3 * mcu_width, mcu_height, WHOLE_ROWS)]:
+        assert restart_interval(tiled(encoded(picture(width, height), sampling), tile)) == 0, (width, height)
+
+
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+def test_tiles_that_would_cost_too_much_are_wider_or_none(sampling: str) -> None:
+    column, square = (encoded(picture(*size, "flat"), sampling) for size in [(8, 500), (704, 704)])
+    assert packed(column, 8) == packed(column, 0)
+    assert restart_interval(tiled(column, 8)) == 1
+    interval = restart_interval(packed(square, 8))
+    assert interval == 0 or interval > restart_interval(tiled(square, 8)) == 1
+
+
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("kind", ["flat", "smooth"])
+def test_pictures_that_are_cheap_to_code_grow_little(sampling: str, kind: str) -> None:
+    """A tile's cost is a mean, of photos: that of a flat picture can be twice as much."""
+    rng = np.random.default_rng(1)
+    grew = 0
+    for seed in range(60):
+        width, height = (int(side) for side in rng.integers(30, 600, 2))
+        source = encoded(picture(width, height, kind, seed), sampling, int(rng.choice([30, 75, 95])))
+        if seed % 4 == 0:
+            source = jpegtran(source, "-progressive")
+        tile = int(rng.choice([8, 16, 32, 64]))
+        added = len(packed(source, tile)) - len(packed(source, 0))
+        assert 0 <= added <= len(source) / 32, (width, height, tile)
+        grew += added > 0
+    assert grew > 0 or kind == "flat"
+
+
+def test_a_dearer_picture_gets_more_tiles() -> None:
+    sizes = [(320, 200, "flat"), (320, 200, "smooth"), (320, 200, "noise")]
+    tiles = []
+    for width, height, kind in sizes:
+        interval = restart_interval(packed(encoded(picture(width, height, kind), "420"), 32))
+        tiles.append(across(width, "420") // interval if interval else 0)
+    assert tiles == sorted(tiles)
+    assert tiles[0] < tiles[-1] == 10
+
+
+@pytest.mark.parametrize("tile", [0, 1, 8, 32, WHOLE_ROWS])
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+def test_every_decoder_sees_the_same_picture(sampling: str, tile: int) -> None:
+    source = encoded(picture(150, 90, "smooth"), sampling)
+    jpeg = tiled(source, tile)
+    assert (restart_interval(jpeg) > 0) == (tile > 0)
+    assert np.array_equal(pillow(jpeg), pillow(source))
+    assert np.array_equal(full_decode(jpeg), full_decode(source))
+    ours, theirs = (cv2.imdecode(np.frombuffer(one, np.uint8), cv2.IMREAD_COLOR) for one in (jpeg, source))
+    assert np.array_equal(ours, theirs)
+
+
+def test_tiles_change_no_coefficient() -> None:
+    """Without its markers and with the same tables, a tiled file is the plain one."""
+    source = encoded(picture(150, 90, "smooth"))
+    assert jpegtran(tiled(source, 16), "-optimize", "-copy", "none") == tiled(source, 0)
+
+
+def test_a_tiled_source_is_tiled_anew() -> None:
+    source = encoded(picture(256, 128))
+    for before in (0, 16, 64):
+        for after in (0, 16, 64):
+            assert tiled(tiled(source, before), after) == tiled(source, after)
+
+
+@pytest.mark.photos
+def test_real_photos_keep_their_size_and_pixels(photos: list[Path]) -> None:
+    sources = plain = with_tiles = tiled_photos = 0
+    for photo in photos:
+        data = photo.read_bytes()
+        small, large = (convert(data, EncodeOptions(tile=tile, keep_metadata=True)) for tile in (0, 32))
+        assert np.array_equal(_engine.decode(small.data), _engine.decode(large.data))
+        assert np.array_equal(pillow(large.data), pillow(data)) or large.change is not None
+        if large.change is not None:
+            continue
+        sources += len(data)
+        plain += len(small.data)
+        with_tiles += len(large.data)
+        tiled_photos += restart_interval(large.data) > 0
+    assert tiled_photos == len(photos)
+    assert 0.98 < with_tiles / sources < 1.02
+    assert 1 < with_tiles / plain < 1.02

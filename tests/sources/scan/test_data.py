@@ -1,0 +1,291 @@
+"""What users pass as DATA: packed datasets, folders, tars and patterns; and what is none of these."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli_run import succeeded
+from pack_sources import jpeg_bytes, saved, write_folder
+from tars import write_tar
+from torch.utils.data import DataLoader
+from unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
+
+import fastpipe
+from fastpipe.errors import DatasetError, ImageError, SampleError
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.sources.picture import convert
+from fastpipe.sources.scan.index import unpacked_source
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data") / "photos"
+    return write_mixed(root, {**odd_pictures(), **bad_files()})
+
+
+@pytest.fixture(scope="module")
+def tars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return web_tars(tmp_path_factory.mktemp("data") / "tars", tars=3, samples=12)
+
+
+def keys(data: object) -> list[str]:
+    return [key for batch in epoch(data, 5, drop_last=False) for key in batch["key"]]
+
+
+def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = keys(tars)
+    assert len(every) == 36
+    assert keys(str(tars / "*.tar")) == every
+    assert keys(str(tars / "train-{000..002}.tar")) == every
+    assert keys(str(tars.parent / "*" / "train-00[012].tar")) == every
+    some = keys(str(tars / "train-{000,002}.tar"))
+    assert some == [key for key in every if not key.startswith("train-001")]
+    assert keys(tars / "train-001.tar") == [key.removeprefix("train-001.tar/") for key in every if "-001" in key]
+    monkeypatch.chdir(tars)
+    assert keys("*.tar") == every
+    dataset = fastpipe.open("*.tar")
+    monkeypatch.chdir(tars.parent)
+    assert len(dataset) == len([dataset[number] for number in range(36)])
+
+
+def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
+    folder = web_tars(tmp_path / "tars", tars=4, samples=4)
+    (folder / "train-002.tar").unlink()
+    missing = re.escape(f"{folder / 'train-002.tar'} does not exist, and {folder / 'train-{000..003}.tar'} names it")
+    with pytest.raises(DatasetError, match=missing):
+        fastpipe.open(str(folder / "train-{000..003}.tar"))
+    assert len(fastpipe.open(str(folder / "train-00{0..9..1}*.tar"))) == 12, "with * there need not be any"
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run{1}", "{a,b}"])
+def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path, name: str) -> None:
+    """What is a folder is no pattern, whatever is in its name."""
+    web_tars(tmp_path / "run1", tars=1, samples=4)
+    folder = web_tars(tmp_path / name, tars=2, samples=4)
+    assert len(fastpipe.open(str(folder / "*.tar"))) == 8
+    assert len(fastpipe.open(str(folder / "train-{000..001}.tar"))) == 8
+    with pytest.raises(DatasetError, match="matches no tar file"):
+        fastpipe.open(str(folder / "*.tgz"))
+
+
+def test_hidden_folders_beside_tars_count_not(tmp_path: Path) -> None:
+    """`hf download --local-dir` leaves a .cache."""
+    folder = web_tars(tmp_path / "tars", tars=2, samples=4)
+    (folder / ".cache").mkdir()
+    source = unpacked_source(folder)
+    assert source is not None
+    assert source.tars == ["train-000.tar", "train-001.tar"]
+
+
+def test_a_hidden_tar_is_no_source(tmp_path: Path) -> None:
+    """Programs keep their notes there: macOS writes ._a.tar beside a.tar."""
+    (tmp_path / "1.jpg").write_bytes(jpeg_bytes())
+    (tmp_path / ".notes.tar").write_bytes(b"no tar")
+    assert keys(tmp_path) == ["1.jpg"]
+
+
+@pytest.mark.parametrize("folder", [".", "a"])
+def test_a_link_to_itself_leaves_out_one_file(tmp_path: Path, folder: str) -> None:
+    root = tmp_path / "photos"
+    (root / folder).mkdir(parents=True)
+    (root / folder / "1.jpg").write_bytes(jpeg_bytes())
+    (root / "loop").symlink_to("loop")
+    name = os.path.normpath(f"{folder}/1.jpg")
+    assert keys(root) == [name]
+    assert fastpipe.pack(root, tmp_path / "packed").info["samples"] == 1
+    assert keys(tmp_path / "packed") == [name]
+
+
+def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the loader, not of the scan, which is kept for the next loader."""
+    (tmp_path / "photos").mkdir()
+    large = bytearray(jpeg_bytes())
+    at = large.index(b"\xff\xc0") + 5
+    large[at : at + 4] = (14_000).to_bytes(2, "big") * 2
+    png = saved("PNG")
+    header = b"IHDR" + (15_000).to_bytes(4, "big") * 2 + png[24:29]
+    files = {"0.jpg": jpeg_bytes(), "1.jpg": bytes(large)}
+    files["2.png"] = png[:12] + header + zlib.crc32(header).to_bytes(4, "big") + png[33:]
+    for name, data in files.items():
+        (tmp_path / "photos" / name).write_bytes(data)
+    limits: list[int] = []
+
+    def limited(data: bytes, how: convert.EncodeOptions) -> None:
+        limits.append(how.max_pixels)
+        raise ImageError("enough")
+
+    monkeypatch.setattr(convert, "convert", limited)
+    for _ in range(2):
+        usual = fastpipe.open(tmp_path / "photos").index
+        assert len(usual) == 1
+        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
+        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=200_000_000), 1, size=8) as loader:
+            assert len(loader.dataset) == 2
+        with fastpipe.loader(fastpipe.open(tmp_path / "photos", max_pixels=10**9), 1, train=False, size=8) as loader:
+            assert loader.dataset.index.records["width"].tolist()[1:] == [14_000, 15_000]
+            with pytest.raises(ImageError, match="enough"):
+                loader.dataset.index.convert(2)
+    assert limits == [10**9] * 2
+
+
+def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(tars, tmp_path / name)
+    found = keys(str(tmp_path / "*" / "*-001.tar"))
+    assert len(found) == 24
+    assert {key.split("/")[0] for key in found} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda root: None, "is not a packed dataset, and it is empty"),
+        (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
+        (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
+        (lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}), "has no image in its tars: .* are txt"),
+        (lambda root: (root / "a.tar").write_bytes(b"x" * 999), "a.tar"),
+        (lambda root: (root / "a.tar.gz").write_bytes(b"x"), "is compressed"),
+        (lambda root: (root / "notes.txt").write_text("text " * 9), "notes.txt: not an image of a known format"),
+        (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
+    ],
+)
+def test_folders_that_are_nothing(tmp_path: Path, made: Any, words: str) -> None:
+    made(tmp_path)
+    for take in (fastpipe.open, fastpipe.loader):
+        with pytest.raises(DatasetError, match=words):
+            take(tmp_path)
+
+
+def test_a_damaged_dataset_is_not_taken_for_tars(flat: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(flat, tmp_path / "copy"))
+    (copy / DATASET_FILE).unlink()
+    with pytest.raises(DatasetError, match="holds an unfinished pack"):
+        fastpipe.open(copy)
+    (copy / INDEX_FILE).unlink()
+    (copy / WORK_FOLDER).mkdir()
+    with pytest.raises(DatasetError, match="holds an unfinished pack"):
+        fastpipe.open(copy)
+
+
+def test_a_folder_of_packed_datasets_is_not_taken_for_classes(flat: Path, tmp_path: Path) -> None:
+    shutil.copytree(flat, tmp_path / "train")
+    shutil.copytree(flat, tmp_path / "val")
+    with pytest.raises(
+        DatasetError, match=re.escape(f"holds some: train, val. Pass one of them: {tmp_path / 'train'}")
+    ):
+        fastpipe.open(tmp_path)
+
+
+def test_dataset_json_of_another_program(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "photos")
+    (root / DATASET_FILE).write_text(json.dumps({"name": "photos"}))
+    assert len(fastpipe.open(root)) == 24
+
+
+def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
+    photos = write_folder(tmp_path / "photos", images=3)
+    (photos / "metadata.csv").write_text("file_name\nclass-0/0.jpg\n")
+    (tmp_path / "coco" / "annotations").mkdir(parents=True)
+    (tmp_path / "coco" / "annotations" / "instances_val.json").write_text('{"images": [], "annotations": []}')
+    (tmp_path / "tables").mkdir()
+    for path in (tmp_path / "a.csv", tmp_path / "a.parquet", tmp_path / "tables" / "a.parquet"):
+        path.write_text("path\n")
+    for data, form in (
+        (photos, "metadata"),
+        (tmp_path / "coco", "coco"),
+        (tmp_path / "tables", "parquet"),
+        (tmp_path / "a.csv", "csv"),
+        (tmp_path / "a.parquet", "parquet"),
+    ):
+        with pytest.raises(DatasetError, match=f"of the format {form}, which has to be packed first: fastpipe pack"):
+            fastpipe.loader(data)
+
+
+def test_options_that_only_packing_has_are_told(tmp_path: Path) -> None:
+    photos = write_folder(tmp_path / "photos", images=3)
+    (photos / "labels.csv").write_text("path,label\nclass-0/0.jpg,wren\n")
+    with pytest.raises(DatasetError, match=r"--format picks one; .* These are options of `fastpipe pack`"):
+        fastpipe.open(photos)
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"no\.tar does not exist"):
+        fastpipe.open(tmp_path / "no.tar")
+    with pytest.raises(DatasetError, match=r"matches no tar file\. Expected a pattern of tars"):
+        fastpipe.open(tmp_path / "*.tar")
+    (tmp_path / "x.txt").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"it matches .*x\.txt, which is no tar"):
+        fastpipe.open(str(tmp_path / "*.txt"))
+    with pytest.raises(DatasetError, match=r"x\.txt is a file; expected a folder"):
+        fastpipe.open(tmp_path / "x.txt")
+
+
+def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: Path) -> None:
+    names = ("image", "label", "key")
+    mine, theirs = (fastpipe.open(data).with_fields(names) for data in (photos, packed(photos, tmp_path / "packed")))
+    assert len(mine) == len(theirs) > 20
+    for one, other in zip(mine, theirs, strict=True):  # type: ignore[call-overload]
+        assert (one["label"], one["key"]) == (other["label"], other["key"])
+        assert torch.equal(one["image"], other["image"]), one["key"]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_dataset_in_workers(photos: Path, method: str) -> None:
+    dataset = fastpipe.open(photos)
+    here = [(image.sum().item(), label) for image, label in (dataset[number] for number in range(len(dataset)))]
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
+    there = [(image.sum().item(), int(label)) for image, label in loader]
+    assert there == here
+
+
+def test_a_dataset_names_a_damaged_file(photos: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(photos, tmp_path / "photos"))
+    file = root / "ant" / "00.jpg"
+    file.write_bytes(file.read_bytes()[:-300])
+    dataset = fastpipe.open(root)
+    number = dataset["key"].tolist().index("ant/00.jpg")
+    with pytest.raises(SampleError, match=r"\(ant/00\.jpg\) cannot be decoded: .*truncated"):
+        dataset[number]
+
+
+def test_commands(photos: Path, tmp_path: Path) -> None:
+    found = json.loads(succeeded("inspect", photos, "--no-sheet", "--json", "--shuffle"))
+    dataset = fastpipe.open(photos)
+    assert (found["samples"], found["packed"]) == (len(dataset), False)
+    assert 0.5 < found["shuffle"]["epoch"]["class_mix"] < 2
+    told = succeeded("inspect", photos, "--sheet", tmp_path / "sheet.png")
+    assert "not packed" in told
+    assert (tmp_path / "sheet.png").stat().st_size > 1000
+    succeeded("preview", photos, "--out", tmp_path / "preview.png", "--rows", 3)
+    assert (tmp_path / "preview.png").stat().st_size > 1000
+    figures = json.loads(succeeded("bench", photos, "--repeats", 1, "--seconds", 0.2, "--workers", 1, "--json"))
+    assert figures["results"][0]["contender"] == "fastpipe"
+
+
+def test_doctor(photos: Path) -> None:
+    from fastpipe.doctor.dataset_checks import dataset
+
+    checks = {check.name: check for check in dataset(photos)}
+    assert "not packed" in checks["dataset"].found
+    assert "images/s" in checks["decoding"].found
+
+
+def test_several_processes_scan_at_once(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "photos", images=60)
+    (root / "ant" / "odd.jpg").write_bytes(jpeg_bytes())
+    children = [os.fork() for _ in range(3)]
+    if 0 in children:
+        try:
+            os._exit(int(len(fastpipe.open(root)) != 61))
+        finally:
+            os._exit(9)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert len(fastpipe.open(root)) == 61

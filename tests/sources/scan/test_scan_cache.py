@@ -1,0 +1,315 @@
+"""A second start reads no header again, unless a file is new or another now; and what the cache may be like."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pack_sources import jpeg_bytes, saved, write_folder
+from PIL import Image
+from rich.console import Console
+from tars import write_tar
+from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
+
+import fastpipe
+from fastpipe.errors import DatasetError, SampleError
+from fastpipe.sources.files import LocalFile
+from fastpipe.sources.scan import columns, index
+from fastpipe.sources.scan.columns import Archive, Columns
+from fastpipe.sources.scan.index import UnpackedSource
+
+Reads = list[list[str]]
+_SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
+    """The paths whose headers were read, a list a scan; with a cache folder of the test's own."""
+    seen: Reads = []
+    real = index.read_files
+
+    def noted(columns: Columns, numbers: NDArray[np.int64], find: Callable[..., object]) -> None:
+        seen.append([columns.paths[number] for number in numbers.tolist()])
+        real(columns, numbers, find)
+
+    monkeypatch.setattr(index, "read_files", noted)
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
+    return seen
+
+
+def test_the_second_start_reads_no_header(tmp_path: Path, reads: Reads) -> None:
+    root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
+    first = epoch(root)
+    before = fastpipe.open(root).index
+    assert len(reads) == 1
+    assert len(reads[0]) == 14 + len(odd_pictures()) + len(bad_files())
+    after = fastpipe.open(root).index
+    assert len(reads) == 1
+    assert after.fingerprint == before.fingerprint
+    assert after.records.tobytes() == before.records.tobytes()
+    assert after.counts == before.counts
+    assert_same_epochs(epoch(root), first)
+    assert len(reads) == 1
+
+
+def test_only_changed_and_new_files_are_read(tmp_path: Path, reads: Reads) -> None:
+    root = write_folder(tmp_path / "photos")
+    before = fastpipe.open(root).index
+    other = jpeg_bytes((200, 100))
+    (root / "bee" / "01.jpg").write_bytes(other)  # of another size
+    same = root / "cow" / "02.jpg"
+    times = same.stat()
+    os.utime(same, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000))  # written again, perhaps
+    (root / "cow" / "new.png").write_bytes(saved("PNG", size=(31, 32)))
+    (root / "ant" / "03.jpg").unlink()
+    after = fastpipe.open(root).index
+    assert reads[1:] == [["bee/01.jpg", "cow/02.jpg", "cow/new.png"]]
+    assert len(after) == len(before)
+    assert after.fingerprint != before.fingerprint
+    paths = after.paths_of(np.arange(len(after)))
+    assert paths is not None
+    sizes = dict(zip(paths, after.records[["width", "height"]].tolist(), strict=True))
+    assert (sizes["bee/01.jpg"], sizes["cow/new.png"]) == ((200, 100), (31, 32))
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_a_class_that_comes_first_moves_the_others(tmp_path: Path, reads: Reads) -> None:
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+    (root / "aardvark").mkdir()
+    (root / "aardvark" / "0.jpg").write_bytes(jpeg_bytes())
+    after = fastpipe.open(root).index
+    assert reads[1:] == [["aardvark/0.jpg"]]
+    assert after.classes == ["aardvark", "ant", "bee", "cow"]
+    assert after.class_counts == [1, 8, 8, 8]
+
+
+def test_tars_are_walked_again_only_if_one_has_changed(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = web_tars(tmp_path / "tars", tars=2, samples=10)
+    before = fastpipe.open(folder).index
+    walked: list[object] = []
+    from fastpipe.sources.scan.index import UnpackedSource
+
+    real = UnpackedSource.listing
+    monkeypatch.setattr(UnpackedSource, "listing", lambda self: walked.append(self) or real(self))
+    assert fastpipe.open(folder).index.fingerprint == before.fingerprint
+    assert (walked, len(reads)) == ([], 1)
+    write_tar(folder / "train-001.tar", {"a.jpg": jpeg_bytes(), "a.cls": b"2"})
+    after = fastpipe.open(folder).index
+    assert (len(walked), len(after)) == (1, 11)
+    assert reads[1:] == [["train-001.tar/a.jpg"]]
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """chmod changes neither size nor time of a file."""
+    root = write_folder(tmp_path / "photos")
+    (root / "ant" / "a.gif").write_bytes(saved("GIF"))
+    (root / "ant" / "b.txt").write_bytes(b"no picture, and it stays none")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(columns, "_look", refused)
+        before = fastpipe.open(root).index
+        assert "ant/a.gif: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
+    after = fastpipe.open(root).index
+    assert (len(before), len(after)) == (24, 25)
+    assert reads[1:] == [["ant/a.gif", "ant/b.txt"]]
+    assert len(fastpipe.open(root)) == 25
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("in_tar", [False, True])
+def test_only_the_start_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_tar: bool) -> None:
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 255, (700, 900, 3), dtype=np.uint8))
+    files = {}
+    for name, options in {"a.jpg": {"progressive": True, "quality": 98}, "b.png": {}, "c.bmp": {}}.items():
+        out = io.BytesIO()
+        noise.save(out, {"a.jpg": "JPEG", "b.png": "PNG", "c.bmp": "BMP"}[name], **options)
+        files[name] = out.getvalue()
+        assert len(files[name]) > 500_000
+    files["d.png"] = files["b.png"][:-9]
+    files["e.png"] = files["b.png"] + b"behind"  # as packing takes it
+    real = LocalFile.read_at
+
+    def counted(file: LocalFile, size_bytes: int, offset_bytes: int) -> bytes:
+        data = real(file, size_bytes, offset_bytes)
+        sizes.append(len(data))
+        return data
+
+    sizes: list[int] = []
+    monkeypatch.setattr(LocalFile, "read_at", counted)
+    if in_tar:
+        source = write_tar(tmp_path / "t.tar", {name: files[name] for name in ("a.jpg", "b.png", "c.bmp")})
+    else:
+        source = tmp_path / "photos"
+        source.mkdir()
+        for name in ("a.jpg", "b.png", "c.bmp"):
+            (source / name).write_bytes(files[name])
+    found = fastpipe.open(source).index
+    assert found.records[["width", "height"]].tolist() == [(900, 700)] * 3
+    assert sum(sizes) < 4 * 65536
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("d.png", "e.png"):
+        (other / name).write_bytes(files[name])
+    found = fastpipe.open(other).index
+    assert found.records[["width", "height"]].tolist() == [(900, 700)] * 2
+    with pytest.raises(SampleError, match=r"d\.png\) cannot be decoded: the PNG is truncated"):
+        fastpipe.open(other)[0]
+    assert fastpipe.open(other)[1][0].shape == (3, 700, 900)
+
+
+def test_a_tar_that_comes_while_tars_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = web_tars(tmp_path / "tars", tars=1, samples=4)
+    real = UnpackedSource.archives
+
+    def archives(self: UnpackedSource) -> list[Archive] | None:
+        found = real(self)
+        write_tar(folder / "train-001.tar", {"0.jpg": jpeg_bytes(), "0.cls": b"0"})
+        return found
+
+    monkeypatch.setattr(UnpackedSource, "archives", archives)
+    with pytest.raises(DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"):
+        fastpipe.open(folder)
+    assert len(fastpipe.open(folder)) == 5
+
+
+def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
+    """They decide the order of reading, so a state of another order must not be loaded."""
+    members = {f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()}
+    tar = write_tar(tmp_path / "a.tar", members)
+    before = fastpipe.open(tar).index.fingerprint
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    assert fastpipe.open(tmp_path / "copy" / "a.tar").index.fingerprint == before
+    write_tar(tar, dict(reversed(members.items())))
+    after = fastpipe.open(tar).index
+    assert len(after) == 6
+    assert after.fingerprint != before
+
+
+def test_a_scan_of_another_user_can_be_used(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "utime", refused)
+    fastpipe.open(root)
+    assert len(reads) == 1
+
+
+def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> None:
+    used, unused = write_folder(tmp_path / "used"), write_folder(tmp_path / "unused")
+    files = [columns.cache_file(str(root)) for root in (used, unused)]
+    left = files[0].with_name("scan-0123abcd")  # by a process that was killed
+    other = files[0].with_name("other.bin")
+    for root in (used, unused):
+        fastpipe.open(root)
+    left.touch()
+    other.touch()
+    for file in (*files, left, other):
+        os.utime(file, (1, 1))
+    fastpipe.open(used)
+    fastpipe.open(write_folder(tmp_path / "new"))
+    assert [file.exists() for file in (*files, left, other)] == [True, False, False, True]
+    fastpipe.open(used)
+    assert len(reads) == 3
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "bit", "empty", "garbage"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str) -> None:
+    root = write_folder(tmp_path / "photos")
+    before = fastpipe.open(root).index
+    file = columns.cache_file(str(root))
+    data = file.read_bytes()
+    other = data[:200] + bytes(300) + data[500:]
+    at = data.index(b"ant/00.jpg")
+    bit = data[:at] + b"b" + data[at + 1 :]
+    file.write_bytes({"cut": data[: len(data) // 2], "other": other, "bit": bit}.get(damage, b""))
+    if damage == "garbage":
+        with file.open("wb") as out:
+            np.savez(out, about=np.frombuffer(data, dtype=np.uint8))  # whole, and no scan
+    assert fastpipe.open(root).index.records.tobytes() == before.records.tobytes()
+    assert len(reads) == 2
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_another_pillow_looks_again_at_what_is_no_jpeg(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
+    before = fastpipe.open(root).index
+    monkeypatch.setattr("fastpipe.sources.picture.jpeg.made_with", lambda: {"pillow": "other"})
+    after = fastpipe.open(root).index
+    assert len(reads[1]) == before.counts["converted"] + before.counts["rejected"]
+    assert after.fingerprint == before.fingerprint
+    assert len(reads) == 2
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(
+    tmp_path: Path, reads: Reads, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "file"))
+    root = write_folder(tmp_path / "photos")
+    with caplog.at_level(logging.WARNING):
+        first, second = fastpipe.open(root).index, fastpipe.open(root).index
+    assert first.records.tobytes() == second.records.tobytes()
+    assert len(reads) == 2
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"the scan of {root} cannot be kept in {tmp_path / 'file'}" in told
+    assert "set FASTPIPE_CACHE" in told
+
+
+def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "own"))
+    assert columns.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("FASTPIPE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert columns.cache_folder() == tmp_path / "xdg" / "fastpipe"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert columns.cache_folder() == tmp_path / ".cache" / "fastpipe"
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+    assert [path.name for path in (tmp_path / ".cache" / "fastpipe").iterdir()] == [columns.cache_file(str(root)).name]
+
+
+def test_two_sources_have_caches_of_their_own(tmp_path: Path, reads: Reads) -> None:
+    one = write_folder(tmp_path / "one")
+    two = Path(shutil.copytree(one, tmp_path / "two"))
+    # A copy has the same samples: an epoch that began on the one can go on with the other.
+    assert fastpipe.open(one).index.fingerprint == fastpipe.open(two).index.fingerprint
+    fastpipe.open(one)
+    assert len(reads) == 2
+
+
+def test_a_scan_shows_how_far_it_is(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(columns, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
+    root = write_folder(tmp_path / "photos", images=600)
+    fastpipe.open(root)
+    assert f"scanning {root}" in out.getvalue()
+    assert "600 of 600 files" in out.getvalue()
+    shown = len(out.getvalue())
+    fastpipe.open(root)  # which has nothing to scan
+    assert len(out.getvalue()) == shown

@@ -1,0 +1,513 @@
+"""CSV and JSONL: columns that are images, labels and fields, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_run import failed, fp, succeeded
+from conftest import damage
+from field_values import opened, stored_files
+from listed import by_path, flat_photos, paths_of, shard_bytes, write_lines
+from pack_sources import jpeg_bytes
+from PIL import Image
+
+import fastpipe
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.index import Index
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.sources.kinds import list_sources
+from fastpipe.verify.verification import verify
+
+Edit = Callable[[Path], object]
+LABELS = ["ant", "bee", "cow"]
+
+
+def write_text(path: Path, text: str) -> Path:
+    path.write_text(text, "utf-8")
+    return path
+
+
+def kinds(packed: Path) -> dict[str, str]:
+    return {name: field.kind for name, field in Index(packed).fields.items()}
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return flat_photos(tmp_path / "photos")
+
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "path": f"{number:03d}.jpg",
+        "label": LABELS[number % 3],
+        "caption": f"ü {number}",
+        "Year": 1990 + number,
+        "score": [0.5 * number, 1.0],
+        "width_m": number / 4,
+        "tags": ["a"] * number,
+        "sometimes": number if number % 2 else None,
+        "objects": {"bbox": [[1, 2.5, 3, 4]] * number, "categories": [number] * number},
+        "flag": number % 2 == 0,
+        "id": number,
+    }
+    for number in range(12)
+]
+FOUND = {
+    "caption": "text",
+    "year": "int",
+    "score": "floats",
+    "width_m": "floats",
+    "tags": "json",
+    "sometimes": "json",
+    "objects": "boxes",
+    "flag": "json",
+    "id_": "int",
+}
+
+
+def as_csv(path: Path) -> Path:
+    lines = [",".join(ROWS[0])]
+    for row in ROWS:
+        cells = [value if isinstance(value, str) else json.dumps(value) for value in row.values()]
+        cells = ["" if cell == "null" else cell for cell in cells]
+        lines.append(",".join('"' + cell.replace('"', '""') + '"' for cell in cells))
+    return write_text(path, "\ufeff" + "\r\n".join(lines))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_path: Path, form: str) -> None:
+    source = as_csv(photos / "a.csv") if form == "csv" else write_lines(photos / "a.jsonl", *ROWS)
+    summary = fastpipe.pack(source, tmp_path / "packed")
+    # A CSV file has texts: blanks among them, true and false are no numbers.
+    assert kinds(tmp_path / "packed") == {**FOUND, **({"sometimes": "text", "flag": "text"} if form == "csv" else {})}
+    assert summary.info["classes"] == LABELS
+    names = ("label", "caption", "year", "score", "width_m", "tags", "objects", "id_")
+    for path, values in by_path(tmp_path / "packed", *names).items():
+        label, caption, year, score, width, tags, boxes, labels, own = values
+        row = ROWS[int(path[:3])]
+        assert (LABELS[label], caption, int(year), tags) == (row["label"], row["caption"], row["Year"], row["tags"])
+        assert (score.tolist(), width.tolist(), int(own)) == (row["score"], [row["width_m"]], row["id"])
+        assert boxes.tolist() == [[1, 2.5, 4, 6.5]] * row["id"]
+        assert labels.tolist() == row["objects"]["categories"]
+    assert verify(tmp_path / "packed").sound
+
+
+@pytest.mark.parametrize("missing", [{}, dict.fromkeys(("n", "text", "boxes", "many"), None)])
+def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Path, missing: dict[str, None]) -> None:
+    there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1]}
+    rows = [{"path": f"{number:03d}.jpg", **(there if number else missing)} for number in range(3)]
+    summary = fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    assert not summary.tally.rejected
+    assert kinds(tmp_path / "packed") == {"n": "json", "text": "text", "boxes": "boxes", "many": "json"}
+    assert by_path(tmp_path / "packed", "n", "text") == {
+        "000.jpg": (None, ""),
+        "001.jpg": (7, "a"),
+        "002.jpg": (7, "a"),
+    }
+
+
+def test_nan_in_json_is_a_missing_value(photos: Path, tmp_path: Path) -> None:
+    scores = [0.5, float("nan"), [1, float("nan")]]
+    rows = [{"path": f"{number:03d}.jpg", "score": score} for number, score in enumerate(scores)]
+    fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    assert kinds(tmp_path / "packed") == {"score": "json"}
+    assert by_path(tmp_path / "packed", "score") == {"000.jpg": 0.5, "001.jpg": None, "002.jpg": [1, None]}
+
+
+def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) -> None:
+    text = 'path, label, n , caption\n000.jpg, 7, 1 ," a, b "\n001.jpg, 3 ,\t2, "c"\n002.jpg, 10, 3, d \n'
+    summary = fastpipe.pack(write_text(photos / "a.csv", text), tmp_path / "packed")
+    assert summary.info["classes"] == [str(number) for number in range(11)]
+    assert kinds(tmp_path / "packed") == {"n": "int", "caption": "text"}
+    found = by_path(tmp_path / "packed", "label", "n", "caption")
+    assert found == {"000.jpg": (7, 1, " a, b "), "001.jpg": (3, 2, "c"), "002.jpg": (10, 3, "d ")}
+    names = write_text(photos / "b.csv", '"path", "label"\n000.jpg, cat \n001.jpg,cat\n')
+    assert list_sources(names, 0).classes == ["cat"]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("labels", [("7", "3"), ("cat", "dog")])
+def test_a_label_of_spaces_is_none(photos: Path, form: str, labels: tuple[str, str]) -> None:
+    rows = list(zip(("000.jpg", "001.jpg", "002.jpg"), (labels[0], "   ", labels[1]), strict=True))
+    if form == "csv":
+        source = write_text(photos / "a.csv", "path,label\n" + "".join(f'{path},"{label}"\n' for path, label in rows))
+    else:
+        source = write_lines(photos / "a.jsonl", *({"path": path, "label": label} for path, label in rows))
+    listing = list_sources(source, 0)
+    assert all(source.problem is None for source in listing.sources)
+    found = {source.path: source.label for source in listing.sources}
+    assert found["001.jpg"] == -1
+    assert sum(label == -1 for label in found.values()) == 1
+    assert "   " not in listing.classes
+
+
+def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> None:
+    source = write_lines(photos / "a.jsonl", *ROWS)
+    command = ("pack", source, tmp_path / "packed", "--field", "text=caption", "--field", "year=Year:json")
+    succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
+    assert kinds(tmp_path / "packed") == {"text": "text", "year": "json", "classes": "classes", "class": "text"}
+    assert Index(tmp_path / "packed").classes == []  # label became a field
+    assert "already packed" in succeeded(*command, "--field", "classes=tags:classes", "--field", "class=label")
+    assert "different dataset" in failed(1, *command)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "numbers"),
+    [
+        (["2", "0", "2"], ["0", "1", "2"], [2, 0, 2]),
+        (["-1", "", "4"], ["0", "1", "2", "3", "4"], [-1, -1, 4]),
+        (["b", "a", ""], ["a", "b"], [1, 0, -1]),
+        (["10", "9", "010"], ["010", "10", "9"], [1, 2, 0]),  # a number has no leading zero
+        (["", "", ""], [], [-1, -1, -1]),
+        (["b", "-1", "a"], ["a", "b"], [1, -1, 0]),
+        (["-1", "-1", ""], [], [-1, -1, -1]),
+        (["10.0", "2.0", ""], [str(number) for number in range(11)], [10, 2, -1]),  # as pandas writes them
+        (["2", "1.00", "-1.0"], ["0", "1", "2"], [2, 1, -1]),
+        (["1.5", "1.0", "a"], ["1.0", "1.5", "a"], [1, 0, 2]),
+    ],
+)
+def test_labels_of_csv(photos: Path, tmp_path: Path, labels: list[str], classes: list[str], numbers: list[int]) -> None:
+    lines = [f"{number:03d}.jpg,{label}" for number, label in enumerate(labels)]
+    listing = list_sources(write_text(photos / "a.csv", "path,label\n" + "\n".join(lines) + "\n"), 0)
+    assert listing.classes == classes
+    assert [source.label for source in sorted(listing.sources, key=lambda source: source.path)] == numbers
+
+
+def test_columns_with_long_names_become_fields_of_different_names(photos: Path, tmp_path: Path) -> None:
+    columns = [f"{'c' * 70}{number}" for number in range(12)]
+    write_lines(photos / "a.jsonl", {"path": "000.jpg", **dict.fromkeys(columns, 1)})
+    fastpipe.pack(photos / "a.jsonl", tmp_path / "packed")
+    assert len(kinds(tmp_path / "packed")) == 12
+
+
+def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
+    """pandas writes them so if one of the column is missing."""
+    rows = [{"path": "000.jpg", "label": 2.0}, {"path": "001.jpg", "label": None}, {"path": "002.jpg", "label": -1.0}]
+    listing = list_sources(write_lines(photos / "a.jsonl", *rows), 0)
+    assert listing.classes == ["0", "1", "2"]
+    assert sorted((source.path, source.label) for source in listing.sources) == [
+        ("000.jpg", 2),
+        ("001.jpg", -1),
+        ("002.jpg", -1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "path,label\na.jpg,cat\nb.jpg,7\n", r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)"),
+        (
+            "a.jsonl",
+            '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n',
+            "labels are numbers and names",
+        ),
+        (
+            "a.csv",
+            "path,image\na,b\n",
+            "several columns that may hold the images: image, path. --image-column picks one",
+        ),
+        ("a.csv", "picture,label\na,b\n", "such as path, file_name or image; got label, picture. --image-column"),
+        ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 'path' 2 times"),
+        ("a.csv", "", "got an empty line"),
+        ("a.csv", "path\n", "holds no rows"),
+        ("a.jsonl", "", "holds no rows"),
+        (
+            "a.jsonl",
+            '[{"path": "000.jpg"}]',
+            r"holds no rows that can be read; the first: a\.jsonl/000001: expected an object",
+        ),
+        (
+            "a.csv",
+            "path," + ",".join(f"c{n}" for n in range(70)) + "\n" + "," * 70,
+            "70 columns besides image and label",
+        ),
+    ],
+)
+def test_what_is_not_certain_is_an_error(photos: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        list_sources(write_text(photos / name, text), 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_column": "pic"}, "--image-column pic: .* has no such column; expected one of Year, caption"),
+        ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
+        ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
+        ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
+        ({"split": "train"}, "--split has no meaning for a single file"),
+    ],
+)
+def test_columns_that_are_not_there(photos: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        fastpipe.pack(write_lines(photos / "a.jsonl", *ROWS), tmp_path / "packed", **options)
+    assert not (tmp_path / "packed").exists()
+
+
+def test_options_without_effect_are_errors(photos: Path, tmp_path: Path) -> None:
+    for option, value in {"fields": ["a=b"], "split": "train", "image_root": "/", "label_column": "x"}.items():
+        with pytest.raises(PackError, match="has no meaning for imagefolder sources"):
+            fastpipe.pack(photos, tmp_path / "packed", **{option: value})
+
+
+REJECTED = [
+    (
+        {"path": "gone.jpg"},
+        "gone.jpg",
+        "no such file in the image root; --image-root says where the images are (a.jsonl/",
+    ),
+    ({"path": ""}, "a.jsonl/000013", "column path: expected the path of an image, got none"),
+    ({"label": "ant"}, "a.jsonl/000013", "column path: expected the path of an image, got none"),
+    ({"path": 7}, "a.jsonl/000013", "column path: expected the path of an image, got 7"),
+    ({"path": "a\0b"}, "a.jsonl/000013", "expected the path of an image"),
+    ({"path": "\ud800"}, "a.jsonl/000013", "expected the path of an image"),
+    ({"path": "x" * 5000}, "a.jsonl/000013", "expected the path of an image"),
+    ({"path": "."}, ".", "not a regular file"),
+    ({"path": "000.jpg", "label": [1]}, "000.jpg#2", "label: expected a whole number or the name of a class, got [1]"),
+    ({"path": "000.jpg", "label": 0.5}, "000.jpg#2", "label: expected a whole number or the name of a class, got 0.5"),
+    ({"path": "000.jpg", "caption": 7}, "000.jpg#2", "field caption: expected a text"),
+    ({"path": "000.jpg", "objects": {"bbox": [[1, 2]]}}, "000.jpg#2", "field objects: expected boxes of four numbers"),
+    ({"path": "000.jpg", "seg": "gone.png"}, "000.jpg#2", "field seg: gone.png: no such file in the image root"),
+    ({"path": "000.jpg", "seg": 5}, "000.jpg#2", "field seg: expected the path of a file, got '5'"),
+]
+
+
+@pytest.mark.parametrize(("row", "name", "reason"), REJECTED)
+def test_rows_that_cannot_be_are_listed(
+    photos: Path, tmp_path: Path, row: dict[str, Any], name: str, reason: str
+) -> None:
+    rows = [{"path": f"{number:03d}.jpg", "label": "ant", "caption": "a", "objects": None} for number in range(12)]
+    source = write_lines(photos / "a.jsonl", *rows, row)
+    fields = {"caption": "caption:text", "objects": "objects:boxes", "seg": "seg:mask"} if "000.jpg" in str(row) else {}
+    if "seg" not in row:
+        fields.pop("seg", None)
+    summary = fastpipe.pack(source, tmp_path / "packed", fields=fields)
+    ((path, why),) = summary.tally.rejected
+    assert path == name
+    assert reason in why
+    assert summary.info["samples"] == 12
+
+
+def test_an_image_in_several_rows_is_several_samples(photos: Path, tmp_path: Path) -> None:
+    rows = [{"path": path, "caption": text} for path, text in [("000.jpg", "a"), ("000.jpg", "b"), ("./000.jpg", "c")]]
+    shutil.copy(photos / "001.jpg", photos / "000.jpg#2")
+    rows.append({"path": "000.jpg#2", "caption": "d"})
+    fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    found = by_path(tmp_path / "packed", "caption", "image")
+    texts = {path: text for path, (text, _) in found.items()}
+    assert texts == {"000.jpg": "a", "000.jpg#2": "b", "000.jpg#3": "c", "000.jpg#2#2": "d"}
+    assert found["000.jpg#2"][1].shape[-1] == 40
+    assert found["000.jpg#2#2"][1].shape[-1] == 41
+
+
+def test_paths_are_relative_to_the_image_root(photos: Path, tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    rows = [{"path": path} for path in ("000.jpg", ".//001.jpg", str(photos / "002.jpg"))]
+    source = write_lines(lists / "a.jsonl", *rows)
+    fastpipe.pack(source, tmp_path / "packed", image_root=photos)
+    assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg", "002.jpg"]
+    rows = [{"path": path} for path in ("../photos/000.jpg", str(photos / "002.jpg"))]
+    fastpipe.pack(write_lines(lists / "b.jsonl", *rows), tmp_path / "other")
+    assert sorted(paths_of(tmp_path / "other")) == sorted(["../photos/000.jpg", str(photos / "002.jpg")])
+    with pytest.raises(PackError, match="--image-root says where the images are"):
+        fastpipe.pack(source, tmp_path / "third", image_root=tmp_path / "nowhere")
+
+
+def test_files_of_masks_and_second_images(photos: Path, tmp_path: Path) -> None:
+    (photos / "more").mkdir()
+    for number in range(12):
+        mask = np.random.default_rng(number).integers(0, 60_000, (30, 40 + number)).astype(np.uint16)
+        Image.fromarray(mask).save(photos / f"more/{number:03d}.png")
+        (photos / f"more/{number:03d}.jpg").write_bytes(jpeg_bytes((40 + number, 30), seed=100 + number))
+    rows = [
+        {"path": f"{n:03d}.jpg", "seg": f"more/{n:03d}.png" if n else None, "next": f"more/{n:03d}.jpg"}
+        for n in range(12)
+    ]
+    source = write_lines(photos / "a.jsonl", *rows)
+    fastpipe.pack(source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"])
+    names = paths_of(tmp_path / "packed")
+    for path, data in zip(names, stored_files(tmp_path / "packed", "seg"), strict=True):
+        if path == "000.jpg":
+            assert data is None
+            continue
+        expected = np.asarray(Image.open(photos / "more" / path.replace("jpg", "png")))
+        np.testing.assert_array_equal(opened(data), expected)
+    assert fastpipe.pack(source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"]).already_packed
+
+
+@pytest.fixture
+def masked(photos: Path) -> Path:
+    """A manifest with captions and masks."""
+    for number in range(12):
+        Image.new("L", (40 + number, 30), number).save(photos / f"{number:03d}.png")
+    rows = [{"path": f"{n:03d}.jpg", "seg": f"{n:03d}.png", "caption": f"text {n}"} for n in range(12)]
+    return write_lines(photos / "a.jsonl", *rows)
+
+
+FIELDS = ["seg=seg:mask", "caption"]
+
+
+def touch(source: Path) -> None:
+    os.utime(source)
+    os.chmod(source.parent / "003.png", 0o600)
+
+
+def reorder(source: Path) -> None:
+    source.write_text("".join(reversed(source.read_text().splitlines(keepends=True))))
+
+
+@pytest.mark.parametrize("edit", [touch, reorder])
+def test_the_same_rows_are_the_same_source(masked: Path, tmp_path: Path, edit: Edit) -> None:
+    fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    edit(masked)
+    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
+
+
+def other_caption(source: Path) -> None:
+    source.write_text(source.read_text().replace("text 3", "TEXT 3"))
+
+
+def other_mask(source: Path) -> None:
+    Image.new("L", (43, 30), 99).save(source.parent / "003.png")
+
+
+def other_mask_of_the_same_time(source: Path) -> None:
+    before = (source.parent / "003.png").stat()
+    other_mask(source)
+    os.utime(source.parent / "003.png", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def one_row_less(source: Path) -> None:
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
+
+
+CHANGES: list[Edit] = [other_caption, other_mask, other_mask_of_the_same_time, one_row_less]
+
+
+@pytest.mark.parametrize("edit", CHANGES)
+def test_changed_rows_and_masks_are_seen(masked: Path, tmp_path: Path, edit: Edit) -> None:
+    fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    edit(masked)
+    with pytest.raises(PackError, match="the source files have changed"):
+        fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS, overwrite=True)
+    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
+
+
+@pytest.mark.parametrize("edit", CHANGES)
+def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masked: Path, edit: Edit) -> None:
+    """It keeps the shards that have not changed, and gives the bytes of an undisturbed pack."""
+    for number in range(12):  # larger photos, for several shards
+        (masked.parent / f"{number:03d}.jpg").write_bytes(jpeg_bytes((400, 300), quality=100, seed=number))
+        Image.new("L", (400, 300), number).save(masked.parent / f"{number:03d}.png")
+
+    def other_mask_of_400(source: Path) -> None:
+        Image.new("L", (400, 300), 99).save(source.parent / "003.png")
+
+    edit = other_mask_of_400 if "mask" in edit.__name__ else edit
+    options: dict[str, Any] = {"fields": FIELDS, "shard_size": 100_000, "workers": 1}
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "clear", lambda _: None)
+        patched.setattr("fastpipe.packing.job.threads.publish_dataset", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            fastpipe.pack(masked, tmp_path / "packed", **options)
+    finished = len(list((tmp_path / "packed" / ".pack").glob("*.done")))
+    edit(masked)
+    summary = fastpipe.pack(masked, tmp_path / "packed", **options)
+    # One row less, of so few, changes the size of shards; else only the shard of the row that changed is made again.
+    assert edit is one_row_less or summary.resumed == finished - 1
+    fastpipe.pack(masked, tmp_path / "whole", **options)
+    assert shard_bytes(tmp_path / "packed") == shard_bytes(tmp_path / "whole")
+
+
+def test_a_mask_that_changes_while_it_is_packed(masked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastpipe.packing.job import threads
+
+    def then(*arguments: Any, **options: Any) -> object:
+        listing = list_sources(*arguments, **options)
+        Image.new("L", (43, 30), 99).save(masked.parent / "003.png")
+        return listing
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threads, "list_sources", then)
+        with pytest.raises(PackError, match=r"003\.png has changed while packing"):
+            fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    assert verify(tmp_path / "packed").sound
+
+
+def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Path) -> None:
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    source = shutil.move(masked, lists / "a.jsonl")
+    command = ("pack", source, tmp_path / "packed", "--image-root", masked.parent, "--field", "seg=seg:mask")
+    succeeded(*command, "--field", "caption", "--exif", "apply", "--max-size", "35")
+    before = shard_bytes(tmp_path / "packed")
+    damage(tmp_path / "packed", 5)
+    assert (
+        "If the pack had an --image-root, pass it here, too"
+        in fp("verify", tmp_path / "packed", "--repair", source).stderr
+    )
+    assert "--image-root needs --repair" in failed(2, "verify", tmp_path / "packed", "--image-root", lists)
+    succeeded("verify", tmp_path / "packed", "--repair", source, "--image-root", masked.parent)
+    assert shard_bytes(tmp_path / "packed") == before
+
+
+@pytest.mark.parametrize("category", ["category", "categories", "label", "labels"])
+def test_boxes_points_and_masks_move_with_the_image(photos: Path, tmp_path: Path, category: str) -> None:
+    row = {"path": "000.jpg", "boxes": {"bbox": [[10, 6, 20, 12]], category: [5]}, "points": [[[10, 6, 2]]]}
+    source = write_lines(photos / "a.jsonl", row)
+    fastpipe.pack(source, tmp_path / "packed", max_size=20, fields=["boxes", "points=points:keypoints"])
+    boxes, labels, points, _ = by_path(tmp_path / "packed", "boxes", "points")["000.jpg"]
+    assert boxes.tolist() == [[5, 3, 15, 9]]
+    assert labels.tolist() == [5]
+    assert points.tolist() == [[[5, 3]]]
+
+
+def splits(root: Path) -> Path:
+    flat_photos(root / "images")
+    for name in ("train", "val", "my-test_v2"):
+        write_lines(root / f"{name}.jsonl", {"path": "images/000.jpg"}, {"path": f"images/{len(name):03d}.jpg"})
+    return root
+
+
+def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
+    root = splits(tmp_path / "data")
+    with pytest.raises(PackError, match=r"may be several kinds of source: jsonl, imagefolder\. --format picks one"):
+        fastpipe.pack(root, tmp_path / "packed")
+    with pytest.raises(PackError, match=r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"):
+        fastpipe.pack(root, tmp_path / "packed", format="jsonl")
+    with pytest.raises(PackError, match=r"--split dev: .* has as files of the format jsonl, called after splits, my"):
+        fastpipe.pack(root, tmp_path / "packed", split="dev")
+    fastpipe.pack(root, tmp_path / "packed", split="test")
+    assert sorted(paths_of(tmp_path / "packed")) == ["images/000.jpg", "images/010.jpg"]
+    fastpipe.pack(root, tmp_path / "train", split="train")
+    assert sorted(paths_of(tmp_path / "train")) == ["images/000.jpg", "images/005.jpg"]
+    fastpipe.pack(root, tmp_path / "folders", format="imagefolder")
+    assert Index(tmp_path / "folders").classes == ["images"]
+
+
+def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos2").mkdir()
+    shutil.move(photos, tmp_path / "photos2/ant")
+    write_text(tmp_path / "photos2/scores.csv", "name,score\na,1\n")
+    summary = fastpipe.pack(tmp_path / "photos2", tmp_path / "packed")
+    assert summary.stray == ["scores.csv"]
+    assert summary.info["classes"] == ["ant"]
+
+
+def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--format"):
+        fastpipe.pack(photos, tmp_path / "packed", format="cvs")
+    with pytest.raises(ConfigError, match="--field a=c: expected each name of a field once"):
+        fastpipe.pack(photos, tmp_path / "packed", fields=["a=b", "a=c"])
+    with pytest.raises(PackError, match="expected the folders images and labels"):
+        fastpipe.pack(photos, tmp_path / "packed", format="yolo")

@@ -1,0 +1,258 @@
+"""Tests of sources.kinds: which files a folder holds, their classes, and the order they are packed in."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from cli_run import succeeded
+from pack_sources import jpeg_bytes
+from tars import write_tar
+
+from fastpipe.errors import PackError
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.listing import Listing, Source, read_source
+from fastpipe.sources.options import SourceOptions
+
+
+def tree(root: Path, *paths: str) -> Path:
+    """A folder with small files; a path that ends with a slash is an empty folder."""
+    for path in paths:
+        file = root / path
+        if path.endswith("/"):
+            file.mkdir(parents=True)
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(path.encode())
+    return root
+
+
+def paths(listing: Listing) -> list[str]:
+    return sorted(source.path for source in listing.sources)
+
+
+def one(listing: Listing) -> Source:
+    (source,) = listing.sources
+    return source
+
+
+def test_classes_are_those_of_torchvisions_image_folder(tmp_path: Path, torchvision: ModuleType) -> None:
+    names = ["b", "B", "a10", "a2", "Ä", "z z", "10", "9", "_", "名前"]
+    tree(tmp_path, *(f"{name}/1.jpg" for name in names))
+    from torchvision.datasets.folder import find_classes
+
+    expected, numbers = find_classes(str(tmp_path))
+    listing = list_sources(tmp_path, 0)
+    assert listing.classes == expected
+    assert {source.path.split("/")[0]: source.label for source in listing.sources} == numbers
+
+
+@pytest.mark.parametrize("kind", ["classes", "flat", "tars", "csv"])
+def test_hidden_names_are_passed_over(tmp_path: Path, kind: str) -> None:
+    """`hf download --local-dir` leaves .cache; macOS leaves files such as ._a.csv; Jupyter .ipynb_checkpoints."""
+    tree(tmp_path, ".cache/huggingface/a.tar.metadata", "._a.tar", "._a.csv", ".DS_Store")
+    expected = []
+    if kind == "tars":
+        write_tar(tmp_path / "a.tar", {"1.jpg": b"picture", "1.cls": b"0"})
+        expected = ["0"]
+    elif kind == "classes":
+        tree(tmp_path, "ant/1.jpg")
+        expected = ["ant"]
+    else:
+        tree(tmp_path, "1.jpg")
+    if kind == "csv":
+        (tmp_path / "a.csv").write_text("path\n1.jpg\n")
+        (tmp_path / "._a.csv").write_bytes(b"path,\0\n")
+    listing = list_sources(tmp_path, 0, how=SourceOptions(split="a") if kind == "csv" else None)
+    assert one(listing).problem is None
+    assert listing.classes == expected
+    assert listing.stray == ([] if kind == "csv" else [".DS_Store", "._a.csv", "._a.tar", ".cache"])
+
+
+def test_hidden_folders_of_a_tar_are_passed_over(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"ant/1.jpg": b"picture", ".cache/1.jpg": b"picture", "ant/.deep/2.jpg": b"picture"})
+    listing = list_sources(tmp_path / "a.tar", 0)
+    assert (listing.classes, paths(listing)) == (["ant"], ["ant/.deep/2.jpg", "ant/1.jpg"])
+    assert listing.stray == [".cache/1.jpg"]
+
+
+def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "a/deep/2.jpg", "a/deep/deeper/3.jpg", "b/a/4.jpg")
+    listing = list_sources(tmp_path, 0)
+    assert paths(listing) == ["a/1.jpg", "a/deep/2.jpg", "a/deep/deeper/3.jpg", "b/a/4.jpg"]
+    assert {source.path: source.label for source in listing.sources}["b/a/4.jpg"] == 1
+    assert all(read_source(tmp_path, source) == source.path.encode() for source in listing.sources)
+    assert all(source.size_bytes == len(source.path) and source.problem is None for source in listing.sources)
+
+
+def test_names_do_not_matter_to_what_is_listed(tmp_path: Path) -> None:
+    tree(tmp_path, "a/no suffix", "a/text.txt", "a/.hidden.jpg", "a/UPPER.JPG", "a/ä ö\n.jpg")
+    assert len(list_sources(tmp_path, 0).sources) == 5
+
+
+def test_empty_classes_keep_their_number(tmp_path: Path) -> None:
+    listing = list_sources(tree(tmp_path, "a/1.jpg", "b/", "c/2.jpg"), 0)
+    assert listing.classes == ["a", "b", "c"]
+    assert sorted(source.label for source in listing.sources) == [0, 2]
+
+
+def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    assert (listing.classes, listing.stray, listing.fields) == ([], [], ())
+    assert {(source.path, source.label) for source in listing.sources} == {
+        ("1.jpg", -1),
+        ("2.jpg", -1),
+        ("notes.txt", -1),
+    }
+
+
+def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "1.jpg").write_bytes(jpeg_bytes())
+    words = " ".join(succeeded("pack", tmp_path / "source", tmp_path / "packed").split())
+    assert "1 sample, with label -1; to give all one label, put the images into one subfolder: SRC/all/1.jpg" in words
+
+
+def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "README", "2.jpg")
+    (tmp_path / "broken").symlink_to("nowhere")
+    listing = list_sources(tmp_path, 0)
+    assert listing.stray == ["2.jpg", "README", "broken"]
+    assert paths(listing) == ["a/1.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda root: None, "does not exist; expected a folder with one folder of images for each class, a tar file"),
+        (lambda root: root.write_bytes(b""), "is not a tar file, or is damaged"),
+        (lambda root: root.mkdir(), "holds no folders and no files"),
+    ],
+)
+def test_a_source_that_is_no_image_folder(tmp_path: Path, make: object, words: str) -> None:
+    root = tmp_path / "source"
+    make(root)  # type: ignore[operator]
+    with pytest.raises(PackError) as caught:
+        list_sources(root, 0)
+    assert words in str(caught.value)
+    assert str(root) in str(caught.value)
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    elsewhere = tree(tmp_path / "elsewhere", "1.jpg", "deep/2.jpg")
+    root = tree(tmp_path / "root", "a/3.jpg")
+    (root / "b").symlink_to(elsewhere)
+    (root / "a" / "more").symlink_to(elsewhere / "deep")
+    (root / "a" / "4.jpg").symlink_to(elsewhere / "1.jpg")
+    listing = list_sources(root, 0)
+    assert listing.classes == ["a", "b"]
+    assert paths(listing) == ["a/3.jpg", "a/4.jpg", "a/more/2.jpg", "b/1.jpg", "b/deep/2.jpg"]
+
+
+def test_a_cycle_of_links_ends(tmp_path: Path) -> None:
+    root = tree(tmp_path, "a/1.jpg", "a/deep/2.jpg")
+    (root / "a" / "self").symlink_to(".")
+    (root / "a" / "deep" / "up").symlink_to("..")
+    (root / "a" / "deep" / "loop").symlink_to("loop")
+    listing = list_sources(root, 0)
+    assert [path for path in paths(listing) if "loop" not in path] == ["a/1.jpg", "a/deep/2.jpg"]
+    (loop,) = (source for source in listing.sources if "loop" in source.path)
+    assert loop.problem == "cannot be read: Too many levels of symbolic links"
+
+
+def test_a_broken_link_is_a_problem_of_that_file(tmp_path: Path) -> None:
+    tree(tmp_path, "a/")
+    (tmp_path / "a" / "broken.jpg").symlink_to("nowhere.jpg")
+    assert one(list_sources(tmp_path, 0)).problem == "cannot be read: No such file or directory"
+
+
+def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
+    tree(tmp_path, "a/")
+    os.mkfifo(tmp_path / "a" / "pipe.jpg")
+    assert one(list_sources(tmp_path, 0)).problem == "not a regular file (a folder, pipe, socket or device)"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
+def test_what_may_not_be_read(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "b/2.jpg")
+    (tmp_path / "a" / "1.jpg").chmod(0)
+    unreadable = next(source for source in list_sources(tmp_path, 0).sources if source.label == 0)
+    with pytest.raises(PermissionError):
+        read_source(tmp_path, unreadable)
+    (tmp_path / "b").chmod(0)
+    try:
+        with pytest.raises(PackError, match="b cannot be listed: Permission denied"):
+            list_sources(tmp_path, 0)
+    finally:
+        (tmp_path / "b").chmod(0o700)
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    raw = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(raw)
+    with open(raw + b"/\xff.jpg", "wb") as file:
+        file.write(b"content")
+    listing = list_sources(tmp_path, 0)
+    assert os.fsencode(listing.classes[0]) == b"caf\xe9"
+    assert os.fsencode(one(listing).path) == b"caf\xe9/\xff.jpg"
+    assert read_source(tmp_path, one(listing)) == b"content"
+    assert listing.digest() != list_sources(tree(tmp_path / "other", "a/b.jpg"), 0).digest()
+
+
+MANY = [f"{'abc'[number % 3]}/{number}.jpg" for number in range(60)]
+
+
+def order(root: Path, seed: int) -> list[str]:
+    return [source.path for source in list_sources(root, seed).sources]
+
+
+def test_the_seed_picks_the_order(tmp_path: Path) -> None:
+    tree(tmp_path, *MANY)
+    assert order(tmp_path, 1) == order(tmp_path, 1)
+    assert len({tuple(order(tmp_path, seed)) for seed in (0, 1, 2, 2**64 - 1)}) == 4
+    assert sorted(order(tmp_path, 1)) == sorted(MANY)
+
+
+def test_classes_are_mixed(tmp_path: Path) -> None:
+    tree(tmp_path, *MANY)
+    first_half = [source.label for source in list_sources(tmp_path, 0).sources][:30]
+    assert all(first_half.count(label) >= 4 for label in range(3))
+
+
+def test_files_keep_their_places_when_one_goes_and_one_comes(tmp_path: Path) -> None:
+    tree(tmp_path, *MANY)
+    before = order(tmp_path, 5)
+    (tmp_path / MANY[17]).unlink()
+    tree(tmp_path, "a/new.jpg", "aa/new class.jpg")
+    after = order(tmp_path, 5)
+    assert [path for path in after if "new" not in path] == [path for path in before if path != MANY[17]]
+
+
+def test_the_order_does_not_depend_on_where_the_folder_is(tmp_path: Path) -> None:
+    here, there = tree(tmp_path / "here", *MANY), tree(tmp_path / "there", *reversed(MANY))
+    assert order(here, 3) == order(there, 3)
+    assert list_sources(here, 3).digest() == list_sources(there, 3).digest()
+
+
+def test_digests_tell_changes(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "b/2.jpg")
+    before = list_sources(tmp_path, 0)
+    times = before.digest_with_times()
+    os.utime(tmp_path / "a" / "1.jpg", ns=(5, 5))
+    assert list_sources(tmp_path, 0).digest() == before.digest()
+    assert list_sources(tmp_path, 0).digest_with_times() != times
+    (tmp_path / "a" / "1.jpg").write_bytes(b"longer than before")
+    assert list_sources(tmp_path, 0).digest() != before.digest()
+
+
+def test_a_file_moved_into_anothers_place_is_a_change_however_old_it_is(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "b/2.jpg")
+    before = list_sources(tmp_path, 0).last_change_ns()
+    (tmp_path / "old.jpg").write_bytes((tmp_path / "a" / "1.jpg").read_bytes())
+    os.utime(tmp_path / "old.jpg", ns=(5, 5))
+    time.sleep(0.02)  # a file system's clock may be that coarse
+    (tmp_path / "old.jpg").rename(tmp_path / "a" / "1.jpg")
+    assert list_sources(tmp_path, 0).last_change_ns() > before

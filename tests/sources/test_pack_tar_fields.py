@@ -1,0 +1,286 @@
+"""WebDataset tars whose samples carry more than image and label; and sources without labels."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import webdataset
+from cli_run import succeeded
+from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from hypothesis import given
+from hypothesis import strategies as st
+from pack_sources import assert_same_pixels, digests, jpeg_bytes
+from PIL import Image
+from tars import write_tar
+
+import fastpipe
+from fastpipe.errors import PackError
+from fastpipe.format.fields import check_name
+from fastpipe.format.index import Index
+from fastpipe.sources.kinds import list_sources
+from fastpipe.sources.options import fields_of
+from fastpipe.verify.verification import verify
+
+
+def png(array: np.ndarray[Any, Any], mode: str | None = None) -> bytes:
+    file = io.BytesIO()
+    image = Image.fromarray(array)
+    (image if mode is None else image.convert(mode)).save(file, "PNG")
+    return file.getvalue()
+
+
+def laion(folder: Path, *, labelled: bool = False, samples: int = 12) -> Path:
+    """Tars of jpg, txt, json and a mask, as LAION's; some samples lack some members."""
+    folder.mkdir()
+    for tar in range(2):
+        members: dict[str, bytes] = {}
+        for number in range(tar * samples // 2, (tar + 1) * samples // 2):
+            key = f"{number:05d}"
+            members[f"{key}.jpg"] = jpeg_bytes((40 + number, 30), seed=number)
+            if labelled:
+                members[f"{key}.cls"] = b"%d" % (number % 3)
+            if number % 4:
+                members[f"{key}.txt"] = f"caption ü {number}".encode()
+            members[f"{key}.json"] = json.dumps({"url": f"http://a/{number}", "width": 40 + number}).encode()
+            mask = np.random.default_rng(number).integers(0, 60000, (30, 40 + number)).astype(np.uint16)
+            members[f"{key}.seg.png"] = png(mask)
+        write_tar(folder / f"{tar}.tar", members)
+    return folder
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_members_become_fields(tmp_path: Path, labelled: bool) -> None:
+    source, packed = laion(tmp_path / "tars", labelled=labelled), tmp_path / "packed"
+    summary = fastpipe.pack(source, packed)
+    index = Index(packed)
+    assert summary.dropped == {}
+    assert {field.name: field.kind for field in index.fields.values()} == {
+        "json": "json",
+        "seg": "mask",
+        "txt": "text",
+    }
+    numbers = [int(Path(note["path"]).stem) for note in notes(packed)]
+    assert sorted(numbers) == list(range(12))
+    assert index.records["label"].tolist() == [number % 3 if labelled else -1 for number in numbers]
+    assert index.classes == (["0", "1", "2"] if labelled else [])
+    texts = [bytes(row).decode() for row in rows(packed, "txt.bytes", "txt.offsets")]
+    assert texts == [f"caption ü {number}" if number % 4 else "" for number in numbers]
+    facts = [json.loads(bytes(row)) for row in rows(packed, "json.bytes", "json.offsets")]
+    assert facts == [{"url": f"http://a/{number}", "width": 40 + number} for number in numbers]
+    for number, data in zip(numbers, stored_files(packed, "seg"), strict=True):
+        mask = np.random.default_rng(number).integers(0, 60000, (30, 40 + number))
+        np.testing.assert_array_equal(opened(data or b""), mask)
+    assert verify(packed).sound
+
+
+def test_packing_tars_again_does_nothing_and_workers_do_not_matter(tmp_path: Path) -> None:
+    source = laion(tmp_path / "tars")
+    for name, workers in (("one", 1), ("four", 4)):
+        fastpipe.pack(source, tmp_path / name, workers=workers, shard_size=100_000)
+    assert digests(tmp_path / "one") == digests(tmp_path / "four")
+    assert fastpipe.pack(source, tmp_path / "one", shard_size=100_000).already_packed
+    for tar in source.iterdir():  # a copy of the same bytes has a new time
+        shutil.copy(tar, tmp_path / "copy")
+        shutil.move(tmp_path / "copy", tar)
+    assert fastpipe.pack(source, tmp_path / "one", shard_size=100_000).already_packed
+    text = succeeded("pack", source, tmp_path / "command")
+    assert "json (json), seg (mask), txt (text)" in text
+    assert "already packed" in succeeded("pack", source, tmp_path / "one", "--shard-size", "100kB")
+
+
+def test_a_changed_caption_is_a_change(tmp_path: Path) -> None:
+    source = laion(tmp_path / "tars")
+    fastpipe.pack(source, tmp_path / "packed")
+    tar = source / "0.tar"
+    tar.write_bytes(tar.read_bytes().replace("caption ü 1".encode(), "caption ä 1".encode()))
+    with pytest.raises(fastpipe.PackError, match="holds a different dataset"):
+        fastpipe.pack(source, tmp_path / "packed")
+
+
+@pytest.mark.parametrize(
+    ("ending", "data", "words"),
+    [
+        ("txt", b"\xff\xfe", "field txt: expected UTF-8, got a byte 0xff at byte 0"),
+        ("json", b"{", "field json: expected JSON"),
+        ("json", b"[" * 100_000, "field json: expected JSON"),
+        ("seg.png", b"x", "field seg: not an image"),
+        ("seg.png", png(np.zeros((30, 41), np.uint8)), "field seg: expected 40 x 30 pixels"),
+        ("seg.png", png(np.zeros((30, 40), np.uint8), "RGB"), "field seg: a PNG with colours"),
+    ],
+)
+def test_a_value_that_cannot_be_rejects_its_sample(tmp_path: Path, ending: str, data: bytes, words: str) -> None:
+    good = {"txt": b"a", "json": b"{}", "seg.png": png(np.zeros((30, 40), np.uint8))}
+    members: dict[str, bytes] = {}
+    for key, values in (("a", good), ("b", {**good, ending: data})):
+        members |= {f"{key}.jpg": jpeg_bytes((40, 30))} | {f"{key}.{each}": value for each, value in values.items()}
+    write_tar(tmp_path / "a.tar", members)
+    summary = fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
+    assert summary.info["samples"] == 1
+    ((path, reason),) = summary.tally.rejected
+    assert path == "b.jpg"
+    assert reason.startswith(words)
+
+
+def test_a_flat_folder_of_photos_packs(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for number in range(5):
+        (tmp_path / "photos" / f"{number}.jpg").write_bytes(jpeg_bytes(seed=number))
+    (tmp_path / "photos" / "notes.txt").write_text("no photo")
+    text = succeeded("pack", tmp_path / "photos", tmp_path / "packed")
+    assert "no label" in text
+    assert "fields" not in text
+    index = Index(tmp_path / "packed")
+    assert (len(index), index.classes, dict(index.fields)) == (5, [], {})
+    assert index.records["label"].tolist() == [-1] * 5
+    assert not (tmp_path / "packed" / "fields").exists()
+    assert verify(tmp_path / "packed").sound
+
+
+def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "one", FIELDS) as writer:
+        for number in range(9):
+            writer.add(**{**sample(number), "label": None if number == 4 else number % 3})
+    fastpipe.pack(tmp_path / "one", tmp_path / "other", shuffle=False)
+    one, other = Index(tmp_path / "one"), Index(tmp_path / "other")
+    paths = [note["path"] for note in notes(tmp_path / "one")]
+    order = [paths.index(note["path"]) for note in notes(tmp_path / "other")]
+    assert other.records["label"].tolist() == one.records["label"][order].tolist()
+    assert -1 in other.records["label"]
+    assert {name: field.kind for name, field in other.fields.items()} == FIELDS
+    assert column(tmp_path / "other", "score").tolist() == column(tmp_path / "one", "score")[order].tolist()
+    for values in ("boxes", "pose", "caption.bytes", "meta.bytes", "raw.bytes"):
+        offsets = values.removesuffix(".bytes") + ".offsets"
+        before = rows(tmp_path / "one", values, offsets)
+        for place, row in zip(order, rows(tmp_path / "other", values, offsets), strict=True):
+            np.testing.assert_array_equal(row, before[place])
+    names = [
+        [index.fields["tags"].names[number] for number in row]
+        for index, folder in ((one, "one"), (other, "other"))
+        for row in rows(tmp_path / folder, "tags", "tags.offsets")
+    ]
+    assert names[9:] == [names[place] for place in order]
+    for name in ("seg", "depth", "second"):
+        before_files = stored_files(tmp_path / "one", name)
+        for place, data in zip(order, stored_files(tmp_path / "other", name), strict=True):
+            before_file = before_files[place]
+            assert (data is None) == (before_file is None)
+            if data is not None and before_file is not None:
+                np.testing.assert_array_equal(opened(data), opened(before_file))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the collector
+def test_webdataset_gives_every_field_back(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "packed", FIELDS) as writer:
+        for number in range(9):
+            writer.add(**sample(number))
+    index = Index(tmp_path / "packed")
+    urls = [str(shard.path) for shard in index.shards]
+    found = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False).decode("pil"))
+    raw = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False))
+    assert len(found) == 9
+    for number, (one, data) in enumerate(zip(found, raw, strict=True)):
+        expected = sample(number)
+        note = one["json"]
+        assert (one["cls"], note["path"], note["score"]) == (number % 3, expected["key"], expected["score"])
+        assert (np.float32(note["embedding"]) == np.float32(expected["embedding"])).all()
+        if "caption" not in expected:
+            assert one.keys() & {"caption.txt", "raw.bin", "seg.png", "depth.png", "second.jpg"} == set()
+            assert note.keys() == {"fastpipe", "path", "score", "embedding"}
+            continue
+        assert (one["caption.txt"], one["raw.bin"]) == (expected["caption"], expected["raw"])
+        assert note["meta"] == expected["meta"]
+        assert note["tags"] == expected["tags"]
+        assert np.array_equal(np.float32(note["boxes"]["boxes"]).reshape(-1, 4), np.float32(expected["boxes"]["boxes"]))
+        assert note["boxes"]["labels"] == expected["boxes"]["labels"].tolist()
+        assert np.array_equal(np.float32(note["pose"]).reshape(-1, 5, 3), np.float32(expected["pose"]))
+        np.testing.assert_array_equal(np.asarray(one["seg.png"])[..., 0], expected["seg"])
+        np.testing.assert_array_equal(opened(data["depth.png"]), expected["depth"])  # "pil" makes RGB of 8 bits
+        assert one["second.jpg"].size == (70, 45)
+        assert_same_pixels(data["second.jpg"], expected["second"])
+
+
+def test_names_and_kinds_by_ending() -> None:
+    endings = [
+        "txt",
+        "json",
+        "seg.png",
+        "depth.jpg",
+        "2.jpg",
+        "mp3",
+        "note.txt",
+        "note.json",
+        "id",
+        "a-b.txt",
+        "a_b.txt",
+    ]
+    found = {field.column: (field.name, field.kind) for field in fields_of(endings)}
+    assert found == {
+        "txt": ("txt", "text"),
+        "json": ("json", "json"),
+        "seg.png": ("seg", "mask"),
+        "depth.jpg": ("depth", "image"),
+        "2.jpg": ("field_2", "image"),
+        "mp3": ("mp3", "bytes"),
+        "note.txt": ("note_txt", "text"),
+        "note.json": ("note_json", "json"),
+        "id": ("id_", "bytes"),
+        "a-b.txt": ("a_b_txt", "text"),
+        "a_b.txt": ("a_b_txt_", "text"),
+    }
+
+
+@given(st.sets(st.text(max_size=80).map(str.lower), max_size=20))
+def test_any_endings_give_different_names(endings: set[str]) -> None:
+    names = [check_name(field.name) for field in fields_of(endings)]
+    assert len(set(names)) == len(endings)
+
+
+def test_an_image_folder_in_tars_stays_one(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"ant/1.jpg": jpeg_bytes(), "bee/2.jpg": jpeg_bytes()})
+    listing = list_sources(tmp_path / "a.tar", 0)
+    assert (listing.classes, listing.fields) == (["ant", "bee"], ())
+
+
+def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
+    """The other members are left out, whatever is wrong with them."""
+    source = laion(tmp_path / "tars")
+    text = succeeded(
+        "pack", source, tmp_path / "packed", "--field", "caption=txt", "--field", "label_map=seg.png:bytes"
+    )
+    assert "caption (text), label_map (bytes)" in text
+    index = Index(tmp_path / "packed")
+    assert list(index.fields) == ["caption", "label_map"]
+    texts = [bytes(row).decode() for row in rows(tmp_path / "packed", "caption.bytes", "caption.offsets")]
+    assert sorted(texts) == sorted(f"caption ü {number}" if number % 4 else "" for number in range(12))
+    (tmp_path / "packed" / "shard-000000.tar").unlink()
+    succeeded("verify", tmp_path / "packed", "--repair", source)
+    assert verify(tmp_path / "packed").sound
+    with pytest.raises(fastpipe.PackError, match=r"no sample has .* ending text; there are json, seg\.png, txt"):
+        fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
+
+
+@pytest.mark.parametrize("kind", ["int", "floats", "classes", "boxes", "keypoints"])
+def test_a_kind_that_no_member_can_be_is_refused(tmp_path: Path, kind: str) -> None:
+    tars = laion(tmp_path / "tars")
+    with pytest.raises(
+        PackError, match=f"--field x=json:{kind}: expected one of the kinds text, json, bytes, mask, im"
+    ):
+        fastpipe.pack(tars, tmp_path / "packed", fields=[f"x=json:{kind}"])
+
+
+def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path) -> None:
+    members = {"1.jpg": jpeg_bytes(), "1.cls": b"0", "1.seg.png": png(np.zeros((45, 70, 3), np.uint8))}
+    write_tar(tmp_path / "a.tar", members)
+    with pytest.raises(
+        PackError, match=r"field seg: a PNG with colours.* --field seg=COLUMN:image or :bytes"
+    ) as caught:
+        fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
+    assert "one folder for each class" not in str(caught.value)
+    fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed", fields=["seg=seg.png:bytes"], overwrite=True)
+    assert {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()} == {"seg": "bytes"}
