@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import ROOT
+from closing import add_options, watch_the_end
 from cluster.ray_cluster import ray_cluster, ray_nodes  # noqa: F401 (fixtures)
 from cost import pytest_runtest_call  # noqa: F401 (a hook)
 from faults.packs import place, programs  # noqa: F401 (fixtures)
@@ -81,8 +82,13 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
     return int(green * 7 + red)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A worker of pytest-xdist has a thread of its own: Python 3.12 would warn of every fork in it."""
+    watch_the_end(config)
     if "PYTEST_XDIST_WORKER" in os.environ:
         config.addinivalue_line("filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning")
 

@@ -1,0 +1,80 @@
+"""Prints the test files that are nearest to what has changed, the nearest first: by imports, then by the folder's name.
+
+python scripts/nearest_tests.py [BASE]: changed is what differs from the commit BASE (main), committed or not. A test
+file's distance is the number of imports from it to a changed file. Files that take long are left out: CI runs them.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from side_by_side import LONGEST  # noqa: E402 (found by the line above)
+
+MOST = 40
+FAR = 4
+
+
+def git(*arguments: str) -> list[str]:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+
+
+def changed(base: str) -> set[str]:
+    common = git("merge-base", base, "HEAD")[0]
+    return {*git("diff", "--name-only", common), *git("ls-files", "--others", "--exclude-standard")}
+
+
+def module_of(path: str) -> str:
+    """The name that a file is imported by; those of tests/ are found without it."""
+    return path.removesuffix(".py").removesuffix("/__init__").removeprefix("tests/").replace("/", ".")
+
+
+def imported(path: str) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_bytes())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def distances(start: set[str], importers: dict[str, set[str]]) -> dict[str, int]:
+    """By module: how many imports lie between it and one of `start`."""
+    found = dict.fromkeys(start, 0)
+    queue = deque(start)
+    while queue:
+        module = queue.popleft()
+        for importer in importers.get(module, set()) - found.keys():
+            found[importer] = found[module] + 1
+            queue.append(importer)
+    return found
+
+
+def main() -> None:
+    paths = [path for path in git("ls-files", "-co", "--exclude-standard", "*.py") if (ROOT / path).exists()]
+    importers: dict[str, set[str]] = {}
+    for path in paths:
+        for name in imported(path):
+            importers.setdefault(name, set()).add(module_of(path))
+    files = changed(sys.argv[1] if len(sys.argv) > 1 else "main")
+    found = distances({module_of(path) for path in files if path.endswith(".py")}, importers)
+    folders = {part for path in files for part in Path(path).parts[1:-1]}
+    ranked = []
+    for path in paths:
+        if Path(path).name.startswith("test_") and path not in LONGEST:
+            near = bool(folders & set(Path(path).parts[1:-1]))
+            distance = found.get(module_of(path), FAR + 1 - near)
+            if distance <= FAR:
+                ranked.append((distance - near, path))
+    print("\n".join(path for _, path in sorted(ranked)[:MOST]))  # noqa: T201
+
+
+main()
