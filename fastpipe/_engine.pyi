@@ -18,6 +18,10 @@ class Code:
     """How native work ended; csrc/base/status.h lists them all."""
 
     cancelled: Code
+    open_failed: Code
+    shard_changed: Code
+    read_failed: Code
+    shard_too_short: Code
     hash_mismatch: Code
     not_jpeg: Code
     truncated: Code

@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from rich.console import Console
 
+from fastpipe.machine.progress import shown
 from fastpipe.packing.job.threads import PackProgress
-from fastpipe.sources.scan.progress import shown
 
 _SPEED_OVER_S = 5.0
 

@@ -9,9 +9,9 @@ import typer
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
+from fastpipe.machine.progress import shown
 from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
-from fastpipe.sources.scan.progress import shown
 
 
 class Format(StrEnum):

@@ -15,9 +15,10 @@ from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
+from fastpipe.format.folder import scheme_of
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.machine.progress import shown
 from fastpipe.sources.files import source_path
-from fastpipe.sources.scan.progress import shown
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
@@ -117,7 +118,7 @@ def _next_step(report: Report) -> str:
         return (
             f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC {path} --overwrite"
         )
-    if "://" in path:
+    if scheme_of(report.path):
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
     source = read_info(Path(report.path))["packs"][-1]["source"]

@@ -82,7 +82,7 @@ class Pictures:
         except _engine.StatusError as problem:
             if index.convert is not None and problem.code in CONVERTIBLE:
                 return self._converted(sample)  # packing takes some that the engine does not
-            raise index.sample_error(sample, str(problem)) from None
+            raise index.sample_error(sample, problem) from None
         return picture
 
     def _empty(self, *shape: int) -> NDArray[Any]:
@@ -111,7 +111,7 @@ class Pictures:
                 return out
             except _engine.StatusError as problem:
                 if index.convert is None or problem.code not in CONVERTIBLE:
-                    raise index.sample_error(sample, str(problem)) from None
+                    raise index.sample_error(sample, problem) from None
         data = self._converted_bytes(sample)
         tasks["size"] = len(data)
         keywords = keywords_of(plan.crops.rendering, out)
@@ -138,7 +138,7 @@ class Pictures:
         try:
             self._fill(sample, field_tasks(by_row, np.array([record] * len(by_row))), out, exact, plan.crops.rendering)
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            raise self._index.sample_error(sample, problem) from None
         row: NDArray[Any] = out[0] if len(out) == 1 else out
         return row
 
@@ -156,14 +156,14 @@ class Pictures:
         except OSError as problem:
             raise self._index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            raise self._index.sample_error(sample, problem) from None
 
     def _converted(self, sample: int) -> NDArray[Any]:
         try:
             channels, bits = self.form
             return _engine.decode(self._converted_bytes(sample), max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            raise self._index.sample_error(sample, problem) from None
 
     def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8] | NDArray[np.int32]:
         """The whole mask of a sample, in memory of its own.
@@ -185,7 +185,7 @@ class Pictures:
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
                 found[0].read_mask(found[1], size, ids)
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            raise self._index.sample_error(sample, problem) from None
         return ids
 
     def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[Any]:
@@ -196,7 +196,7 @@ class Pictures:
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
                 found[0].read_picture(found[1], size, picture)
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            raise self._index.sample_error(sample, problem) from None
         return picture
 
     @contextmanager
@@ -213,7 +213,7 @@ class Pictures:
             try:
                 check(self._reader, sample, shard, offset, size, expected)
             except DatasetError as problem:
-                raise self._index.sample_error(sample, str(problem)) from None
+                raise self._index.sample_error(sample, problem) from None
             with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
                 yield self._shard(int(where.shard[0])), offset + int(where.shift[0])
 

@@ -10,13 +10,28 @@ from pathlib import Path
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
+
+
+def scheme_of(text: str) -> str:
+    """The scheme of a URL, in small letters; "": the text is none."""
+    found = _URL.match(text)
+    return found[1].lower() if found is not None and found[2] else ""
+
+
+def is_damaged_url(path: Path) -> bool:
+    """Whether a path was made of a URL: pathlib makes one slash of two."""
+    return _URL.match(str(path)) is not None
 
 
 class Url(str):
     """Where a dataset is that is on no disk of this machine. It joins names as a Path does."""
 
     __slots__ = ()
+
+    @property
+    def scheme(self) -> str:
+        return scheme_of(self)
 
     def __truediv__(self, name: str) -> Url:
         return Url(f"{self}/{name}")
@@ -36,7 +51,7 @@ def why_no_dataset(path: Path) -> str:
     """Why a folder without dataset.json is none, and what to do."""
     if not path.exists():
         hint = f"Pack it first: fastpipe pack SRC {path}"
-        if _ADDRESS.match(str(path)):
+        if is_damaged_url(path):
             hint = "pathlib.Path damages URLs: pass the URL as a string"
         elif path.parts[:1] == ("~",):
             hint = f"Python does not expand ~: pass {path.expanduser()}"

@@ -320,10 +320,10 @@ class Index:
         shard, key, _ = self.where(sample)
         return f"sample {sample} (key {key} of {shard})"
 
-    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
         """The error for a sample that cannot be read or decoded. `replace`: and that was to be replaced."""
         shard, key, offset = self.where(sample)
-        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason, replace=replace)
+        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=str(reason), replace=replace)
 
 
 def refuse_other(path: Place, expected: str, found: object) -> None:

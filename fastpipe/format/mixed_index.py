@@ -154,7 +154,7 @@ class MixedIndex(Index):
         part, number = self._part(sample)
         return part.where(number)
 
-    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
         part, number = self._part(sample)
         return part.sample_error(number, reason, replace=replace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import json
 import re
@@ -105,17 +106,22 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
     def wrong(line: int, what: str) -> PackError:
         return PackError(f"{readable(str(path))}, line {line}: {what}")
 
+    record: list[str] = []  # its lines so far
+
     def texts(file: BinaryIO) -> Iterator[str]:
         for number, line in enumerate(_lines(file), 1):
             if line is None:  # the next one may be the rest of a value in quotes
                 raise wrong(number, _TOO_LONG)
-            yield line.decode("utf-8", "surrogateescape")
+            record.append(line.decode("utf-8", "surrogateescape"))
+            yield record[-1]
 
+    read = partial(csv.reader, delimiter=separator(path), skipinitialspace=True, strict=True)
     with open_unchanged(path) as file:
-        reader = csv.reader(texts(file), delimiter=separator(path), skipinitialspace=True, strict=True)
+        reader = read(texts(file))
         columns: list[str] = []
         while True:
             number = reader.line_num + 1
+            record.clear()
             try:
                 cells = next(reader, None)
             except csv.Error as problem:
@@ -123,7 +129,8 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
                     f"{problem}. A quote is open or stands inside a value, so the lines behind it cannot be told "
                     "apart; correct this line"
                 )
-                if "new-line character" in str(problem):
+                with contextlib.suppress(csv.Error):  # raised again unless the line ends are at fault
+                    next(read(re.split(r"\r\n?|\n", "".join(record))))
                     what = (
                         "expected lines that end with a line feed (\\n or \\r\\n), got a carriage return (\\r) by "
                         "itself; convert the line ends, or put the value with it into quotes"

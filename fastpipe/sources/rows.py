@@ -13,13 +13,13 @@ from urllib.parse import unquote
 import xxhash
 
 from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.folder import scheme_of
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.format.open_file import FileState
 from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import Listing, Note, Notes, Source, SourceField
 from fastpipe.sources.options import ColumnChoice
-from fastpipe.store.remote.options import SCHEME
 
 _MOST_PATH_BYTES = 4096
 _FILES = ("mask", "image")  # kinds whose values may name files
@@ -119,9 +119,9 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
     servers have escapes.
     """
     if not isinstance(image_root, Path):
-        path = unquote(path) if path.lower().startswith(("http://", "https://")) else path
+        path = unquote(path) if scheme_of(path) in ("http", "https") else path
         path = path.removeprefix(f"{image_root}/")
-    if SCHEME.match(path):
+    if scheme_of(path):
         return path
     clean = PurePosixPath(path)
     if clean.is_absolute() and isinstance(image_root, Path):
@@ -175,7 +175,7 @@ class _SourceList:
 
     def _state(self, path: str, whose: str = "") -> FileState:
         """Size and times of a file, or a ValueError that says why it cannot be read."""
-        absent = f"{'a URL that is not' if SCHEME.match(path) else 'no such file'} in {self._place}"
+        absent = f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}"
         local = isinstance(self._root, Path)
         found = state_or_problem(self._root, path, absent) if local else self._states.get(path, absent)
         if isinstance(found, str):

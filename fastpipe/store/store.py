@@ -279,12 +279,11 @@ class Bucket(Store):
 
 def check_writable(url: Url) -> None:
     """ConfigError: nobody can write to such a URL."""
-    scheme = url.split("://")[0].lower()
-    if scheme not in _WRITABLE:
+    if url.scheme not in _WRITABLE:
         known = ", ".join(f"{each}://" for each in _WRITABLE)
         raise ConfigError(
-            f"DST {url}: fastpipe cannot write to {scheme}://; it writes to {known} and to folders. Pack into a folder "
-            "and upload it, dataset.json last"
+            f"DST {url}: fastpipe cannot write to {url.scheme}://; it writes to {known} and to folders. Pack into a "
+            "folder and upload it, dataset.json last"
         )
 
 

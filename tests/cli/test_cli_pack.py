@@ -198,7 +198,7 @@ def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
 def test_a_progress_line_now_and_then_where_there_is_no_terminal(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.sources.scan.progress._LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("fastpipe.machine.progress._LINE_EVERY_S", 0.0)
     result = fp("pack", source, tmp_path / "packed")
     assert re.search(r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE)
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from rich.console import Console
 
-from fastpipe.sources.scan import progress
+from fastpipe.machine import progress
 
 
 class Work(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ from typing import Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import read_fields
-from fastpipe.format.folder import Place, Url
+from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
@@ -36,14 +35,12 @@ from fastpipe.store.files import cannot_write
 from fastpipe.store.remote.options import place_of
 from fastpipe.store.store import Folder, check_writable, open_store
 
-_ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
-
 
 def destination_of(dst: str | os.PathLike[str]) -> Place:
     """DST as a path or a URL; ConfigError: nobody can write there."""
-    if isinstance(dst, Path) and _ADDRESS.match(str(dst)):
+    if isinstance(dst, Path) and is_damaged_url(dst):
         raise ConfigError(f"DST {dst}: pathlib.Path damages URLs: pass the URL as a string")
-    if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
+    if isinstance(dst, str) and scheme_of(dst) not in ("", "file"):
         check_writable(Url(dst))
     found = place_of(dst)
     return found if isinstance(found, Url) else Path(cast("str | os.PathLike[str]", found))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError
-from fastpipe.format.folder import Place
+from fastpipe.format.folder import Place, scheme_of
 from fastpipe.format.open_file import FileState
 from fastpipe.packing.pipeline.exchange import spool_of
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
@@ -54,7 +54,7 @@ class Job:
         if isinstance(destination, Path):
             destination = Path(os.path.abspath(destination))
         how = options.source
-        if how.image_root is not None and "://" not in how.image_root:
+        if how.image_root is not None and not scheme_of(how.image_root):
             options = replace(options, source=replace(how, image_root=os.path.abspath(how.image_root)))
         return cls(os.path.abspath(source) if isinstance(source, Path) else str(source), destination, options)
 

@@ -27,10 +27,10 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
+from fastpipe.machine.progress import shown
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import OF_THE_FILE, Listing
-from fastpipe.sources.scan.progress import shown
 
 _AT_ONCE = 256  # files that a thread takes
 _THREADS = 16  # they wait for the disk

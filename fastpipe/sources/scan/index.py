@@ -44,6 +44,7 @@ from fastpipe.format.layout import (
 from fastpipe.format.pixel_form import count_forms
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
+from fastpipe.native import _engine
 from fastpipe.plan.order import permute
 from fastpipe.sources.files import LocalFile, names_in
 from fastpipe.sources.kinds import SUFFIXES, list_sources, recognise
@@ -57,6 +58,13 @@ _told: set[str] = set()
 _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
 _SORTED = 0.5
+# The engine's words are of shards.
+_OF_A_FILE = {
+    _engine.Code.open_failed: "the file cannot be opened",
+    _engine.Code.shard_changed: "the file has changed since it was scanned",
+    _engine.Code.read_failed: "the file cannot be read",
+    _engine.Code.shard_too_short: "the sample is beyond the end of the file",
+}
 
 
 def scanned(path: Path, source: UnpackedSource, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
@@ -207,10 +215,11 @@ class UnpackedIndex(Index):
         record = self.records[sample]
         return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
 
-    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
         shard, key, offset = self.where(sample)
-        # What the engine says of a shard is of a file here.
-        reason = reason.replace("the shard", "the file").replace("since it was packed", "since it was scanned")
+        code, reason = getattr(reason, "code", None), str(reason)
+        if code in _OF_A_FILE:
+            reason = _OF_A_FILE[code] + reason.removeprefix(_engine.reason(code, ""))
         if self._changed(int(self.records["shard"][sample])):
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         else:

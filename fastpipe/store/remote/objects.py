@@ -66,8 +66,7 @@ class Objects:
 
     def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
         self.url, self.patience_s = url, options.patience_s
-        scheme = url.split("://")[0].lower()
-        self.has_lists, self.pinned = scheme not in ("http", "https"), scheme == "hf"
+        self.has_lists, self.pinned = url.scheme not in ("http", "https"), url.scheme == "hf"
         self._loop = loop_of_process()
         self._stores = Stores(url, options)
         self._begin(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,22 +11,18 @@ from urllib.parse import unquote, urlsplit
 
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import positive, size_bytes
-from fastpipe.format.folder import Url
+from fastpipe.format.folder import Url, scheme_of
 from fastpipe.machine.cache_folder import cache_folder
 
 _SCHEMES = ("s3", "gs", "az", "http", "https", "hf")
 
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # what begins so is a URL
-
 
 def place_of(data: object) -> object:
     """A Url or, of file://, a Path; else `data` as it is. ConfigError: a URL that nobody here reads."""
-    found = SCHEME.match(data) if isinstance(data, str) else None
-    if found is None:
+    if not isinstance(data, str) or not (scheme := scheme_of(data)):
         return data
-    assert isinstance(data, str)
-    scheme, url = found[1].lower(), data.rstrip("/")
-    rest = data[found.end() :].strip("/")
+    url, behind = data.rstrip("/"), len(scheme) + len("://")
+    rest = data[behind:].strip("/")
     if scheme == "file":
         parts = urlsplit(data)
         if parts.netloc not in ("", "localhost"):
@@ -45,7 +40,7 @@ def place_of(data: object) -> object:
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
     if not rest:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
-    names = url[found.end() :].split("/")
+    names = url[behind:].split("/")
     if scheme in ("s3", "gs", "az") and not {"", ".", ".."}.isdisjoint(names):
         raise ConfigError(
             f"data: {data!r} has an empty name between slashes, or a name . or ..; expected {scheme}://BUCKET/FOLDER "

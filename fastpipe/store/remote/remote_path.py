@@ -334,9 +334,9 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     """The path of a URL. ConfigError: obstore is not installed, or an option is unknown."""
     scheme, _, rest = url.partition("://")
     parts = rest.split("/")
-    top = 3 if scheme.lower() == "hf" else 1  # datasets/ORG/NAME, or the bucket
+    top = 3 if url.scheme == "hf" else 1  # datasets/ORG/NAME, or the bucket
     if len(parts) < top:
         raise ConfigError(f"expected {scheme}://datasets/ORG/NAME, got {url}")
     objects = SourceFiles(Url(f"{scheme}://{'/'.join(parts[:top])}"), options)
     key = "/".join(parts[top:])
-    return RemotePath(objects, PurePosixPath(unquote(key) if scheme.lower() in ("http", "https") else key))
+    return RemotePath(objects, PurePosixPath(unquote(key) if url.scheme in ("http", "https") else key))

@@ -95,7 +95,7 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
     retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
     if uploads:  # but parts are uploaded by obstore: one that fails should not make all of them go again
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
-    scheme = url.split("://")[0].lower()
+    scheme = url.scheme
     try:
         if scheme in ("hf", "http", "https"):
             page, headers = str(url), dict[str, str]()
