@@ -320,10 +320,16 @@ class Index:
         shard, key, _ = self.where(sample)
         return f"sample {sample} (key {key} of {shard})"
 
-    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
-        """The error for a sample that cannot be read or decoded. `replace`: and that was to be replaced."""
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
+        """The error for a sample that cannot be read or decoded. `more` is put behind the reason, whose `code` counts, if
+        it has one; `replace`: the sample was to be replaced.
+        """
         shard, key, offset = self.where(sample)
-        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=str(reason), replace=replace)
+        return SampleError(
+            shard=shard, key=key, sample=sample, offset=offset, reason=f"{reason}{more}", replace=replace
+        )
 
 
 def refuse_other(path: Place, expected: str, found: object) -> None:

@@ -154,10 +154,12 @@ class MixedIndex(Index):
         part, number = self._part(sample)
         return part.where(number)
 
-    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
         part, number = self._part(sample)
-        return part.sample_error(number, reason, replace=replace)
+        return part.sample_error(number, reason, more, replace=replace)
 
     def _part(self, sample: int) -> tuple[Index, int]:
         part, number = _place(self.starts, sample)

@@ -138,12 +138,12 @@ class Maker:
                 self.stats.replaced += len(errors)
                 return self._prepared(work._replace(plan=plan))
         row, why = errors[0]
-        reason = str(why)
+        more = ""
         if attempts:
-            reason += f" (and {attempts} other samples that could replace it failed too)"
+            more = f" (and {attempts} other samples that could replace it failed too)"
         elif self.replace_bad:
-            reason += " (and there is no other sample that could replace it)"
-        raise self.index.sample_error(int(work.plan.samples[row]), reason, replace=self.replace_bad)
+            more = " (and there is no other sample that could replace it)"
+        raise self.index.sample_error(int(work.plan.samples[row]), why, more, replace=self.replace_bad)
 
     def _errors(self, work: Work) -> list[tuple[int, Reason]]:
         """Waits for its rows; the bad samples, as `Work.errors`."""

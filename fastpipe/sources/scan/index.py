@@ -215,11 +215,14 @@ class UnpackedIndex(Index):
         record = self.records[sample]
         return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
 
-    def sample_error(self, sample: int, reason: str | Exception, *, replace: bool = False) -> SampleError:
+    def sample_error(
+        self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
+    ) -> SampleError:
         shard, key, offset = self.where(sample)
         code, reason = getattr(reason, "code", None), str(reason)
         if code in _OF_A_FILE:
             reason = _OF_A_FILE[code] + reason.removeprefix(_engine.reason(code, ""))
+        reason += more
         if self._changed(int(self.records["shard"][sample])):
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         else:
