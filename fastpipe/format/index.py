@@ -323,8 +323,8 @@ class Index:
     def sample_error(
         self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
     ) -> SampleError:
-        """The error for a sample that cannot be read or decoded. `more` is put behind the reason, whose `code` counts, if
-        it has one; `replace`: the sample was to be replaced.
+        """The error for a sample that cannot be read or decoded. `more` is put behind the reason, which may have
+        a `code`; `replace`: the sample was to be replaced.
         """
         shard, key, offset = self.where(sample)
         return SampleError(
