@@ -85,7 +85,6 @@ class _Annotated:
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
 
     def category(self, entry: Entry) -> int:
-        """The category of an annotation, which must have one."""
         number = entry.get("category_id")
         if type(number) is not int or number not in self.categories:
             raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
@@ -112,7 +111,6 @@ class _Annotated:
             yield json.loads(self._notes.read(offset, size))
 
     def _read(self, file: int) -> None:
-        """Takes in one of the files."""
         before = set(self.images)
         try:
             for name, number, entry in entries(self.paths[file]):
@@ -251,7 +249,6 @@ def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]
 
 
 def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[str, Entry]]) -> Any:
-    """The value of a field of one image."""
     if field.column == "caption":
         captions = [entry["caption"] for _, entry in of_image if "caption" in entry]
         return captions if field.kind == "json" else next(iter(captions), None)

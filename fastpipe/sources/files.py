@@ -74,12 +74,10 @@ class LocalFile(io.FileIO):
 
 
 def opened(path: SourcePath) -> LocalFile | RemoteFile:
-    """Opens a file to read ranges of it, or raises OSError."""
     return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
-    """Opens a file to read it in line, or raises OSError."""
     return io.BufferedReader(opened(path), 1 << 20)
 
 

@@ -123,12 +123,10 @@ def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list
 
 
 def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
-    """The paths of the files in some class folders, each with its label, in no order."""
     return ((path, label) for label, name in folders for path in files_below(root, name))
 
 
 def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
-    """Files, each with its label, as sources."""
     for path, label in paths:
         found = state_or_problem(root, path)
         if isinstance(found, str):
@@ -269,7 +267,6 @@ def _metadata_in(folder: SourcePath) -> list[str]:
 
 
 def _metadata_of(folder: SourcePath) -> SourcePath:
-    """The metadata file of a folder that has some."""
     found = _metadata_in(folder)
     if len(found) > 1:
         raise PackError(

@@ -73,67 +73,46 @@ ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
 
 
 class Note(NamedTuple):
-    """The values of a row's fields, as a line of JSON in `Listing.notes`.
-
-    Attributes:
-        content: hash of the values, and of the sizes of the files that they name.
-        state: the same, with the times of these files.
-    """
+    """The values of a row's fields, as a line of JSON in `Listing.notes`."""
 
     offset_bytes: int
     size_bytes: int
-    content: int
-    state: int
+    content: int  # hash of the values, and of the sizes of the files that they name
+    state: int  # the same, with the times of these files
 
 
 class Group(NamedTuple):
-    """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
-
-    Attributes:
-        offset_bytes: where it begins; 0 where the file itself says that.
-        size_bytes: of its columns, about, when they are not compressed.
-    """
+    """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow."""
 
     number: int
     first_row: int
     rows: int
-    offset_bytes: int
-    size_bytes: int
+    offset_bytes: int  # where it begins; 0 where the file itself says that
+    size_bytes: int  # of its columns, about, when they are not compressed
 
 
 class Source(NamedTuple):
     """One file of the source: in a folder, or a member of a tar.
 
-    Attributes:
-        path: names the sample: relative to the source, with "/"; of a member: that of its tar, if there may be several,
-            and its name.
-        label: position of its class in the list of classes; NO_LABEL: it has none.
-        mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
-            that the sample is made of. Behind a URL, the mtime names the ETag: see `FileState`.
-        problem: why it cannot be read, found while listing; None where there is nothing against it.
-        archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
-        offset_bytes: of its first byte in the tar.
-        parts: in the tar, the member with each field's value; None: there is none.
-        file: path of the file, where `path` is not: several rows may name one file.
-        note: of a row: the values of its fields; None: it has no fields.
-        identity: of the picture that was packed into a shard of ours, which this is a sample of; None: of this one.
-        origin_bytes: the size of that picture's file; 0: of this one.
+    Its path names the sample: relative to the source, with "/"; of a member: that of its tar, if there may be several,
+    and its name. Times are as the file system had them; of a member: its tar's. Behind a URL, the mtime names the ETag:
+    see `FileState`.
     """
 
     path: str
-    label: int
+    label: int  # position of its class in the list of classes; NO_LABEL: it has none
     size_bytes: int
     mtime_ns: int
-    ctime_ns: int
-    problem: str | None = None
-    archive: str | None = None
-    offset_bytes: int = 0
+    ctime_ns: int  # the latest of all files that the sample is made of
+    problem: str | None = None  # why it cannot be read, found while listing; None: there is nothing against it
+    archive: str | None = None  # path of its tar, "" where the source is the tar; None: it is a file itself
+    offset_bytes: int = 0  # of its first byte in the tar
     archive_bytes: int = 0
-    parts: tuple[ByteRange | None, ...] = ()
-    file: str | None = None
-    note: Note | None = None
-    identity: int | None = None
-    origin_bytes: int = 0
+    parts: tuple[ByteRange | None, ...] = ()  # in the tar, the member with each field's value; None: there is none
+    file: str | None = None  # path of the file, where `path` is not: several rows may name one file
+    note: Note | None = None  # of a row: the values of its fields; None: it has no fields
+    identity: int | None = None  # of the picture that was packed into a shard of ours; None: of this one
+    origin_bytes: int = 0  # the size of that picture's file; 0: of this one
 
     @property
     def file_path(self) -> str:
@@ -142,51 +121,33 @@ class Source(NamedTuple):
 
 
 class SourceField(NamedTuple):
-    """A field of the source's samples.
-
-    Attributes:
-        in_note: its value is an entry of a member in JSON, under its name; else it is the member.
-        names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
-            the points.
-        flip_pairs: of "keypoints": the points that change places in a mirrored image.
-        column: where the source has its value: a column, an entry of annotations, or the ending of a tar's members.
-    """
+    """A field of the source's samples."""
 
     name: str
     kind: str
-    in_note: bool = False
+    in_note: bool = False  # its value is an entry of a member in JSON, under its name; else it is the member
+    # Of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of the points.
     names: tuple[str, ...] = ()
-    flip_pairs: tuple[tuple[int, int], ...] = ()
-    column: str = ""
+    flip_pairs: tuple[tuple[int, int], ...] = ()  # points of "keypoints" that change places in a mirrored image
+    column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All that is in a source.
+    """All that is in a source."""
 
-    Attributes:
-        root: the folder or tar file, or its URL.
-        classes: names, in the order of the labels.
-        sources: the files, in packing order.
-        stray: files beside the class folders, or without a row in the metadata; they are not packed.
-        dropped: members of tars that are neither picture nor label: how many, by extension.
-        fields: of the samples, in the order of `Source.parts`.
-        notes: the values of rows, see `Note`.
-        taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
-    """
-
-    root: SourcePath
-    classes: list[str]
-    sources: list[Source]
-    stray: list[str]
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    fields: tuple[SourceField, ...] = ()
-    notes: Notes | None = None
+    root: SourcePath  # the folder or tar file, or its URL
+    classes: list[str]  # names, in the order of the labels
+    sources: list[Source]  # the files, in packing order
+    stray: list[str]  # files beside the class folders, or without a row in the metadata; they are not packed
+    dropped: Mapping[str, int] = field(default_factory=dict)  # members of tars that are left out, by extension
+    fields: tuple[SourceField, ...] = ()  # of the samples, in the order of `Source.parts`
+    notes: Notes | None = None  # the values of rows, see `Note`
+    # When it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     taken_ns: int = field(default_factory=time.time_ns)
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Name -> kind of the fields."""
         return {field.name: field.kind for field in self.fields}
 
     @property
@@ -230,31 +191,23 @@ class Listing:
 
 @dataclass(frozen=True)
 class Facts:
-    """A listing without its sources: all that the destination, the steps on a cluster and publishing know of it.
+    """A listing without its sources: all that the destination, the steps on a cluster and publishing know of it."""
 
-    Attributes:
-        root: of the sources, resolved; of a program that adds samples, the program's kind.
-        classes: names, in the order of the labels; None: the labels in digits, without gaps.
-        content, state, changed_ns: `digest`, `digest_with_times` and `last_change_ns` of the listing.
-        made_by: the program that added the samples; "": they were listed.
-    """
-
-    root: str
-    classes: list[str] | None
+    root: str  # of the sources, resolved; of a program that adds samples, the program's kind
+    classes: list[str] | None  # names, in the order of the labels; None: the labels in digits, without gaps
     files: int = 0
     size_bytes: int = 0
-    content: str = ""
-    state: str = ""
+    content: str = ""  # `Listing.digest`
+    state: str = ""  # `Listing.digest_with_times`
     taken_ns: int = 0
-    changed_ns: int = 0
+    changed_ns: int = 0  # `Listing.last_change_ns`
     fields: tuple[SourceField, ...] = ()
     stray: list[str] = field(default_factory=list)
     dropped: Mapping[str, int] = field(default_factory=dict)
-    made_by: str = ""
+    made_by: str = ""  # the program that added the samples; "": they were listed
 
     @classmethod
     def of(cls, listing: Listing) -> Facts:
-        """Of a listing."""
         return Facts(
             root=str(listing.root.resolve()),  # whatever the working folder and links to it are
             classes=listing.classes,
@@ -270,7 +223,6 @@ class Facts:
         )
 
     def with_more(self, other: Facts) -> Facts:
-        """Of these sources and further ones, of the same listing."""
         return replace(
             self,
             files=self.files + other.files,
@@ -283,7 +235,6 @@ class Facts:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Name -> kind of the fields."""
         return {each.name: each.kind for each in self.fields}
 
     @property
@@ -295,24 +246,20 @@ class Facts:
         return max(self.taken_ns, self.changed_ns)
 
     def recorded(self) -> dict[str, Any]:
-        """For dataset.json."""
         made_by = {"made_by": self.made_by} if self.made_by else {}
         return {"files": self.files, "xxh3_128": self.content, **made_by}
 
 
 def _hash_of(source: Source, facts: str, parts: object, note: int | None) -> int:
-    """What a source adds to a digest."""
     name = os.fsencode(source.path) + f"\0{facts}\n".encode() + (repr(parts).encode() if source.parts else b"")
     return int(xxhash.xxh3_128_intdigest(name if note is None else name + f"{note:x}\n".encode()))
 
 
 def class_hash(classes: Sequence[str]) -> int:
-    """What the names of classes add to a digest."""
     return int(xxhash.xxh3_128_intdigest(b"".join(os.fsencode(name) + b"\0" for name in classes)))
 
 
 def in_hex(total: int) -> str:
-    """A sum of hashes as a digest."""
     return f"{total % 2**128:032x}"
 
 
@@ -361,7 +308,6 @@ class Arriving:
         self._begun: dict[int, list[Coming]] = {}
 
     def begin(self, run: Sequence[Source]) -> None:
-        """Begins to fetch sources."""
         if self._root is not None:
             self._begun[id(run)] = self._root.expect([_span(source) for source in run if source.problem is None])
 
@@ -387,7 +333,6 @@ def _span(source: Source) -> tuple[str, int, int]:
 
 
 def with_own_requests(listing: _AnyListing) -> _AnyListing:
-    """The same listing; requests for its files can be given up."""
     return listing if isinstance(listing.root, Path) else replace(listing, root=listing.root.apart())
 
 

@@ -67,7 +67,6 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
 
 
 def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
-    """The values of the columns."""
     seen: dict[str, Seen] = {}
     count, problem = 0, None
     for row in rows:
@@ -91,7 +90,6 @@ def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
 
 
 def separator(path: SourcePath) -> str:
-    """Between the values of a CSV or TSV file."""
     return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
 
 

@@ -34,31 +34,20 @@ class FieldColumn(NamedTuple):
     kind: str | None = None
 
     def __str__(self) -> str:
-        """As on the command line."""
         return f"--field {self.name}={self.column}" + (f":{self.kind}" if self.kind else "")
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How a source is read.
+    """How a source is read."""
 
-    Attributes:
-        format: a Format; "auto": what the source is, where that is certain.
-        image_column: the column with images or their paths; None: the only one there is.
-        label_column: the column with labels; None: "label", if there is one.
-        fields: of the samples; None: all that the source has.
-        image_root: the folder that paths of images are relative to; None: that of the file they stand in.
-        split: the part of the source that is packed, such as "train"; None: it has one.
-        remote: how a URL is read; None: as by default.
-    """
-
-    format: str = "auto"
-    image_column: str | None = None
-    label_column: str | None = None
-    fields: tuple[FieldColumn, ...] | None = None
-    image_root: str | None = None
-    split: str | None = None
-    remote: RemoteOptions | None = None
+    format: str = "auto"  # a Format; "auto": what the source is, where that is certain
+    image_column: str | None = None  # the column with images or their paths; None: the only one there is
+    label_column: str | None = None  # the column with labels; None: "label", if there is one
+    fields: tuple[FieldColumn, ...] | None = None  # of the samples; None: all that the source has
+    image_root: str | None = None  # the folder that paths of images are relative to; None: that of their file
+    split: str | None = None  # the part of the source that is packed, such as "train"; None: it has one
+    remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
         choice("--format", self.format, tuple(each.value for each in Format))
@@ -69,7 +58,6 @@ class SourceOptions:
                 raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
 
     def root_of_images(self) -> SourcePath | None:
-        """The folder that the user names; None: none is named."""
         return None if self.image_root is None else source_path(self.image_root, self.remote)
 
     def recorded(self) -> dict[str, Any]:
@@ -79,7 +67,6 @@ class SourceOptions:
 
 
 def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
-    """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
     fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
     others = {name: said[name] for name in _SAID if name in said}
     return SourceOptions(**others, fields=fields, image_root=image_root)
@@ -173,7 +160,6 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
 
 
 def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
-    """The fields that a user asks for, each of one ending of members."""
     kinds = {field.column: field.kind for field in fields_of(endings)}
     found = []
     for field in asked:
@@ -275,6 +261,5 @@ def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
 
 
 def named(columns: Iterable[str]) -> str:
-    """Names of columns, for messages."""
     shown = sorted(columns)
     return ", ".join(map(readable, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "") or "none"

@@ -98,7 +98,6 @@ def _wrong(schema: pa.Schema, file: str, column: str, expected: str) -> PackErro
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type that holds a column's values: not an extension's, nor a dictionary's."""
     if isinstance(kind, pa.BaseExtensionType):
         return _storage(kind.storage_type)
     return _storage(kind.value_type) if types.is_dictionary(kind) else kind
@@ -136,7 +135,6 @@ def _is_json(kind: pa.DataType) -> bool:
 
 
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
-    """What Hugging Face's datasets says of the columns."""
     try:
         return {**json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]}
     except (KeyError, ValueError, TypeError, RecursionError):
@@ -190,7 +188,6 @@ class Cells:
 
 
 def column_values(column: pa.Array) -> list[Any]:
-    """The values of a column as Python has them; times and decimals as text."""
     return cast("list[Any]", _values(column).to_pylist())
 
 

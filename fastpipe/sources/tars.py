@@ -54,31 +54,21 @@ class _Keyed(NamedTuple):
 
 @dataclass
 class Gathered:
-    """Samples or files of tars. A tar's path is relative to the source, "" where it is the source.
+    """Samples or files of tars. A tar's path is relative to the source, "" where it is the source."""
 
-    Attributes:
-        classes: labels have to be below this.
-        labelled: a sample of a WebDataset has to have a label; else it must not have one.
-        with_fields: its further members may be fields; else they are left out.
-        sources: samples or files so far, and members that cannot be any, with the reason.
-        folders: those that files lie in, or that are members, as their first two names or their only one.
-        dropped: members that are neither picture nor label: how many, by extension.
-        members: of some sources, by their position, the members that may be values of fields, by extension.
-        endings: of these: how many.
-        names: of each tar, the names of its labels.
-        origins: paths of the sources that samples of ours were packed from, by which these are called; None: they are
-            called after their members.
-    """
-
-    classes: int = MOST_CLASSES
-    labelled: bool = False
-    with_fields: bool = True
-    sources: list[Source] = field(default_factory=list)
+    classes: int = MOST_CLASSES  # labels have to be below this
+    labelled: bool = False  # a sample of a WebDataset has to have a label; else it must not have one
+    with_fields: bool = True  # its further members may be fields; else they are left out
+    sources: list[Source] = field(default_factory=list)  # so far, and members that cannot be any, with the reason
+    # Those that files lie in, or that are members, as their first two names or their only one.
     folders: set[tuple[str, ...]] = field(default_factory=set)
-    dropped: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)  # members that are neither picture nor label, by extension
+    # Of some sources, by their position, the members that may be values of fields, by extension.
     members: dict[int, dict[str, ByteRange]] = field(default_factory=dict)
-    endings: Counter[str] = field(default_factory=Counter)
-    names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    endings: Counter[str] = field(default_factory=Counter)  # of these members
+    names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))  # of labels, of each tar
+    # Paths of the sources that samples of ours were packed from, by which these are called; None: they are called
+    # after their members.
     origins: set[str] | None = None
 
     def drop(self, extension: str, members: int = 1) -> None:

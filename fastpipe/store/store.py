@@ -115,7 +115,6 @@ class Store(ABC):
             raise
 
     def write(self, name: str, data: bytes | memoryview) -> None:
-        """Writes a small file; see `whole`."""
         with self.whole(name) as file:
             file.write(data)
 
@@ -278,7 +277,6 @@ class Bucket(Store):
 
 
 def check_writable(url: Url) -> None:
-    """ConfigError: nobody can write to such a URL."""
     if url.scheme not in _WRITABLE:
         known = ", ".join(f"{each}://" for each in _WRITABLE)
         raise ConfigError(

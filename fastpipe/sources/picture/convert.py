@@ -35,32 +35,22 @@ DAMAGED = ("reject", "decode")
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed picture.
+    """How a source becomes a packed picture."""
 
-    Attributes:
-        max_size: longest side in pixels; larger pictures are shrunk; None: no limit.
-        quality: JPEG quality, 1 to 100, of all that is encoded, and all that is no JPEG is; None: what has no loss
-            stays without, and all else gets 95, or 90 if it is shrunk.
-        lossless: nothing is encoded with loss.
-        keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
-        max_scans: refuse progressive JPEGs with more scans.
-        tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
-        damaged: "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's
-            ImageFolder, still loads, as Pillow shows them.
-        storage: of JPEGs: "jpeg", or "coefficients": the same coefficients in a form that is quicker to decode, and
-            larger.
-    """
-
-    max_size: int | None = None
+    max_size: int | None = None  # longest side in pixels; larger pictures are shrunk; None: no limit
+    # JPEG quality, 1 to 100, of all that is encoded, and all that is no JPEG is; None: what has no loss stays without,
+    # and all else gets 95, or 90 if it is shrunk.
     quality: int | None = None
-    lossless: bool = False
+    lossless: bool = False  # nothing is encoded with loss
     apply_exif: bool = False
-    keep_metadata: bool = False
+    keep_metadata: bool = False  # keep all metadata segments of JPEGs; else only the ICC profile
     max_pixels: int = MAX_PIXELS
-    max_scans: int = MAX_SCANS
-    tile: int = TILE
+    max_scans: int = MAX_SCANS  # progressive JPEGs with more scans are refused
+    tile: int = TILE  # pixels between restart markers, about: what lies between can be decoded alone. 0: no markers
+    # "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's ImageFolder, still
+    # loads, as Pillow shows them.
     damaged: str = "reject"
-    storage: str = JPEG_STORAGE
+    storage: str = JPEG_STORAGE  # or "coefficients": the same ones in a form that is quicker to decode, and larger
 
     def as_png(self, *, lossless: bool) -> bool:
         """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""
@@ -69,38 +59,24 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class Packed:
-    """One picture, ready for a shard.
+    """One picture, ready for a shard."""
 
-    Attributes:
-        data: what a shard holds: a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG.
-        change: why the pixels are no longer the source's; None: they, or its coefficients, are.
-        png_of: of a PNG, what it was made of; None: it is a JPEG.
-        stray_bytes: the source has bytes that belong to no segment; they were left out.
-        multi_frame: the source has more frames (animation, pages); the first was packed.
-        source_size: width and height of the source, as it is stored.
-        orientation: the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies).
-        jpeg_bytes: how large it is as a JPEG, or as a PNG.
-        identity: of the source's picture: sample_layout.identity_of.
-        class_name: the name of its class; None: it has none, or is called after its label.
-    """
-
-    data: bytes
+    data: bytes  # what a shard holds: a baseline JPEG of one scan, its coefficients as a KEY.fpc, or a PNG
     width: int
     height: int
-    change: str | None
-    png_of: str | None = None
-    stray_bytes: bool = False
-    multi_frame: bool = False
-    source_size: tuple[int, int] = (0, 0)
-    orientation: int = 1
+    change: str | None  # why the pixels are no longer the source's; None: they, or its coefficients, are
+    png_of: str | None = None  # of a PNG, what it was made of; None: it is a JPEG
+    stray_bytes: bool = False  # the source has bytes that belong to no segment; they were left out
+    multi_frame: bool = False  # the source has more frames (animation, pages); the first was packed
+    source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
+    orientation: int = 1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
     values: tuple[Stored, ...] = ()
-    jpeg_bytes: int = 0
-    identity: int = 0
-    class_name: str | None = None
+    jpeg_bytes: int = 0  # how large it is as a JPEG, or as a PNG
+    identity: int = 0  # of the source's picture: sample_layout.identity_of
+    class_name: str | None = None  # the name of its class; None: it has none, or is called after its label
 
     @property
     def oriented(self) -> bool:
-        """The source carries an EXIF orientation other than upright."""
         return self.orientation != 1
 
 

@@ -28,19 +28,12 @@ _READERS = {1: "B", 3: "H", 4: "I"}
 
 
 class JpegHeader(NamedTuple):
-    """What stands before the first scan.
+    """What stands before the first scan."""
 
-    Attributes:
-        size: width and height in pixels, as stored.
-        components: 1: gray, 3: colours, 4: inks.
-        orientation: EXIF orientation, 1..8; 1 where absent or invalid.
-        segments: application segments and comments, in order.
-    """
-
-    size: tuple[int, int]
-    components: int
-    orientation: int
-    segments: list[Segment]
+    size: tuple[int, int]  # width and height in pixels, as stored
+    components: int  # 1: gray, 3: colours, 4: inks
+    orientation: int  # of EXIF, 1..8; 1 where absent or invalid
+    segments: list[Segment]  # application segments and comments, in order
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
@@ -80,7 +73,6 @@ def read_header(jpeg: bytes) -> JpegHeader:
 
 
 def _frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
-    """Width and height, and the number of components."""
     if len(payload) < 6:
         raise ImageError(f"damaged JPEG: frame header at byte {start} is too short")
     height, width = struct.unpack_from(">HH", payload, 1)

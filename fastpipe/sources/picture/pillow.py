@@ -69,7 +69,6 @@ class TooManyPixelsError(ImageError):
 
 
 def refuse_more_pixels(size: tuple[int, int], max_pixels: int) -> None:
-    """Raises TooManyPixelsError if a picture is over the limit."""
     width, height = size
     if width * height > max_pixels:
         problem = TooManyPixelsError(f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)")
@@ -81,26 +80,20 @@ def refuse_more_pixels(size: tuple[int, int], max_pixels: int) -> None:
 class OpenedImage:
     """A picture whose header has been read.
 
-    Attributes:
-        size: width and height in pixels, as they will be decoded.
-        samples: decodes it to (height, width, channels) uint8 or uint16: gray; gray and alpha; RGB; RGB and alpha.
-            Palettes are looked up, samples of other bits stretched, inks turned into RGB; no color profile is applied.
-            ImageError: it is damaged or cut short.
-        orientation: EXIF orientation, 1..8, which is not applied; 1 where absent or invalid. A TIFF's own, and a
-            HEIC's, are part of the format: Pillow applies them.
-        multi_frame: the file has more frames (animation, pages), which are not looked at.
-        lossless: it has no loss, as far as that is known.
-        cmyk: its colours are inks.
-        form: of what packing makes of a file, unless options change it.
+    `samples` decodes it to (height, width, channels) uint8 or uint16: gray; gray and alpha; RGB; RGB and alpha.
+    Palettes are looked up, samples of other bits stretched, inks turned into RGB; no color profile is applied.
+    ImageError: it is damaged or cut short.
     """
 
-    size: tuple[int, int]
+    size: tuple[int, int]  # width and height in pixels, as they will be decoded
     samples: Callable[[], NDArray[Any]]
+    # Of EXIF, 1..8, which is not applied; 1 where absent or invalid. A TIFF's own, and a HEIC's, are part of the
+    # format: Pillow applies them.
     orientation: int = 1
-    multi_frame: bool = False
-    lossless: bool = True
-    cmyk: bool = False
-    form: PixelForm = _PHOTO
+    multi_frame: bool = False  # the file has more frames (animation, pages), which are not looked at
+    lossless: bool = True  # it has no loss, as far as that is known
+    cmyk: bool = False  # its colours are inks
+    form: PixelForm = _PHOTO  # of what packing makes of a file, unless options change it
 
     def rgb(self) -> NDArray[np.uint8]:
         """Decodes it to (height, width, 3) uint8; see `rgb_of`."""
@@ -166,7 +159,6 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
 
 
 def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
-    """Samples that a program gives, as a picture."""
     return OpenedImage(samples.shape[1::-1], lambda: samples, lossless=lossless)
 
 

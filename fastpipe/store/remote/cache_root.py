@@ -49,7 +49,6 @@ def claim(descriptor: int, start: int, length: int, *, shared: bool = False) -> 
 
 
 def release(descriptor: int, start: int, length: int) -> None:
-    """Gives a range up; a length of 0 goes to the end of the file."""
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, 0, start, length, 0))
 
 
@@ -71,7 +70,6 @@ def holders(descriptor: int, places: Collection[int]) -> list[int]:
 
 
 def make_root(root: Path, mounts: str | None = None) -> None:
-    """Makes the cache's folder. ConfigError: it lies on a network. DatasetError: it cannot be made."""
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -86,7 +84,6 @@ def make_root(root: Path, mounts: str | None = None) -> None:
 
 
 def datasets(root: Path) -> list[Path]:
-    """The folders of the datasets in a cache."""
     try:
         found = [Path(entry.path) for entry in os.scandir(root) if FINGERPRINT.fullmatch(entry.name)]
     except FileNotFoundError:
@@ -131,7 +128,6 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def unusable(root: Path, problem: OSError) -> DatasetError:
-    """The error for a cache that this process cannot write."""
     return DatasetError(
         f"the cache in {root} cannot be written: {problem.strerror or problem}. Pass cache_dir=, a folder on a local "
         "disk that this user may write"
@@ -191,7 +187,6 @@ def _unused(folder: Path) -> Iterator[bool]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process uses a dataset of a cache; True for that of a user whose files this one may not write."""
     with _unused(folder) as unused:
         return not unused
 
@@ -205,7 +200,6 @@ def remove(folder: Path) -> bool:
 
 
 def used_at(folder: Path) -> float:
-    """When a dataset of a cache was used last, in seconds."""
     try:
         return os.stat(folder / BLOCKS_FILE).st_mtime
     except OSError:
@@ -213,7 +207,6 @@ def used_at(folder: Path) -> float:
 
 
 def _file_system(folder: Path, mounts: str) -> str:
-    """The kind of file system that a folder lies on."""
     real, best, kind = os.path.realpath(folder), "", "unknown"
     for line in mounts.splitlines():
         before, _, behind = line.partition(" - ")

@@ -43,7 +43,6 @@ class KeptDataset:
 
 
 def kept_datasets(root: Path) -> list[KeptDataset]:
-    """All datasets of a cache."""
     found = []
     for folder in datasets(root):
         used = in_use(folder)
@@ -103,7 +102,6 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
 
 
 def clear(root: Path, kept: KeptDataset) -> bool:
-    """Removes a dataset; False where a process uses it."""
     with locked(open_accounts(root)):
         return remove(Path(kept.folder))
 

@@ -73,7 +73,6 @@ class RemoteIndex(Index):
                 self._bring(f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file))
 
     def fetch_small(self) -> None:
-        """Brings all files beside the shards."""
         self.fetch_columns(self.fields)
         self.fetch_sources()
         if self.counts["rejected"]:
@@ -129,7 +128,6 @@ class RemoteIndex(Index):
         return data, _checked(str(self.url / (at + DATASET_FILE)), data)
 
     def _bring(self, name: str, expected: object) -> None:
-        """A small file, unless the cache has it with this hash."""
         file = self._hold.folder / name
         with suppress(OSError):
             if expected is not None and file_hash(file) == expected:

@@ -100,7 +100,6 @@ class Fetcher:
         self.closed = False  # it begins nothing any more
 
     def begin(self, owner: object) -> None:
-        """Begins its work, which ends with the owner's life."""
         asyncio.run_coroutine_threadsafe(self._look_around(weakref.ref(owner)), self._loop)
 
     def wake(self) -> None:
@@ -129,7 +128,6 @@ class Fetcher:
         return False
 
     def delay(self) -> Delay | None:
-        """What has been under way for longest."""
         now, found = time.monotonic(), []
         with self._wants.lock:
             if self._under_way:
@@ -147,7 +145,6 @@ class Fetcher:
         return max(found, key=lambda each: each.seconds, default=None)
 
     def _words_of(self, cache: Cache, awaited: list[int]) -> str:
-        """Who fetches these blocks of a cache."""
         blocks = self._caches.blocks
         runs = blocks.runs(awaited, int(blocks.first[-1]) * BLOCK_BYTES)
         places = [blocks.place(run) for run in runs[:_MOST_NAMED]]

@@ -99,7 +99,6 @@ class Objects:
         return future
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Has the thread of requests do something, and waits for it; Ctrl-C gives it up."""
         future = self.start(work)
         try:
             return future.result()
@@ -187,7 +186,6 @@ class Objects:
                 yield each["path"], _state_of(each)
 
     def _pages(self, folder: str, after: str | None) -> AsyncIterator[Sequence[Any]]:
-        """The pages of obstore's list of a folder, from behind a name."""
         import obstore
 
         return aiter(obstore.list(self._stores.reading, folder or None, offset=after, chunk_size=_PAGE))
@@ -272,7 +270,6 @@ class Objects:
         return await self.get(name, start, stop, same)
 
     def fetched(self, name: str, start: int, stop: int | None, size_bytes: int | None = None) -> Answer:
-        """`fetch`, and waits for it."""
         return self.wait(self.fetch(name, start, stop, size_bytes=size_bytes))
 
     def whole(self, name: str) -> Iterator[memoryview]:

@@ -59,7 +59,6 @@ class Reader:
         return found
 
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which samples have been found to be wrong at their source."""
         return np.array([sample in self.fetcher.damaged for sample in samples.tolist()], dtype=np.bool_)
 
     def waited(self, seconds: float) -> None:
@@ -76,7 +75,6 @@ class Reader:
         }
 
     def levels(self) -> dict[str, int]:
-        """By the names of Stats."""
         return {
             "requests_under_way": len(self.fetcher),
             "ranges_waiting": len(self.wants),

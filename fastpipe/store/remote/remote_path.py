@@ -56,7 +56,6 @@ class Tree:
                 del self.files[name]
 
     def covers(self, name: str) -> bool:
-        """Whether the list has it, if it is there."""
         return not self.top or name == self.top or name.startswith(f"{self.top}/")
 
 
@@ -72,7 +71,6 @@ class SourceFiles(Objects):
         self._expected: set[Coming] = set()
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
-        """Begins to fetch a range, which must not be empty."""
         return Coming(name, start, stop, self.start(self.get(name, start, stop)))
 
     def expect(self, ranges: Iterable[tuple[str, int, int]]) -> list[Coming]:
@@ -237,7 +235,6 @@ class RemotePath:
         return RemotePath(self.objects, self._at.parent)
 
     def resolve(self) -> RemotePath:
-        """Itself: there are no links."""
         return self
 
     def apart(self) -> RemotePath:
@@ -286,7 +283,6 @@ class RemotePath:
         return self.objects.read(self.key, 0, state.size_bytes, state)
 
     def read_as_listed(self, start: int, stop: int, state: FileState) -> bytes:
-        """A range of a file that was listed; see `SourceFiles.read`."""
         return self.objects.read(self.key, start, stop, state)
 
     def open(self) -> RemoteFile:

@@ -158,7 +158,6 @@ class RingParts:
         return last
 
     def have(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(n,) which samples are in the ring, or on their way."""
         return np.array([sample in self._of for sample in samples.tolist()], dtype=np.bool_)
 
     def origin(self, place: int) -> tuple[int, int] | None:

@@ -66,7 +66,6 @@ class Stores:
         self.renew()
 
     def renew(self) -> None:
-        """Makes both again, with the credentials of this moment."""
         self.reading = _store(self._url, self.options)
         self.__dict__.pop("writing", None)
         self.made_at = time.monotonic()
@@ -183,7 +182,6 @@ class _Repository(NamedTuple):
 
 
 def _repository(url: Url, config: dict[str, Any]) -> _Repository:
-    """A dataset of the Hub at one commit."""
     try:
         from huggingface_hub import HfApi, get_token
     except ImportError as missing:

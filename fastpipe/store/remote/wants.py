@@ -82,7 +82,6 @@ class Wants:
             self.ring_parts.next_plan(self._pinned())
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
-        """Queues what has to be fetched for batches to come."""
         with self.lock:
             self._hasty = 0
             self.queue.extend(self._parts(samples, None))
