@@ -15,15 +15,13 @@ _MOVE_EVERY_S = 0.1
 
 
 class Work(Protocol):
-    """Work that is counted in bytes."""
+    """Work that is counted in bytes: those done, and all."""
 
     @property
-    def bytes(self) -> int:
-        """Done."""
+    def bytes(self) -> int: ...
 
     @property
-    def total_bytes(self) -> int:
-        """All that there is to do."""
+    def total_bytes(self) -> int: ...
 
 
 W = TypeVar("W", bound=Work)
@@ -31,15 +29,8 @@ W = TypeVar("W", bound=Work)
 
 @contextlib.contextmanager
 def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[Callable[[W], None]]:
-    """Shows how far work is: a bar with time left, or a line now and then.
-
-    Args:
-        console: where to.
-        doing: what the line or the bar begins with.
-        words: says how far it is; asked only when that is shown.
-
-    Yields:
-        A function to call as often as there is something new.
+    """Shows how far work is: a bar with time left, or a line now and then, which begin with `doing`. Yields a function
+    to call as often as there is something new; it asks for `words` only when they are shown.
     """
     last: float | None = None
 

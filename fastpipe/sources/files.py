@@ -120,8 +120,7 @@ def names_in(folder: SourcePath) -> Names:
         except OSError as problem:
             _refuse(problem)
     else:
-        folders, files = folder.listed()
-        found = [(name, True) for name in folders] + [(name, False) for name in files]
+        found = folder.listed()
     names = Names([], [], [])
     for name, is_folder in sorted(found):
         (names.hidden if name.startswith(".") else names.folders if is_folder else names.files).append(name)
@@ -177,7 +176,7 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
     """
     stop = listed.size_bytes if stop is None else stop
     if not isinstance(root, Path):
-        return (root / path).read_as_listed(start, stop, listed)
+        return root.objects.read((root / path).key, start, stop, listed)
 
     def refuse(how: str) -> PackError:
         return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")

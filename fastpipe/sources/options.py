@@ -217,12 +217,8 @@ def choose_columns(
 ) -> ColumnChoice:
     """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
 
-    Args:
-        table: names it in messages.
-        columns: that it has; `images`: those that may hold the images.
-        how: what the user says.
-        kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
-        further: an ending of columns with further images, which their fields' names do not have.
+    `images` are those that may hold the images. `kind_of` tells the kind of field for a column, where the user says
+    none. `further` is an ending of columns with further images, which their fields' names do not have.
     """
     image, label = how.image_column, how.label_column
     said = {f"--image-column {image}": image, f"--label-column {label}": label}

@@ -81,15 +81,10 @@ def list_rows(
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
-    """Lists the images that rows name, in no order.
+    """Lists the images that rows name, in no order; `beside`, files that no row names are stray.
 
     Each row is a sample, called after its image's path. Rows with the same path are called PATH, PATH#2, PATH#3. Values
     are kept in `Notes`, so memory is bounded by the number of rows, not by their size.
-
-    Args:
-        image_root, rows, fields, classes: see Row and Labels.
-        beside: files that are stray where no row names them; looked at behind all rows.
-        place: names the image root, and says how to choose another one if the user can.
     """
     for each in fields:
         if each.kind == "bytes":

@@ -81,12 +81,8 @@ class Packed:
 
 
 def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
-    """Packs a whole file, or pixels of a program, whose EXIF orientation is 1..8; None: the file's own.
-
-    Reads all of it, or of its first frame: what is damaged anywhere is refused.
-
-    Raises:
-        ImageError: not an image, damaged, or over a limit; the message is the reason.
+    """Packs a whole file, or pixels of a program, whose EXIF orientation is 1..8; None: the file's own. ImageError: it
+    is no image, damaged anywhere in its first frame, or over a limit.
     """
     if isinstance(data, OpenedImage):
         return _pack_opened(data, "pixels", how, orientation)
@@ -108,10 +104,7 @@ def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | No
 
 def stored_header(data: bytes) -> tuple[int, int, int, int]:
     """Width, height, channels and bits that `convert` would store, from the header alone. How many pixels they make is
-    not limited; of more than MAX_PIXELS the channels are a guess.
-
-    Raises:
-        ImageError: the header says that `convert` would refuse it.
+    not limited; of more than MAX_PIXELS the channels are a guess. ImageError: `convert` would refuse it.
     """
     name, lossless, form = image_format(data), False, PixelForm()
     if name == COEFFICIENTS:
@@ -153,10 +146,8 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
 
 
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
-    """Packs a JPEG that is refused otherwise, as Pillow shows it.
-
-    Pillow takes no JPEG that ends early, but passes over whatever libjpeg only warns of: gray or shifted blocks where
-    the data are damaged, or missing before an end marker.
+    """Packs a JPEG that is refused otherwise, as Pillow shows it: with gray or shifted blocks where data are damaged,
+    or missing before an end marker. Pillow takes none that ends early.
     """
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
     known = _known(opened.size, orientation or opened.orientation, how)
@@ -180,11 +171,7 @@ def _pack_opened(
 
 
 def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False) -> Packed:
-    """What is known of a picture before it is decoded. `png`: it becomes one.
-
-    Raises:
-        ImageError: it is over a limit.
-    """
+    """What is known of a picture before it is decoded. `png`: it becomes one. ImageError: it is over a limit."""
     change = None
     refuse_more_pixels(size, how.max_pixels)
     if how.max_size is not None and max(size) > how.max_size:
@@ -205,10 +192,7 @@ def _encoded(
     *,
     lossless: bool = False,
 ) -> Packed:
-    """A picture of these samples, which are those of the source, and came without loss or with.
-
-    `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG.
-    """
+    """A picture of the source's samples. `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG."""
     if how.apply_exif:
         samples = apply_orientation(samples, known.orientation)
     quality, sampling = _QUALITY, "444"

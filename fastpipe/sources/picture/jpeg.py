@@ -34,11 +34,7 @@ Codec = TypeVar("Codec", bound=TurboJPEG)
 
 
 def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
-    """A codec with the libturbojpeg at BUNDLED where that exists, else with the one that the system finds.
-
-    Raises:
-        PackError: there is none, or it cannot be loaded.
-    """
+    """A codec with the libturbojpeg at BUNDLED where that exists, else with the system's. PackError: none loads."""
     bundled = BUNDLED.exists()
     try:
         opened: Codec = codec(str(BUNDLED) if bundled else None)
@@ -55,11 +51,7 @@ _turbo = functools.cache(open_turbojpeg)  # of all threads: it makes a handle fo
 def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
     """(height, width, 3) uint8, sides of 1 to MAX_SIDE -> a JPEG without metadata; the same pixels, the same bytes.
 
-    The GIL is released while the library works.
-
-    Args:
-        quality: 1..100, libjpeg's scale.
-        sampling: "444", "420" or "gray" (luma only).
+    Quality is 1..100, libjpeg's scale; sampling "444", "420" or "gray" (luma only). The library works without the GIL.
     """
     try:
         encoded: bytes = _turbo().encode(
@@ -98,10 +90,8 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
 @functools.cache
 def opencv() -> Any:
-    """OpenCV, which is to use only the calling thread, and to write nothing to stderr.
-
-    Packing runs one Python thread a core. OpenCV would start a pool of as many threads for each call, which then fight
-    over the same cores; 0 means that it works in the calling thread.
+    """OpenCV, which is to use only the calling thread (0), for packing runs one on each core, and to write nothing to
+    stderr.
     """
     import cv2
 

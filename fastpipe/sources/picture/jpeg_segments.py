@@ -37,13 +37,8 @@ class JpegHeader(NamedTuple):
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
-    """Walks the segments of a JPEG up to its first scan.
-
-    Bytes between segments, and markers that stand alone, are passed over, as libjpeg does: what they mean is for the
-    validation of the whole file to say, which is not done here.
-
-    Raises:
-        ImageError: the file ends before its first scan, or has no usable frame header.
+    """Walks the segments of a JPEG up to its first scan, and passes over bytes between them, as libjpeg does.
+    ImageError: the file ends before its first scan, or has no usable frame header.
     """
     frame: tuple[tuple[int, int], int] | None = None
     segments: list[Segment] = []
@@ -84,10 +79,8 @@ def _frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
 def kept_segments(
     segments: list[Segment], *, keep_metadata: bool, upright: bool = False, icc: bool = True
 ) -> list[Segment]:
-    """The segments to write into the packed JPEG: the ICC profile, and all others but the encoder's own.
-
-    `keep_metadata` and `icc` say which of the two are wanted. `upright`: the pixels have been turned upright, so an
-    Exif orientation is set to 1.
+    """The segments to write into the packed JPEG: the ICC profile, and all others but the encoder's own, as far as they
+    are wanted. `upright`: the pixels have been turned, so an Exif orientation is set to 1.
     """
     kept = []
     for marker, payload in segments:
@@ -101,10 +94,7 @@ def kept_segments(
 
 
 def exif_orientation(block: bytes) -> int:
-    """The orientation that a viewer must apply, of an EXIF block with or without its prefix.
-
-    1..8 as in EXIF; 1 where the tag is absent, or the block is too damaged to hold one.
-    """
+    """The orientation, 1..8, of an EXIF block with or without its prefix; 1 where it has none."""
     block = block.removeprefix(_EXIF)
     for at, reader, usual in _orientations(block):
         (value,) = struct.unpack_from(reader, block, at)
@@ -113,10 +103,8 @@ def exif_orientation(block: bytes) -> int:
 
 
 def _orientations(block: bytes) -> Iterator[tuple[int, str, bool]]:
-    """Where the first directory of a TIFF has the tag: offset of its value, how to read it, whether viewers do.
-
-    Only that directory is read, each entry once, and no pointer is followed to another: cyclic or overlapping
-    directories cost nothing.
+    """Where the first directory of a TIFF has the tag: offset of its value, how to read it, whether viewers do. No
+    pointer to another directory is followed, so cycles cost nothing.
     """
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if order is None or len(block) < 8:

@@ -111,10 +111,8 @@ def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
-    """Reads the header of an image file, whose format is called `name`.
-
-    Raises:
-        ImageError: over the limit, damaged, or of a kind that is not supported.
+    """Reads the header of an image file, whose format is called `name`. ImageError: it is over the limit, damaged, or
+    of a kind that is not supported.
     """
     if name == "PNG":
         return _open_png(data, max_pixels)
@@ -177,13 +175,7 @@ def array_of(image: Any) -> NDArray[Any]:
 
 
 def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -> NDArray[Any]:
-    """See OpenedImage.
-
-    Args:
-        image: Pillow's.
-        bits: of a gray sample, where they are more than 8.
-        inverted: 0 is white, and Pillow leaves it so.
-    """
+    """See OpenedImage. `bits` are of a gray sample with more than 8; `inverted`: 0 is white, and Pillow leaves it so."""
     with _reasons(name):
         image.load()
         if image.mode in _MODES:
@@ -287,9 +279,8 @@ def _check_mode(mode: str, name: str) -> None:
 
 
 def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
-    """Refuses a TIFF that Pillow would read wrong in silence, or at a cost far beyond its size.
-
-    Gives the bits of a gray sample, and whether 0 is white and is left so.
+    """Refuses a TIFF that Pillow would read wrong in silence, or at a cost far beyond its size. Gives `_samples` its
+    bits, and whether it is inverted.
     """
     tags = image.tag_v2
     width, height = tags[256], tags[257]
@@ -347,9 +338,8 @@ def _is_lossless_webp(data: bytes) -> bool:
 
 
 def _check_jpeg_2000(data: bytes) -> int:
-    """Finds a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4).
-
-    Gives the byte at which the codestream begins.
+    """Refuses a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4). Gives
+    the byte at which the codestream begins.
     """
     start, end = 0, len(data)
     if not data.startswith(_CODESTREAM) and (box := data.find(b"jp2c")) >= 4:

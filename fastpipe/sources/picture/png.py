@@ -24,13 +24,11 @@ _TRIED = 8  # every so many strips are deflated in each way, to choose one
 
 
 def encode_png(samples: NDArray[Any], *, filters: bool = True, strip_rows: int | None = None) -> bytes:
-    """Encodes a picture or mask; the same samples, the same bytes. Most of the time, the GIL is released.
+    """Encodes a picture or mask: (height, width, channels) or (height, width), uint8 or uint16, not empty. Channels are
+    gray; gray and alpha; RGB; RGB and alpha. The same samples give the same bytes. Most of the time, the GIL is
+    released.
 
-    Args:
-        samples: (height, width, channels) or (height, width), uint8 or uint16, not empty. Channels are gray; gray and
-            alpha; RGB; RGB and alpha.
-        filters: try rows with PNG's filters, which are no use for ids.
-        strip_rows: rows of a strip; None: as many as are read fast.
+    Not `filters`: PNG's, which are no use for ids, are not tried. `strip_rows`: of a strip; None: as many as are fast.
     """
     height, width = samples.shape[:2]
     channels = samples.shape[2] if samples.ndim == 3 else 1

@@ -55,11 +55,7 @@ _COMPONENTS = 20  # the byte of a KEY.fpc: docs/format.md
 
 
 def image_format(data: bytes) -> str:
-    """The name of an image file's format, told by its content: one of those in EXPECTED, or COEFFICIENTS.
-
-    Raises:
-        ImageError: the file is empty, not an image, or of a format that is not supported.
-    """
+    """The name of an image file's format, told by its content. ImageError: it is none of EXPECTED and COEFFICIENTS."""
     if not data:
         raise ImageError("empty file")
     if data[4:8] == b"ftyp":

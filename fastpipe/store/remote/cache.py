@@ -53,13 +53,8 @@ class Cache:
     """What is kept of a dataset behind a URL. Shards and blocks have their numbers among all that a loader reads. Safe
     in threads. DatasetError: it cannot be written.
 
-    Args:
-        hold: the dataset's, whose small files are there.
-        names: of its shards.
-        blocks: of all shards that the loader reads; the dataset's begin with `first_shard`.
-        objects: where its shards come from, with requests of one reader alone.
-        limit: bytes that the folder with all datasets may take; 0: no block is kept from now on.
-        beside: the hold of who makes this cache: it is no other user of the dataset.
+    `blocks` are of all shards that the loader reads; `objects` has requests of one reader alone; `limit` is in bytes,
+    of the folder with all datasets, 0: no block is kept from now on; who has the hold `beside` is no other user.
     """
 
     def __init__(

@@ -50,23 +50,14 @@ class Objects:
     """The files behind a URL: requests to them are made until they succeed, in the thread of requests, where all that
     is `async` runs. Safe in threads.
 
-    Args:
-        url: that names begin behind.
-        options: credentials and timeouts. ConfigError: obstore's store does not know one.
-        error: that is raised where a request does not succeed; the advice in it follows from that.
-
-    Attributes:
-        patience_s: how long a request is tried.
-        has_lists: the server can list files; web servers cannot.
-        pinned: content never changes behind a name; so ETags, which differ from server to server, are not compared.
-        requests, retries: made, and made again.
-        busy_at: when a server last wanted fewer requests; of time.monotonic().
-        trouble: what went wrong last, in words; "" if nothing did.
+    `error` is raised where a request does not succeed; the advice in it follows from that.
     """
 
     def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
         self.url, self.patience_s = url, options.patience_s
-        self.has_lists, self.pinned = url.scheme not in ("http", "https"), url.scheme == "hf"
+        self.has_lists = url.scheme not in ("http", "https")  # web servers cannot list files
+        # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
+        self.pinned = url.scheme == "hf"
         self._loop = loop_of_process()
         self._stores = Stores(url, options)
         self._begin(error)
@@ -74,8 +65,8 @@ class Objects:
     def _begin(self, error: type[FastpipeError]) -> None:
         self._error = error
         self.requests = self.retries = 0
-        self.busy_at = 0.0
-        self.trouble = ""
+        self.busy_at = 0.0  # when a server last wanted fewer requests; of time.monotonic()
+        self.trouble = ""  # what went wrong last
         self._flying: set[Future[Any]] = set()
         self._cancelled = False
         self._etags: dict[str, str | None] = {}

@@ -282,21 +282,15 @@ class RemotePath:
         state = self.state()
         return self.objects.read(self.key, 0, state.size_bytes, state)
 
-    def read_as_listed(self, start: int, stop: int, state: FileState) -> bytes:
-        return self.objects.read(self.key, start, stop, state)
-
     def open(self) -> RemoteFile:
         return RemoteFile(self.objects, self.key, self.state())
 
-    def listed(self) -> tuple[list[str], list[str]]:
-        """Names of the folders and of the files in a folder, sorted. PackError: the server has no lists."""
+    def listed(self) -> list[tuple[str, bool]]:
+        """Names in a folder, and whether each is a folder's; it may be a file's, too. PackError: there are no lists."""
         tree = self._list()
-        names = sorted(tree.folders.get(self.key, ()))
-        inner = [(name, f"{self.key}/{name}" if self.key else name) for name in names]
-        return (
-            [name for name, key in inner if key in tree.folders],
-            [name for name, key in inner if key in tree.files],
-        )
+        names = [(name, (self / name).key) for name in tree.folders.get(self.key, ())]
+        folders = [(name, True) for name, key in names if key in tree.folders]
+        return folders + [(name, False) for name, key in names if key in tree.files]
 
     def files_below(self) -> Iterator[str]:
         """Paths of all files below a folder, relative to it; errors as of `listed`."""
