@@ -26,7 +26,7 @@ from fastpipe.store.remote.options import RemoteOptions, place_of
 _OWN = ("label", *PICTURE, "id", "key", "source")
 
 
-class Store:
+class StoredDataset:
     """A stored dataset. Its pickle has the path, the version and the fingerprint; each process opens the files again,
     and a different dataset in its place is an error.
     """
@@ -68,7 +68,7 @@ class Data:
     _labels: ById | None = None
     _single: object = None  # how single samples come
 
-    def __init__(self, stores: Sequence[Store]) -> None:
+    def __init__(self, stores: Sequence[StoredDataset]) -> None:
         self._stores = tuple(stores)  # one behind the other
         self._added: Mapping[str, ById] = {}
         self._identity: Mapping[str, Any] = {}
@@ -83,7 +83,7 @@ class Data:
         return {name: value for name, value in vars(self).items() if name not in found}
 
     @property
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[StoredDataset, ...]:
         """The stored datasets."""
         return self._stores
 

@@ -23,7 +23,7 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Stream
 from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
-from fastpipe.samples.data import Data, Store
+from fastpipe.samples.data import Data, StoredDataset
 from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import save
 from fastpipe.samples.single import SampleReader, Single
@@ -54,7 +54,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     _single: Single
     _opened: SampleReader | None = None
 
-    def __init__(self, stores: Sequence[Store], *_: object, **__: object) -> None:
+    def __init__(self, stores: Sequence[StoredDataset], *_: object, **__: object) -> None:
         if isinstance(stores, (str, os.PathLike)):
             raise ConfigError(
                 f"fastpipe.Dataset({str(stores)!r}): open it with fastpipe.open({str(stores)!r}); a transform, crops "

@@ -13,7 +13,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import positive, whole
 from fastpipe.format.columns import starts_of
-from fastpipe.samples.data import Store
+from fastpipe.samples.data import StoredDataset
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import with_saved
@@ -59,7 +59,7 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    found = Dataset([Store(data, remote, max_pixels, version)])
+    found = Dataset([StoredDataset(data, remote, max_pixels, version)])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
     return with_saved(found)  # type: ignore[no-any-return]

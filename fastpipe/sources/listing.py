@@ -182,10 +182,7 @@ class Listing:
         return in_hex(total)
 
     def last_change_ns(self) -> int:
-        """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
-
-        By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
-        """
+        """When the last of the files changed, was replaced or renamed: by ctime, which nobody sets."""
         return max((source.ctime_ns for source in self.sources), default=0)
 
 
@@ -239,11 +236,8 @@ class Facts:
 
     @property
     def time_ns(self) -> int:
-        """The time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
-
-        Another machine's clock may be ahead.
-        """
-        return max(self.taken_ns, self.changed_ns)
+        """The time that dataset.json gets: a source that changes later, also while the pack goes on, is newer."""
+        return max(self.taken_ns, self.changed_ns)  # another machine's clock may be ahead
 
     def recorded(self) -> dict[str, Any]:
         made_by = {"made_by": self.made_by} if self.made_by else {}

@@ -58,10 +58,9 @@ def image_format(data: bytes) -> str:
     """The name of an image file's format, told by its content. ImageError: it is none of EXPECTED and COEFFICIENTS."""
     if not data:
         raise ImageError("empty file")
+    name = next((known for signature, known in _SIGNATURES if re.match(signature, data, re.DOTALL)), None)
     if data[4:8] == b"ftyp":
-        name: str | None = _iso_media(data)
-    else:
-        name = next((known for signature, known in _SIGNATURES if re.match(signature, data, re.DOTALL)), None)
+        name = _iso_media(data)
     if name is None:
         raise ImageError(f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}")
     if name not in _READ:

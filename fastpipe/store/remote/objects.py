@@ -131,6 +131,14 @@ class Objects:
             if remedy.renew and self._stores.made_at < asked_at:  # once for all requests that were refused together
                 self._stores.renew()
 
+    def _each(self, work: Callable[[str], Awaitable[_T]], names: Iterable[str], what: str, most: int) -> list[_T]:
+        """The results of a request for each file, so many at a time."""
+
+        def begin(name: str) -> Future[_T]:
+            return self.start(self.insist(lambda: work(name), f"{self.url / name} cannot be {what}"))
+
+        return list(in_order(map(begin, names), most))
+
     def stats(self, names: Sequence[str]) -> list[FileState | None]:
         """The states of files, several at a time; None where there is no such file."""
         import obstore
@@ -140,10 +148,7 @@ class Objects:
                 return _state_of(await obstore.head_async(self._stores.reading, name))
             return None
 
-        def begin(name: str) -> Future[FileState | None]:
-            return self.start(self.insist(lambda: head(name), f"{self.url / name} cannot be looked at"))
-
-        return list(in_order(map(begin, names), _AT_A_TIME))
+        return self._each(head, names, "looked at", _AT_A_TIME)
 
     def listed(self, folder: str) -> Iterator[tuple[str, FileState]]:
         """The files below a folder, by name. A page that does not come is asked for again, behind the last name."""
@@ -307,11 +312,7 @@ class Objects:
             with contextlib.suppress(FileNotFoundError):
                 await obstore.delete_async(self._stores.writing, name)
 
-        def remove(name: str) -> Future[None]:
-            return self.start(self.insist(lambda: delete(name), f"{self.url / name} cannot be removed"))
-
-        for _ in in_order(map(remove, names), _REMOVALS):
-            pass
+        self._each(delete, names, "removed", _REMOVALS)
 
 
 def in_order(futures: Iterable[Future[_T]], most: int) -> Iterator[_T]:
@@ -337,8 +338,6 @@ def _state_of(meta: Any) -> FileState:
 
 def _state(size_bytes: int, etag: str | None, modified_s: float) -> FileState:
     written_ns = (int(modified_s) + 1) * 10**9
-    if not etag:
-        return FileState(size_bytes, written_ns, written_ns)
     # Azure has quotes around it in one answer and none in another.
-    bare = etag.removeprefix("W/").strip('"')
-    return FileState(size_bytes, xxhash.xxh3_64_intdigest(bare.encode()) >> 1, written_ns)
+    bare = (etag or "").removeprefix("W/").strip('"')
+    return FileState(size_bytes, xxhash.xxh3_64_intdigest(bare.encode()) >> 1 if etag else written_ns, written_ns)
