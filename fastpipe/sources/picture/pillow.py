@@ -175,7 +175,7 @@ def array_of(image: Any) -> NDArray[Any]:
 
 
 def _samples(image: Any, name: str, bits: int = 16, *, inverted: bool = False) -> NDArray[Any]:
-    """See OpenedImage. `bits` are of a gray sample with more than 8; `inverted`: 0 is white, and Pillow leaves it so."""
+    """See OpenedImage. `bits` are of a gray sample with more than 8; `inverted`: 0 is white, and Pillow keeps it so."""
     with _reasons(name):
         image.load()
         if image.mode in _MODES:
