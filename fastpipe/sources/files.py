@@ -139,9 +139,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
     """The paths of all files below root/folder, relative to root, with "/". PackError: a folder cannot be listed.
 
-    Links are followed, cycles are not: a link back to a folder that is being walked, or to one that holds it, would
-    bring the same files again, and of class folders under the wrong class. Not `hidden`: without names that begin with
-    a dot, and all that is in such folders.
+    Links are followed, but none back to a folder that is being walked or holds it, which would bring the same files
+    again. Not `hidden`: without names that begin with a dot, and all that is in such folders.
     """
     if not isinstance(root, Path):
         for path in (root / folder).files_below():
@@ -170,9 +169,8 @@ def _refuse(problem: OSError) -> NoReturn:
 def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
     """Bytes `start` to `stop` of a file, which must have the size and time that it was listed with, before and after.
 
-    So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
-    sources is true of what was packed. (Not ctime: backups and indexers change that of files that stay the same.)
-    PackError: it has changed, or is gone. OSError: it cannot be read.
+    So no file is packed half old and half new. (Not ctime: backups and indexers change that of files that stay the
+    same.) PackError: it has changed, or is gone. OSError: it cannot be read.
     """
     stop = listed.size_bytes if stop is None else stop
     if not isinstance(root, Path):

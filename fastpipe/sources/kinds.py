@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,27 +19,33 @@ from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
 from fastpipe.sources.coco import coco_files, list_coco
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
 from fastpipe.sources.listing import Listing, Source, packing_order
-from fastpipe.sources.manifest import MANIFESTS, METADATA, list_manifest, separator
+from fastpipe.sources.manifest import METADATA, list_manifest, separator
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
 from fastpipe.sources.tars import list_archives, list_dataset
 from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
-SUFFIXES = {**MANIFESTS, ".json": "coco", ".parquet": "parquet", ".arrow": "arrow"}
+_MANIFESTS = ("csv", "jsonl")
+_SUFFIXES = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    ".json": "coco",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".tar": "webdataset",
+}
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
 
 class Recognised(NamedTuple):
-    """What a source is: a key of the table of formats; paths of the file, of files about the same images, or of the
-    folder; and the names in the folder. None: it is a file.
-    """
+    """What a source is."""
 
-    format: str
+    format: str  # a key of _FORMATS
     root: SourcePath
-    paths: Sequence[SourcePath]
-    names: Names | None
+    paths: Sequence[SourcePath]  # of the file, of files about the same images, or of the folder
+    names: Names | None  # in the folder; None: it is a file
 
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
@@ -63,11 +70,16 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     return replace(listing, taken_ns=taken_ns)
 
 
+def format_of(name: str) -> str | None:
+    """The format of a file by the ending of its name; None: that says none."""
+    return _SUFFIXES.get(os.path.splitext(name)[1].lower())
+
+
 def could_be_source(path: Path) -> bool:
     """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
     try:
         if not path.is_dir():
-            return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
+            return path.is_file() and format_of(path.name) is not None
         packed = is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists()
         return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
     except OSError:
@@ -76,9 +88,8 @@ def could_be_source(path: Path) -> bool:
 
 def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
     (path,) = found.paths
-    if found.format != "metadata":
-        return list_manifest(path, found.format, how)
-    return list_manifest(path, MANIFESTS.get(path.suffix.lower(), "parquet"), how, metadata=True)
+    metadata = found.format == "metadata"
+    return list_manifest(path, format_of(path.name) or "" if metadata else found.format, how, metadata=metadata)
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -179,7 +190,7 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if kind == "auto" and path.name in METADATA:
         return Recognised("metadata", path, [_metadata_of(path.parent)], None)  # itself, if it is the only one
     if kind == "auto":
-        kind = SUFFIXES.get(path.suffix.lower(), "webdataset")
+        kind = format_of(path.name) or "webdataset"
     elif kind in ("imagefolder", "voc", "yolo"):
         raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
     return Recognised(kind, path, [path], None)
@@ -200,7 +211,7 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         paths = [_metadata(root, names.folders, how.split)]
     elif kind == "coco" and (splits := _coco_splits(root, names)):
         paths = splits[pick_split(how.split, splits, root)]
-    elif kind == "coco" or kind in MANIFESTS.values():
+    elif kind in ("coco", *_MANIFESTS):
         paths = [_only(root, names, kind, how.split)]
     wanted = _FORMATS[kind].folders
     if not set(wanted) <= set(names.folders):
@@ -236,8 +247,8 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
     if found:
         return found
-    manifests = [name for name in files if Path(name).suffix.lower() in MANIFESTS and _lists_images(root / name)]
-    found = sorted({MANIFESTS[Path(name).suffix.lower()] for name in manifests})
+    manifests = [kind for name in files if (kind := format_of(name)) in _MANIFESTS and _lists_images(root / name)]
+    found = sorted(set(filter(None, manifests)))
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]
@@ -253,7 +264,7 @@ def _lists_images(path: SourcePath) -> bool:
     try:
         with open_binary(path) as file:
             line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
-        if MANIFESTS[path.suffix.lower()] == "jsonl":
+        if format_of(path.name) == "jsonl":
             names = json.loads(line)
         else:
             names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
@@ -298,7 +309,7 @@ def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
 
 def _only(root: SourcePath, names: Names, kind: str, split: str | None) -> SourcePath:
     """The only file of a format, or the one that is called after a split."""
-    there = [name for name in names.files if SUFFIXES.get(Path(name).suffix.lower()) == kind]
+    there = [name for name in names.files if format_of(name) == kind]
     fitting = [name for name in there if split in (None, Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))]
     what = f"as files of the format {kind}, called after splits,"
     return root / (fitting[0] if len(fitting) == 1 else pick_split(split, there, root, what))

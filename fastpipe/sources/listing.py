@@ -258,10 +258,8 @@ def in_hex(total: int) -> str:
 
 
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:
-    """Gives each source a number and its path: sorted by these, sources are in packing order.
-
-    The number is a seeded hash of the path: a fair shuffle, in which a file keeps its place among the others when some
-    come or go. Without shuffle it is the class.
+    """What sources are sorted by: a seeded hash of the path, a fair shuffle in which a file keeps its place among the
+    others when some come or go; or the class. Then the path.
     """
     if shuffle:
         return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)

@@ -21,7 +21,6 @@ from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choo
 from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
 from fastpipe.sources.tables import metadata_rows
 
-MANIFESTS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
@@ -97,8 +96,7 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
     """The records of a CSV or TSV file; its values are texts.
 
     It has a header row, is UTF-8, and has values in quotes where they hold separators or line ends (RFC 4180). Spaces
-    behind a separator do not count: people write `path, label`. Those in quotes do. Where nobody can say where a record
-    ends, it is a PackError.
+    behind a separator do not count: people write `path, label`. PackError: nobody can say where a record ends.
     """
 
     def wrong(line: int, what: str) -> PackError:

@@ -145,10 +145,8 @@ _LABEL = "label"
 
 
 def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
-    """The fields of members that are neither image nor label: KEY.txt is a text "txt", KEY.seg.png a mask "seg".
-
-    Where two endings would give one name, the whole ending is the name: KEY.note.txt and KEY.note.json are "note_txt"
-    and "note_json".
+    """The fields of members that are neither image nor label: KEY.txt is a text "txt", KEY.seg.png a mask "seg". Where
+    two endings would give one name, the whole ending is the name: KEY.note.txt is "note_txt" beside KEY.note.json.
     """
     short = {ending: _field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
     taken = Counter(short.values())

@@ -108,10 +108,8 @@ def list_rows(
 
 
 def _relative_path(path: str, image_root: SourcePath) -> str:
-    """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there.
-
-    ".." and other absolute paths stay as they are. Where the image root is a URL, so is an absolute path. URLs of web
-    servers have escapes.
+    """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there;
+    others, and "..", stay. Where the image root is a URL, so is an absolute path. URLs of web servers have escapes.
     """
     if not isinstance(image_root, Path):
         path = unquote(path) if scheme_of(path) in ("http", "https") else path
@@ -220,10 +218,7 @@ def _is_name(path: object) -> bool:
 
 
 class Labels:
-    """The labels of rows, as they come -> numbers, and at the end the classes.
-
-    Without `classes` labels are numbers as they are, or names, sorted as ImageFolder does.
-    """
+    """The labels of rows, as they come -> numbers, and at the end the classes, sorted unless they are given."""
 
     def __init__(self, classes: Sequence[str] | None) -> None:
         self._known = classes

@@ -47,28 +47,24 @@ _SPARSE = re.compile(rb"GNU\.sparse\..*|SCHILY\.realsize", re.DOTALL)  # keyword
 
 
 class _Header(NamedTuple):
-    """What is read of a header: the type's letter, the name with ustar's prefix, the field that says where a link
-    points, the bytes of what follows, and whether an old sparse file's header goes on in the next block.
-    """
+    """What is read of a header."""
 
-    kind: bytes
-    name: bytes
-    link: bytes
-    size_bytes: int
-    continued: bool
+    kind: bytes  # the type's letter
+    name: bytes  # with ustar's prefix
+    link: bytes  # where a link points
+    size_bytes: int  # of what follows
+    continued: bool  # an old sparse file's header goes on in the next block
 
 
 class Member(NamedTuple):
-    """One member of a tar: its name, in which bytes that are not UTF-8 are Python's surrogates; where its first header
-    begins; where its content is; and why it is no file to be read. None: it is one, or a folder.
-    """
+    """One member of a tar."""
 
-    name: str
-    header_bytes: int
+    name: str  # bytes that are not UTF-8 are Python's surrogates
+    header_bytes: int  # where its first header begins
     offset_bytes: int
     size_bytes: int
     is_folder: bool
-    problem: str | None
+    problem: str | None  # why it is no file to be read; None: it is one, or a folder
 
 
 class TarFile:

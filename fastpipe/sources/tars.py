@@ -382,9 +382,8 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
 def _called(folder: str, tars: list[str]) -> bool:
     """Whether the tars are called after the folder that all their members are in.
 
-    Note [a tar of a folder]
-    `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no class. Its members alone
-    do not tell: those of the folder photos in a class-folder layout, with images one level deeper, are the same. The
-    tar's name does. photos.tar, photos-000.tar and photos_1.tar are called after photos.
+    Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no
+    class. Its members do not tell that it is none, but the tar's name does: photos.tar, photos-000.tar and photos_1.tar
+    are called after photos.
     """
     return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)

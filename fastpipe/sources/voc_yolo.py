@@ -19,10 +19,7 @@ _MOST_BYTES = 4 << 20
 
 
 def list_voc(root: Path, split: str | None) -> Listing:
-    """Lists the images that have annotations, or those of a split, in no order.
-
-    Labels of boxes are the places of the names of all annotations, sorted; so all splits have the same.
-    """
+    """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes."""
     main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
     splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
     parsed = {name: _voc_row(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}

@@ -4,10 +4,9 @@ Of colours with more than 8 bits Pillow keeps 8. OpenCV gives the others, where 
 
 Note [Pillow's plugins]
 A format's plugin is made by itself, not by ``Image.open``. So a plugin that runs another program (PostScript) or needs
-a display is never asked; the reason for which a plugin refuses a file is kept; and the limit is `max_pixels` alone:
-``Image.open`` warns, and above that fails, by a number that is global to the process (``Image.MAX_IMAGE_PIXELS``).
-A plugin reads the header only, so the size is known before memory for the pixels is asked for. WebP's and ICO's do not
-wait, so their size is read here. No global setting of Pillow is changed.
+a display is never asked; the reason for which a plugin refuses a file is kept; and the limit is `max_pixels` alone, not
+the process's ``Image.MAX_IMAGE_PIXELS``. A plugin reads the header only, so the size is known before memory for the
+pixels is asked for. WebP's and ICO's do not wait, so their size is read here.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """The columns of a scan -> an index, with which a loader reads photos and tars where they lie.
 
 Note [unpacked sources]
-The engine makes a row of (shard, offset, size, crop, flip). A file of a folder is a shard with one JPEG at byte 0; a
-tar is a shard with many. So loading without packing needs only another index. Its samples are those of `fastpipe pack
---no-shuffle`, in the same order, so that the batches are the same, too. But packing reads files to their end: those
-that are damaged behind their header are still samples here.
-Shuffled epochs are cut from another order. A packed dataset is shuffled once, by packing; a folder is sorted by class,
-and a window of it would hold few classes. So the samples of a folder are permuted as a whole in each epoch: files lie
-anywhere, so nothing is gained by reading neighbours together. So are those of tars that are sorted by class. Other tars
-are read in chunks, as shards of ours are.
+A file of a folder is a shard with one JPEG at byte 0; a tar is a shard with many. So loading without packing needs
+only another index. Its samples are those of `fastpipe pack --no-shuffle`, in the same order, so that the batches are
+the same, too. But packing reads files to their end: those that are damaged behind their header are still samples here.
+A packed dataset is shuffled once, by packing. Samples of a folder are permuted as a whole in each epoch, for files lie
+anywhere; so are those of tars that are sorted by class. Other tars are read in chunks, as shards of ours are.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.native import _engine
 from fastpipe.plan.order import permute
 from fastpipe.sources.files import LocalFile, names_in
-from fastpipe.sources.kinds import SUFFIXES, list_sources, recognise
+from fastpipe.sources.kinds import format_of, list_sources, recognise
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.scan.columns import ODD, Archive, Columns, columns_of, headers, identities, load, read_files, save
@@ -307,10 +304,9 @@ def unpacked_source(path: Path) -> UnpackedSource | None:
         if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
             return None
         return _folder(Path(name))
-    if path.is_file() and path.suffix.lower() == ".tar":
+    if path.is_file() and (form := format_of(name)) is not None:
+        _refuse_others(path, form)
         return UnpackedSource(name, Path(name), [""])
-    if path.is_file() and path.suffix.lower() in SUFFIXES:
-        _refuse_others(path, SUFFIXES[path.suffix.lower()])
     folder = os.path.dirname(name)
     while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
         folder = os.path.dirname(folder)

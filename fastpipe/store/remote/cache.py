@@ -41,11 +41,9 @@ _BOOT_AT = 64
 _SHARD_BYTES = 4 * PAGE_BYTES
 _MOST_OPEN = 32
 # Note [size of a write]
-# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. A virtual machine that gives
-# large free pieces back to its host (page_reporting) has to get them again, for 1 to 2 s of a core a GB. Smaller
-# pieces are found among those that it still has: 0.17 to 0.20 s a GB with writes of 128 to 512 KiB where those of a
-# MiB cost 0.6 to 1.5. With memory at hand all of them cost 0.14, and writes of 64 KiB 0.18. Where the disk's room is
-# taken before, ext4 need not reserve it block by block.
+# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB, and a virtual machine that has
+# given such pieces back to its host (page_reporting) has to get them again: a GB costs 0.6 to 1.5 s of a core in writes
+# of a MiB, 0.17 to 0.20 s in those of 128 to 512 KiB. ext4 need not reserve room that is taken before block by block.
 _WRITE_BYTES = 256 << 10
 
 
@@ -89,9 +87,8 @@ class Cache:
             raise cache_root.unusable(self.root, problem) from problem
 
     def _keep_to_limit(self, *, alone: bool) -> int:
-        """Removes datasets that no process uses, least recently used first, where this one needs the room; and gives
-        its own blocks back, the last ones first, where there are too many and nobody else uses them. Returns the bytes
-        that all datasets take.
+        """Removes datasets that no process uses, least recently used first, where this one needs the room; then its own
+        blocks, the last ones first, if it is alone. Returns the bytes that all datasets take.
         """
         for left in self.folder.rglob(".*") if alone else ():  # by killed processes
             left.unlink(missing_ok=True)

@@ -115,9 +115,8 @@ class Fetcher:
                 finished.result(patience_s)
 
     def _may_wait(self) -> bool:
-        """Whether the calling thread is none that `_finish` needs: a `__del__` runs in any thread, and it and a signal
-        handler run in the middle of any line, also one that holds the lock. At the end of the program, the thread of
-        requests does not run any more.
+        """Whether the calling thread is none that `_finish` needs, and that thread runs: a `__del__` or a signal
+        handler comes in the middle of any line, also one that holds the lock.
         """
         if sys.is_finalizing() or threading.current_thread().name.startswith((THREAD_NAME, _WRITER_NAME)):
             return False

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from fastpipe.errors import ConfigError, FastpipeError, PackError
+from fastpipe.errors import FastpipeError, PackError
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
@@ -325,8 +325,6 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     scheme, _, rest = url.partition("://")
     parts = rest.split("/")
     top = 3 if url.scheme == "hf" else 1  # datasets/ORG/NAME, or the bucket
-    if len(parts) < top:
-        raise ConfigError(f"expected {scheme}://datasets/ORG/NAME, got {url}")
     objects = SourceFiles(Url(f"{scheme}://{'/'.join(parts[:top])}"), options)
     key = "/".join(parts[top:])
     return RemotePath(objects, PurePosixPath(unquote(key) if url.scheme in ("http", "https") else key))

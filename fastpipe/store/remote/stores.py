@@ -37,8 +37,7 @@ _started: tuple[int, asyncio.AbstractEventLoop] | None = None  # the process, an
 
 def loop_of_process() -> asyncio.AbstractEventLoop:
     """The event loop of the thread that makes all requests of a process; it starts with the first dataset. ConfigError:
-    obstore is not installed. EngineError: this is a forked child of a process that has read remote data; Note [obstore
-    and fork].
+    obstore is not installed. EngineError: see Note [obstore and fork].
     """
     global _started
     if _started is None:
@@ -148,9 +147,8 @@ _commits: dict[Url, str] = {}  # found out once in a process: a branch that move
 
 
 def _resolved(url: Url, config: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """The web address of the folder, and headers. The URL is hf://datasets/ORG/NAME[@REVISION]/FOLDER; the options are
-    `token` and `revision`. ConfigError: huggingface_hub is not installed, or another option is given. DatasetError: the
-    Hub does not know the dataset, or does not answer.
+    """The web address of hf://datasets/ORG/NAME[@REVISION]/FOLDER, and headers. ConfigError: huggingface_hub is not
+    installed, or an option is unknown. DatasetError: the Hub does not know the dataset, or does not answer.
     """
     api, name, commit, folder, token = _repository(url, config)
     path = "/".join(("datasets", name, "resolve", commit, *folder))
