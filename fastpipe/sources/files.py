@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cas
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState, read_at, state_of
-from fastpipe.store.remote.options import place_of
+from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:
-    from fastpipe.store.remote.options import RemoteOptions
     from fastpipe.store.remote.remote_path import RemoteFile, RemotePath
-
 
 SourcePath: TypeAlias = "Path | RemotePath"
 
@@ -32,8 +30,7 @@ def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = Non
     found = place_of(data)
     if not isinstance(found, Url):
         return Path(cast("str | os.PathLike[str]", found))
-    from fastpipe.store.remote.options import RemoteOptions  # most sources are on this machine
-    from fastpipe.store.remote.remote_path import remote_path
+    from fastpipe.store.remote.remote_path import remote_path  # most sources are on this machine
 
     return remote_path(found, remote or RemoteOptions())
 

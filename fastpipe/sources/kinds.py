@@ -27,14 +27,8 @@ from fastpipe.sources.tars import list_archives, list_dataset
 from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
-_SUFFIXES = {
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
-    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
-    ".json": "coco",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".tar": "webdataset",
-}
+_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "coco"}
+_SUFFIXES |= {".parquet": "parquet", ".arrow": "arrow", ".tar": "webdataset"}
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 

@@ -9,17 +9,14 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.errors.checks import choice
 from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SourceField
-
-if TYPE_CHECKING:
-    from fastpipe.store.remote.options import RemoteOptions
-
+from fastpipe.store.remote.options import RemoteOptions
 
 # Of a source; AUTO: what it certainly is.
 Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")

@@ -187,10 +187,6 @@ class Cells:
         return self._fields[field][at].as_py()
 
 
-def column_values(column: pa.Array) -> list[Any]:
-    return cast("list[Any]", _values(column).to_pylist())
-
-
 def _files(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Bytes and paths of a column with images."""
     column = _values(column)
@@ -270,10 +266,10 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
                 raise ValueError(f"it has {read:,} rows; expected {group.rows:,}")
 
     def values(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[list[list[Any]]]:
-        """The same as `column_values` has them: lists of values, one a column."""
+        """The same as Python has them: lists of values, one a column; times and decimals as text."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
-                found = [column_values(batch.column(column)) for column in columns]
+                found = [_values(batch.column(column)).to_pylist() for column in columns]
             yield found
 
     def state(self) -> FileState:

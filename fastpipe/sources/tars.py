@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, tee
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,7 @@ from fastpipe.sources.files import SourcePath, state_at
 from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
-
-if TYPE_CHECKING:
-    from fastpipe.store.remote.options import RemoteOptions
-
+from fastpipe.store.remote.options import RemoteOptions
 
 _LABEL = "cls"
 _MOST_NAME_CHARACTERS = 1024
@@ -259,7 +256,6 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         index = Index(root)
     else:
         from fastpipe.store.remote.dataset import RemoteIndex  # most sources are on this machine
-        from fastpipe.store.remote.options import RemoteOptions
 
         index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
         behind.fetch_sources()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,12 @@ class Extents:
 
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
-        self._records = lru_cache(_KNOWN_SHARDS)(partial(_records_of, index))
+
+        def records(shard: int) -> NDArray[np.void]:
+            first = int(index.shard_starts[shard])
+            return index.records_of(np.arange(first, first + index.shards[shard].samples))
+
+        self._records = lru_cache(_KNOWN_SHARDS)(records)
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(n,) shard, first byte and the one after the last of each sample."""
@@ -105,8 +110,3 @@ class Extents:
         rows = inside[np.array(found, dtype=np.uint64) != records["xxh3_64"][inside]]
         wrong: list[int] = (int(self._index.shard_starts[shard]) + rows).tolist()
         return wrong
-
-
-def _records_of(index: Index, shard: int) -> NDArray[np.void]:
-    first = int(index.shard_starts[shard])
-    return index.records_of(np.arange(first, first + index.shards[shard].samples))

@@ -157,9 +157,6 @@ class RingParts:
         self._of[sample] = last
         return last
 
-    def have(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.array([sample in self._of for sample in samples.tolist()], dtype=np.bool_)
-
     def origin(self, place: int) -> tuple[int, int] | None:
         """Shard and byte of a place; None: nothing is there."""
         for piece in set(self._of.values()):

@@ -197,7 +197,8 @@ class Wants:
                 cache.allot(wanted)
         least = self.caches.least_state(first, last)
         in_cache = WRITTEN if exact or self.caches.given_up else ALLOTTED
-        kept = (least >= in_cache) & ~self.ring_parts.have(samples)
+        in_ring = [self.ring_parts.of(sample) is not None for sample in samples.tolist()]  # or on its way there
+        kept = (least >= in_cache) & ~np.array(in_ring, dtype=np.bool_)
         if self.impatient:
             ranges = zip(first.tolist(), last.tolist(), strict=True)
             kept &= np.array([self.impatient.isdisjoint(range(a, b + 1)) for a, b in ranges], dtype=np.bool_)
