@@ -147,20 +147,16 @@ class _SourceList:
         self._states = {name: state for name, state in zip(names, found, strict=True) if state is not None}
 
     def add(self, row: Row) -> None:
-        """One more row."""
-        if not _is_name(row.path):
-            why = row.problem or f"expected the path of an image, got {row.path[:60]!r}"
-            self.sources.append(Source(self._free(row.where), NO_LABEL, 0, 0, 0, why))
-            return
-        path = _relative_path(row.path, self._root)
+        path = _relative_path(row.path, self._root) if _is_name(row.path) else ""
         try:
-            if row.problem is not None:
-                raise ValueError(row.problem)
+            if row.problem is not None or not path:
+                raise ValueError(row.problem or f"expected the path of an image, got {row.path[:60]!r}")
             found = self._state(path)
             label = self.labels.take(row.label, row.where)
             note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
         except ValueError as problem:
-            self.sources.append(Source(self._free(path), NO_LABEL, 0, 0, 0, f"{problem} ({row.where})"))
+            why = f"{problem} ({row.where})" if path else str(problem)
+            self.sources.append(Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why))
             return
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
         file = path if name != path else None
