@@ -265,10 +265,14 @@ class Index:
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         """The sample whose image begins at a byte of a shard, if any. DatasetError: the index cannot be read."""
-        first = int(self.shard_starts[shard])
-        offsets = self.records_of(np.arange(first, first + self.shards[shard].samples))["offset"]
+        offsets = self.records_of_shard(shard)["offset"]
         place = int(np.searchsorted(offsets, offset))
-        return first + place if place < len(offsets) and int(offsets[place]) == offset else None
+        there = place < len(offsets) and int(offsets[place]) == offset
+        return int(self.shard_starts[shard]) + place if there else None
+
+    def records_of_shard(self, shard: int) -> NDArray[np.void]:
+        first = int(self.shard_starts[shard])
+        return self.records_of(np.arange(first, first + self.shards[shard].samples))
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) which of several datasets each sample is of: of one dataset, 0."""

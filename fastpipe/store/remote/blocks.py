@@ -75,12 +75,7 @@ class Extents:
 
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
-
-        def records(shard: int) -> NDArray[np.void]:
-            first = int(index.shard_starts[shard])
-            return index.records_of(np.arange(first, first + index.shards[shard].samples))
-
-        self._records = lru_cache(_KNOWN_SHARDS)(records)
+        self._records = lru_cache(_KNOWN_SHARDS)(index.records_of_shard)
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(n,) shard, first byte and the one after the last of each sample."""

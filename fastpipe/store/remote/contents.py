@@ -82,15 +82,11 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
     blocks, states = _opened(folder, index, kept.url)
     checked = damaged = 0
     for number, shard in enumerate(index.shards):
-        first = int(index.shard_starts[number])
-        records = index.records_of(np.arange(first, first + shard.samples))
-        base = int(blocks.first[number])
         if not shard.path.exists():  # nothing of it has come
             continue
+        records, base = index.records_of_shard(number), int(blocks.first[number])
         with open(shard.path, "rb", buffering=0) as file:
-            for offset, size, expected in zip(
-                records["offset"].tolist(), records["size"].tolist(), records["xxh3_64"].tolist(), strict=True
-            ):
+            for offset, size, expected in records[["offset", "size", "xxh3_64"]].tolist():
                 touched = np.arange(base + offset // BLOCK_BYTES, base + (offset + size - 1) // BLOCK_BYTES + 1)
                 if states[touched].min() < WRITTEN:
                     continue
