@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cas
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState, read_at, state_of
+from fastpipe.store.files import changed
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:
@@ -90,14 +91,6 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
     if before[:2] != after[:2]:
         raise changed(path)
-
-
-def changed(path: SourcePath, how: str = "") -> PackError:
-    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
-    return PackError(
-        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
-        "the source, then run the same command again: it continues with the files as they are then"
-    )
 
 
 class Names(NamedTuple):

@@ -12,12 +12,12 @@ from fastpipe.packing.fields.values import take
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.sources.column_kinds import field_value
-from fastpipe.sources.files import changed
 from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField, give_up_requests, with_own_requests
 from fastpipe.sources.parquet_arrow import Cells
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.tables import TableListing, needed_groups
+from fastpipe.store.files import changed
 
 
 class _Row(NamedTuple):

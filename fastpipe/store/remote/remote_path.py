@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from fastpipe.errors import FastpipeError, PackError
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState
+from fastpipe.store.files import changed
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -102,15 +103,10 @@ class SourceFiles(Objects):
         """The bytes of an answer; raises PackError if the file is another one now."""
         now = answer.state
         if now.size_bytes != state.size_bytes or (now.mtime_ns != state.mtime_ns and not self.pinned):
-            how = (
-                "has another ETag"
-                if now.size_bytes == state.size_bytes
-                else f"had {state.size_bytes:,} bytes when it was listed, and now has {now.size_bytes:,}"
-            )
-            raise PackError(
-                f"{self.url / name} has changed while packing: it {how}. Finished shards are kept. Wait until nothing "
-                "changes the source, then run the same command again: it continues with the files as they are then"
-            )
+            how = "it has another ETag"
+            if now.size_bytes != state.size_bytes:
+                how = f"it had {state.size_bytes:,} bytes when it was listed, and now has {now.size_bytes:,}"
+            raise changed(self.url / name, f": {how}")
         return memoryview(answer.data)
 
 
