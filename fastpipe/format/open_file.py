@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import DatasetError
+from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.native import _engine
 
@@ -37,6 +37,14 @@ class FileState(NamedTuple):
 
 def state_of(info: os.stat_result) -> FileState:
     return FileState(info.st_size, info.st_mtime_ns, info.st_ctime_ns, stat.S_ISREG(info.st_mode))
+
+
+def changed(path: object, how: str = "") -> PackError:
+    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
+        "the source, then run the same command again: it continues with the files as they are then"
+    )
 
 
 def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cas
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Url
-from fastpipe.format.open_file import FileState, read_at, state_of
-from fastpipe.store.files import changed
+from fastpipe.format.open_file import FileState, changed, read_at, state_of
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
 if TYPE_CHECKING:

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.open_file import FileState, state_of
+from fastpipe.format.open_file import FileState, changed, state_of
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.listing import Group
 from fastpipe.sources.options import ColumnChoice, SourceOptions, choose_columns, named_as_image
-from fastpipe.store.files import changed
 
 _PICTURES = ("image", "mask")
 _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"

@@ -10,7 +10,7 @@ import platform
 from pathlib import Path
 from typing import BinaryIO
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 
 PARTIAL = ".partial"
@@ -57,14 +57,6 @@ def cannot_write(path: Path | str, problem: OSError, verb: str = "write") -> Pac
     return PackError(
         f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room or repair the "
         "disk, then run the same command again: it continues there"
-    )
-
-
-def changed(path: object, how: str = "") -> PackError:
-    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
-    return PackError(
-        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
-        "the source, then run the same command again: it continues with the files as they are then"
     )
 
 

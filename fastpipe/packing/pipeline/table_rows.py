@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
+from fastpipe.format.open_file import changed
 from fastpipe.packing.fields.values import take
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.converting import convert_sample
@@ -17,7 +18,6 @@ from fastpipe.sources.parquet_arrow import Cells
 from fastpipe.sources.picture.convert import EncodeOptions, Packed
 from fastpipe.sources.picture.probe import image_format
 from fastpipe.sources.tables import TableListing, needed_groups
-from fastpipe.store.files import changed
 
 
 class _Row(NamedTuple):

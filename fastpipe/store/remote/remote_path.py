@@ -14,8 +14,7 @@ from urllib.parse import unquote
 
 from fastpipe.errors import FastpipeError, PackError
 from fastpipe.format.folder import Url
-from fastpipe.format.open_file import FileState
-from fastpipe.store.files import changed
+from fastpipe.format.open_file import FileState, changed
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.store.remote.options import RemoteOptions
 
