@@ -6,7 +6,7 @@
 |---|---|
 | tests | what `pytest -m gpu` says, two processes on one GPU included |
 | rates | images/s on the device by threads; against the CPU with as many threads |
-| peers | images/s of DALI on the CPU and of DataLoader + Pillow from PHOTOS, with as many threads |
+| peers | images/s of DALI on the CPU, DataLoader + Pillow and torchvision's nvJPEG from PHOTOS, with as many threads |
 | training | ms a step with the loader against the same step on one resident batch; plain, compiled, as a CUDA graph |
 | overlap | how much of the side stream's work runs beside the step; its kernels and copies a step |
 | memory | bytes reserved after 100 and 1,000 batches, page-locked bytes |
@@ -41,6 +41,7 @@ _PEERS = {
     "DALI on the CPU": ("dali_cpu.py", "dali"),
     "DataLoader, torchvision, Pillow": ("torchvision_pil.py", "torchvision_pil"),
 }
+_PEERS_ON_GPU = {"torchvision, nvJPEG": ("torchvision_nvjpeg.py", "torchvision_pil")}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -91,7 +92,8 @@ def _peers(loads: Loads, device: torch.device, options: argparse.Namespace) -> d
     if options.photos is None:
         return {"not asked": "pass --photos, a folder with one folder of JPEG files for each class"}
     found: dict[str, Any] = {}
-    for label, (script, environment) in _PEERS.items():
+    peers = _PEERS | _PEERS_ON_GPU if device.type == "cuda" else _PEERS
+    for label, (script, environment) in peers.items():
         found[label] = {}
         environment = environment if (INSTALLED / environment / "ready").exists() else ""
         for threads in _threads(options):
