@@ -492,3 +492,13 @@ def test_samples_without_labels(fielded: Path, copied: Copy) -> None:
             assert ((batch["label"] == -1) == (batch["id"] % 2 == 0)).all()
     with loader_of(copy) as loader:
         assert {-1} < {label for _, labels in loader for label in labels.tolist()}
+
+
+def test_boxes_of_five_crops_where_none_is_left(fielded: Path) -> None:
+    boxes = fastpipe.Boxes("boxes", form="pad", min_size=10_000)
+    options: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "size": 64, "train": False, "num_workers": 1}
+    with fastpipe.loader(fielded, 4, fields=["image", boxes], **options) as loader:
+        batch = next(iter(loader))
+    assert batch["boxes"].shape == (4, 5, 0, 4)
+    assert batch["boxes_labels"].shape == (4, 5, 0)
+    assert batch["boxes_counts"].tolist() == [[0] * 5] * 4
