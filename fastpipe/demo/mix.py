@@ -7,7 +7,7 @@ the way into the collection), while the others, as they came from the web, have 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from turbojpeg import TJSAMP_420, TJSAMP_422, TJSAMP_444, TJSAMP_GRAY
@@ -15,17 +15,8 @@ from turbojpeg import TJSAMP_420, TJSAMP_422, TJSAMP_444, TJSAMP_GRAY
 __all__ = ["PhotoPlan", "draw_plan"]
 
 
-@dataclass(frozen=True)
-class PhotoPlan:
-    """What one photo aims at.
-
-    Attributes:
-        width: columns, pixels.
-        height: rows, pixels.
-        subsampling: PyTurboJPEG's TJSAMP_444, TJSAMP_422, TJSAMP_420 or TJSAMP_GRAY.
-        quality: JPEG quality, 1 to 100.
-        bits_per_pixel: size of the JPEG file in bits over width x height, to be met by the amount of texture.
-    """
+class PhotoPlan(NamedTuple):
+    """What one photo aims at: pixels, one of PyTurboJPEG's TJSAMP values, and the file's bits over width x height."""
 
     width: int
     height: int
@@ -34,22 +25,13 @@ class PhotoPlan:
     bits_per_pixel: float
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One kind of JPEG file.
-
-    Attributes:
-        share: share of all photos.
-        subsampling: one of PyTurboJPEG's TJSAMP values.
-        qualities: JPEG qualities, each as likely as the others.
-        bits_per_pixel: quantiles at _QUANTILES.
-        long_500: share of photos whose longer edge is 500 pixels; most of the others are smaller.
-    """
+class _Kind(NamedTuple):
+    """A kind of JPEG file: its share of all photos, and the share of them whose longer edge is 500 pixels."""
 
     share: float
     subsampling: int
     qualities: tuple[int, ...]
-    bits_per_pixel: tuple[float, ...]
+    bits_per_pixel: tuple[float, ...]  # at _QUANTILES
     long_500: float
 
 
@@ -61,46 +43,29 @@ _KINDS = (
     _Kind(0.018, TJSAMP_422, (75, 85, 85, 89), (0.66, 0.89, 1.23, 2.15, 3.11, 3.17, 3.20), 0.20),
     _Kind(0.030, TJSAMP_GRAY, (76, 92, 96, 96), (1.02, 1.15, 2.69, 3.24, 3.41, 3.98, 4.42), 0.50),
 )
-
-_ASPECTS = (1.0, 4.0 / 3.0, 4.0 / 3.0, 3.0 / 2.0)
 _LANDSCAPE_SHARE = 0.73
 
 
-def _draw_size(rng: np.random.Generator, long_500: float) -> tuple[int, int]:
-    """Draw width and height, pixels."""
-    if rng.random() < long_500:
-        long = 500.0
-        at = rng.random()
-        if at < 0.43:
-            short = 375.0  # a compact camera's 4:3
-        elif at < 0.70:
-            short = float(rng.choice((333, 333, 333, 332, 334)))  # a reflex camera's 3:2
-        else:
-            short = float(np.clip(rng.normal(370.0, 50.0), 240.0, 500.0))
+def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float]:
+    """Draw the longer and the shorter edge, pixels."""
+    at = rng.random()
+    if rng.random() < long_500:  # a compact camera's 4:3, a reflex camera's 3:2, or cut by hand
+        cut = float(np.clip(rng.normal(370.0, 50.0), 240.0, 500.0))
+        return 500.0, 375.0 if at < 0.43 else float(rng.integers(332, 335)) if at < 0.70 else cut
+    if at < 0.57:
+        long = rng.uniform(150.0, 470.0)
+    elif at < 0.95:
+        long = float(rng.choice((640.0, 600.0, 800.0, rng.uniform(510.0, 860.0))))
     else:
-        at = rng.random()
-        if at < 0.57:
-            long = rng.uniform(150.0, 470.0)
-        elif at < 0.95:
-            long = float(rng.choice((640.0, 600.0, 800.0, rng.uniform(510.0, 860.0))))
-        else:
-            long = float(np.exp(rng.uniform(np.log(900.0), np.log(1900.0))))
-        short = max(100.0, long / (float(rng.choice(_ASPECTS)) * rng.uniform(0.97, 1.08)))
-        short = min(short, long)
-    landscape = rng.random() < _LANDSCAPE_SHARE
-    return (round(long), round(short)) if landscape else (round(short), round(long))
+        long = float(np.exp(rng.uniform(np.log(900.0), np.log(1900.0))))
+    aspect = float(rng.choice((1.0, 4 / 3, 4 / 3, 3 / 2))) * rng.uniform(0.97, 1.08)
+    return long, min(max(100.0, long / aspect), long)
 
 
 def draw_plan(rng: np.random.Generator) -> PhotoPlan:
-    """Draw what one photo aims at.
-
-    Args:
-        rng: source of the draw; the same state gives the same plan.
-
-    Returns:
-        The plan.
-    """
+    """Draw what one photo aims at; the same state gives the same plan."""
     kind = _KINDS[int(rng.choice(len(_KINDS), p=[kind.share for kind in _KINDS]))]
-    width, height = _draw_size(rng, kind.long_500)
+    long, short = map(round, _draw_edges(rng, kind.long_500))
+    size = (long, short) if rng.random() < _LANDSCAPE_SHARE else (short, long)
     bits = float(np.interp(rng.random(), _QUANTILES, kind.bits_per_pixel))
-    return PhotoPlan(width, height, kind.subsampling, int(rng.choice(kind.qualities)), bits)
+    return PhotoPlan(*size, kind.subsampling, int(rng.choice(kind.qualities)), bits)

@@ -16,9 +16,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastpipe.demo.coco import FIRST_CATEGORY, annotation, coco_lines
 from fastpipe.demo.render import DemoPhoto, make_photo
 from fastpipe.demo.shapes import CLASSES
+from fastpipe.demo.truth import FIRST_CATEGORY, annotation, coco_lines
 from fastpipe.errors import ConfigError
 
 __all__ = ["CLASSES", "MANIFEST", "DemoPhoto", "make_photo", "write_photos"]
@@ -28,7 +28,7 @@ MANIFEST = "photos.json"
 COCO's file."""
 
 _UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos are being written
-_GENERATOR = 1  # raise when the same (seed, index, label) begins to give another photo
+_GENERATOR = 2  # raise when the same (seed, index, label) begins to give another photo
 
 
 def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None) -> int:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from turbojpeg import TJPF_BGR, TJSAMP_444, TJSAMP_GRAY, TurboJPEG
 
-from fastpipe.demo.caption import caption_of
 from fastpipe.demo.mix import PhotoPlan, draw_plan
 from fastpipe.demo.scene import Scene, paint_scene
 from fastpipe.demo.shapes import CLASSES
+from fastpipe.demo.truth import caption_of
 from fastpipe.errors import ConfigError
 from fastpipe.sources.picture.jpeg import open_turbojpeg
 
@@ -49,13 +49,6 @@ def _codec() -> TurboJPEG:
     return open_turbojpeg()
 
 
-def _encode(scene: Scene, weight: float, plan: PhotoPlan) -> bytes:
-    """Add the texture with a weight and compress."""
-    image = cv2.addWeighted(scene.smooth, 1.0, scene.texture, weight, 0.0, dtype=cv2.CV_8U)
-    jpeg = _codec().encode(image, plan.quality, TJPF_BGR, plan.subsampling)
-    return bytes(jpeg)
-
-
 def _encode_to_size(scene: Scene, plan: PhotoPlan) -> bytes:
     """Compress with that weight of texture which comes close to the plan's bits per pixel.
 
@@ -63,40 +56,27 @@ def _encode_to_size(scene: Scene, plan: PhotoPlan) -> bytes:
     file is taken, and a scene that is too rich even without texture stays as it is.
     """
     target = plan.bits_per_pixel
-    scale = 8.0 / (plan.width * plan.height)
-    best, best_error = b"", float("inf")
-    tried: list[tuple[float, float]] = []
-    weight = _first_weight(plan)
+    made: dict[float, bytes] = {}  # by the relative error of the bits
+    # The first guess is a least-squares fit over 150 photos.
+    place = -3.83 + 2.07 * np.log(target) + 1.18 * np.log(101 - plan.quality) - 0.41 * (plan.subsampling == TJSAMP_444)
+    place = np.log(np.clip(np.exp(place), 0.1, 0.7 * _MOST_WEIGHT) + 0.1)
+    before: tuple[float, float] | None = None
     for _ in range(_MOST_TRIES):
-        jpeg = _encode(scene, weight, plan)
-        bits = len(jpeg) * scale
+        weight = float(np.clip(np.exp(place) - 0.1, 0.0, _MOST_WEIGHT))
+        image = cv2.addWeighted(scene.smooth, 1.0, scene.texture, weight, 0.0, dtype=cv2.CV_8U)
+        jpeg = bytes(_codec().encode(image, plan.quality, TJPF_BGR, plan.subsampling))
+        bits = 8.0 * len(jpeg) / (plan.width * plan.height)
         error = abs(bits / target - 1.0)
-        if error < best_error:
-            best, best_error = jpeg, error
-        at_limit = (weight == 0.0 and bits > target) or (weight == _MOST_WEIGHT and bits < target)
-        if error <= _TOLERANCE or at_limit:
+        made.setdefault(error, jpeg)
+        if error <= _TOLERANCE or weight == (0.0 if bits > target else _MOST_WEIGHT):
             break
-        tried.append((float(np.log(weight + 0.1)), bits))
-        weight = _next_weight(tried, target)
-    return best
-
-
-def _first_weight(plan: PhotoPlan) -> float:
-    """Guess the weight of texture from the plan alone, by a least-squares fit over 150 photos."""
-    log_weight = -3.83 + 2.07 * np.log(plan.bits_per_pixel) + 1.18 * np.log(101 - plan.quality)
-    if plan.subsampling == TJSAMP_444:
-        log_weight -= 0.41
-    return float(np.clip(np.exp(log_weight), 0.1, 0.7 * _MOST_WEIGHT))
-
-
-def _next_weight(tried: list[tuple[float, float]], target: float) -> float:
-    """Follow the line through the last two tries to the target."""
-    place, bits = tried[-1]
-    slope = 0.45 * (bits + 1.0)
-    if len(tried) > 1 and abs(place - tried[-2][0]) > 1e-6:
-        slope = max(0.2, (bits - tried[-2][1]) / (place - tried[-2][0]))
-    step = float(np.clip((target - bits) / slope, -2.5, 2.5))
-    return float(np.clip(np.exp(place + step) - 0.1, 0.0, _MOST_WEIGHT))
+        place = np.log(weight + 0.1)
+        slope = 0.45 * (bits + 1.0)
+        if before is not None and abs(place - before[0]) > 1e-6:
+            slope = max(0.2, (bits - before[1]) / (place - before[0]))
+        before = place, bits
+        place += np.clip((target - bits) / slope, -2.5, 2.5)
+    return made[min(made)]
 
 
 def make_photo(seed: int, index: int, label: int) -> DemoPhoto:

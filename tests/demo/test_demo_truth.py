@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.demo import photos
-from fastpipe.demo.caption import caption_of
-from fastpipe.demo.coco import run_lengths
 from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.demo.truth import caption_of, run_lengths
 from fastpipe.errors import ConfigError
 
 COUNT, SEED = 33, 4
