@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,43 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_S
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms, possible_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
 
 _CHUNK_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """Index records of samples that follow one another.
+
+    Attributes:
+        records: of these samples.
+        first: number of the first.
+        rows_at: byte of index.npy where the row of sample 0 begins.
+        least_label: the smallest label that is possible.
+        classes: how many there are; a label is below it.
+    """
+
+    records: NDArray[np.void]
+    first: int
+    rows_at: int
+    least_label: int
+    classes: int
+
+    @classmethod
+    def whole(cls, index: Index) -> IndexPart:
+        """All of an index, whose records stay in the file."""
+        return cls(index.records, 0, index.records.offset, index.least_label, len(index.classes))
+
+    def of(self, shard: ShardFacts) -> NDArray[np.void]:
+        """(samples,) a copy of the records of a shard's samples."""
+        start = shard.first_sample - self.first
+        return np.array(self.records[start : start + shard.samples])
+
+    def cut(self, shards: Sequence[ShardFacts]) -> IndexPart:
+        """The part for shards that follow one another, in memory."""
+        first, stop = shards[0].first_sample, shards[-1].first_sample + shards[-1].samples
+        return replace(self, records=np.array(self.records[first - self.first : stop - self.first]), first=first)
 
 
 def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:

@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.verify.check_index import impossible, impossible_records
-from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.verify.check_index import IndexPart, impossible, impossible_records
+from fastpipe.verify.check_sample import Checked, Mismatch, ShardSpan, check_span
 from fastpipe.verify.damage import Damage
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
 from fastpipe.verify.tar_members import starts_in_tar
 
+SPAN_BYTES = 4 << 20  # about so much is read at once
 _AHEAD_PER_WORKER = 2  # spans; a span is a few MB
 
 
@@ -113,7 +113,7 @@ def check_shards(
     totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
     samples, bytes_done = 0, 0
     digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
-    with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
+    with closing(_checked(_planned(there, index, whole_index=whole_index), threads)) as outcomes:
         for span, checked in outcomes:
             if span.start == 0:
                 digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
@@ -136,23 +136,31 @@ def check_shards(
     return found
 
 
-def _planned(shards: list[ShardFacts], index: IndexPart | None, whole_index: bool) -> Iterator[ShardSpan]:
+def _planned(shards: list[ShardFacts], index: IndexPart | None, *, whole_index: bool) -> Iterator[ShardSpan]:
     """The spans of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
-    nothing = np.empty(0, dtype=INDEX_DTYPE)
     for shard in shards:
-        if index is None:
-            yield from bare_spans(shard, _readable_bytes(shard), nothing)
-            continue
-        records = index.of(shard)
-        possible = not impossible(records, shard, index).any()
-        starts = None if whole_index and possible else starts_in_tar(shard)
-        if starts is None and possible:
-            starts = starts_in_records(records)
-        size_bytes = _readable_bytes(shard)
-        if starts is None:
-            yield from bare_spans(shard, size_bytes, nothing)
-        else:
-            yield from shard_spans(shard, size_bytes, starts, records)
+        records, starts = np.empty(0, dtype=INDEX_DTYPE), list[int]()
+        if index is not None:
+            records = index.of(shard)
+            possible = not impossible(records, shard, index).any()
+            if not (possible and whole_index):
+                starts = starts_in_tar(shard)
+            if possible and not starts:
+                starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+        yield from _spans(shard, starts, records)
+
+
+def _spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void]) -> Iterator[ShardSpan]:
+    """Cuts a shard where its samples start, or anywhere if they cannot be told apart."""
+    size_bytes = _readable_bytes(shard)
+    edges = starts or range(0, size_bytes, SPAN_BYTES)
+    first, start = 0, 0
+    for place in range(1, len(edges)):
+        stop = edges[place]
+        if stop - start >= SPAN_BYTES:
+            yield ShardSpan(shard, start, stop, first, starts[first:place], records[first:place], last=False)
+            first, start = place, stop
+    yield ShardSpan(shard, start, size_bytes, first, starts[first:], records[first:], last=True)
 
 
 def _readable_bytes(shard: ShardFacts) -> int:
@@ -191,25 +199,19 @@ def _judge(
         known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
     """
     whole_shard = not known_bad and digest == shard.xxh3_64
-    for mismatch in mismatches:
-        values = mismatch.expected, mismatch.got, mismatch.sample, 1
-        if whole_shard and not mismatch.of_shard and index is not None:
-            at = index.rows_at + mismatch.sample * INDEX_DTYPE.itemsize
-            yield Damage(
-                INDEX_FILE,
-                f"the row is wrong, because {shard.name} is intact: {mismatch.problem}",
-                *values,
-                at,
-                mismatch.key,
-            )
+    for damage, of_shard in mismatches:
+        if whole_shard and not of_shard and index is not None and damage.sample is not None:
+            problem = f"the row is wrong, because {shard.name} is intact: {damage.problem}"
+            at = index.rows_at + damage.sample * INDEX_DTYPE.itemsize
+            yield replace(damage, file=INDEX_FILE, problem=problem, offset=at)
         else:
-            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset, mismatch.key)
+            yield damage
     if known_bad or whole_shard:
         return
-    problem = "its content has changed since it was packed: hash"
+    changed = Damage(shard.name, "its content has changed since it was packed: hash", shard.xxh3_64, digest)
     if index is None:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
+        yield replace(changed, sample=shard.first_sample, samples=shard.samples)
     elif mismatches:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest)
+        yield changed
     else:
-        yield Damage(shard.name, f"its images and labels are intact, but {problem}", shard.xxh3_64, digest)
+        yield replace(changed, problem=f"its images and labels are intact, but {changed.problem}")

@@ -21,8 +21,8 @@ from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.verify.check_index import IndexPart
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
 
 _MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work

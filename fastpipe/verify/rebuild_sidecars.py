@@ -6,15 +6,14 @@ import json
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from fastpipe.errors import ImageError, PackError
+from fastpipe.errors import PackError
 from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, sidecars
-from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.columns import columns, piece
 from fastpipe.packing.shard.publish import write_column
 from fastpipe.store.store import Store
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.tar_members import sample_members
+from fastpipe.verify.tar_members import opened
 
 _CHUNK_BYTES = 1 << 20
 
@@ -58,18 +57,12 @@ def _pieces(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, by
     endings = {member(field, JPEG), member(field, PNG)}
     numbers = {name: number for number, name in enumerate(field.names)} if field.kind == "classes" else {}
     for shard in shards:
-        try:
-            with open(shard.path, "rb", buffering=0) as file:
-                for _, _, note, *members in sample_members(shard, file):
-                    found = next((each for each in members if each.ending in endings), None)
-                    if found is not None:
-                        value = Stored(member=read_at(file.fileno(), found.size, found.offset))
-                    else:
-                        told = json.loads(read_at(file.fileno(), note.size, note.offset)).get(field.name)
-                        value = Stored([numbers[each] for each in told] if numbers and told else told)
-                    yield piece(field.kind, value, found.offset if found else 0)
-        except (ImageError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
-            raise PackError(
-                f"{shard.name} is damaged, so field {field.name} cannot be rebuilt from it ({problem}); run fastpipe "
-                "verify with --repair and without --quick"
-            ) from problem
+        with opened(shard, f"field {field.name}") as samples:
+            for (_, _, note, *members), read in samples:
+                found = next((each for each in members if each.ending in endings), None)
+                if found is not None:
+                    value = Stored(member=read(found.offset, found.size))
+                else:
+                    told = json.loads(read(note.offset, note.size)).get(field.name)
+                    value = Stored([numbers[each] for each in told] if numbers and told else told)
+                yield piece(field.kind, value, found.offset if found else 0)

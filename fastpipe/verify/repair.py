@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
-from numpy.typing import NDArray
 
-from fastpipe.engine.pictures import size_of
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
@@ -26,8 +24,7 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import key_hash, named_in
+from fastpipe.format.sample_layout import key_hash
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
@@ -41,14 +38,13 @@ from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
 from fastpipe.sources.options import SourceOptions, recorded_options
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.sources.picture.probe import form_of
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.tar_members import sample_members
+from fastpipe.verify.tar_members import records_of
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
@@ -218,8 +214,9 @@ def _remake_shards(
     info, pack = packed
     wanted = {shard.name: shard for shard in shards}
     for shard in shards:
-        if _is_as_packed(shard):
-            raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
+        with suppress(OSError):
+            if file_hash(shard.path) == shard.xxh3_64:
+                raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
     ours = [(run, names) for run, names in runs_of_shards(pack, listing, options, wanted) if names]
     files = sum(run.stop - run.start for run, _ in ours)
     total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
@@ -245,23 +242,12 @@ def _remake_shards(
                 tar = tars.get(shard.name)
                 if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
                     got = "no such shard" if tar is None else f"got {tar.xxh3_64}"
-                    raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, {got}"))
+                    raise PackError(
+                        f"{shard.name} cannot be restored: expected hash {shard.xxh3_64}, {got}. Either a source file "
+                        "has changed but kept its size, or the dataset was packed with another version of fastpipe, "
+                        f"libjpeg-turbo, Pillow, OpenCV or zlib. The shard stays as it is; {_ANEW}"
+                    )
                 publish(folder / shard.name, shard.path)
-
-
-def _is_as_packed(shard: ShardFacts) -> bool:
-    try:
-        return file_hash(shard.path) == shard.xxh3_64
-    except OSError:
-        return False
-
-
-def _other(shard: ShardFacts, what: str) -> str:
-    return (
-        f"{shard.name} cannot be restored: {what}. Either a source file has changed but kept its size, or the dataset "
-        "was packed with another version of fastpipe, libjpeg-turbo, Pillow, OpenCV or zlib. The shard stays as it is; "
-        f"{_ANEW}"
-    )
 
 
 def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
@@ -280,31 +266,3 @@ def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[st
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
                 f"packed it; {_ANEW}"
             )
-
-
-def records_of(shard: ShardFacts) -> NDArray[np.void]:
-    """(samples,) of INDEX_DTYPE: the records that pack wrote.
-
-    Raises:
-        PackError: the shard is damaged.
-    """
-    damaged = (
-        f"{shard.name} is damaged, so the index cannot be rebuilt from it; run fastpipe verify with --repair and "
-        "without --quick"
-    )
-    records: list[tuple[int, ...]] = []
-    try:
-        with open(shard.path, "rb", buffering=0) as file:
-            for members in sample_members(shard, file):
-                digits, picture, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
-                known = (
-                    *size_of(picture),
-                    *form_of(picture),
-                    int(digits),
-                    xxhash.xxh3_64_intdigest(picture),
-                    *named_in(note),
-                )
-                records.append((shard.number, members[1].offset, len(picture), *known))
-    except (OSError, ValueError) as problem:
-        raise PackError(f"{damaged} ({problem})") from problem
-    return np.array(records, dtype=INDEX_DTYPE)

@@ -19,10 +19,9 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.executor import THREADS, on_ray
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
-from fastpipe.verify.check_index import check_index, impossible_records
+from fastpipe.verify.check_index import IndexPart, check_index, impossible_records
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
 from fastpipe.verify.damage import Damage, Report
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.on_ray import Seen, check_on_ray
 from fastpipe.verify.shard_facts import Description, describe
 
