@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
-from fastpipe.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, read_fields, sidecars
 from fastpipe.format.index import Index
 from fastpipe.format.layout import (
     DATASET_FILE,
@@ -24,29 +26,30 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.sample_layout import key_hash
+from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.fields.columns import columns, piece
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.publish import read_rejected, write_npy
+from fastpipe.packing.shard.publish import read_rejected, write_column, write_npy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.options import SourceOptions, recorded_options
+from fastpipe.sources.options import recorded_options
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
-from fastpipe.store.store import Folder
+from fastpipe.store.store import Folder, Store
 from fastpipe.verify.damage import Report
-from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.tar_members import records_of
+from fastpipe.verify.tar_members import opened, records_of
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
+_CHUNK_BYTES = 1 << 20
 
 
 def repair(
@@ -88,8 +91,8 @@ def repair(
     info, at = said.info, version_folder(said.info["version"])
     damaged = {name.removeprefix(at) for name in damaged}
     shards = [shard for shard in said.shards if shard.name in damaged]
-    sidecars = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
-    if (INDEX_FILE in damaged or sidecars) and any(shard.removed for shard in said.shards):
+    broken = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
+    if (INDEX_FILE in damaged or broken) and any(shard.removed for shard in said.shards):
         raise PackError(
             f"{path / at}: index.npy and columns cannot be made again, for the shards do not say which samples were "
             f"removed. Version {info['version'] - 1} may be whole: fastpipe.open({str(path)!r}, "
@@ -105,23 +108,23 @@ def repair(
             raise PackError(
                 f"{path} holds an unfinished pack or add; run the same command again to finish it, then repair"
             )
-        left = shards
+        refused: PackError | None = None
         for pack, ours in _by_pack(info, shards):
-            options = replace(
-                packed_options(pack["options"], _source_options(pack, image_root)), workers=workers or granted_cpus()
-            )
-            listing = _listed(path, info, pack, source, options)
-            if listing is not None:
-                _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
-                left = [shard for shard in left if shard not in ours]
-        if left:
-            pack = next(pack for pack, ours in _by_pack(info, shards) if left[0] in ours)
-            raise _other_source(path, info, pack, source, image_root)
+            how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
+            options = replace(packed_options(pack["options"], how), workers=workers or granted_cpus())
+            try:
+                listing = _listed(path, info, pack, source, options)
+            except PackError as problem:
+                refused = refused or problem
+                continue
+            _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
+        if refused is not None:
+            raise refused
         if INDEX_FILE in damaged:
             _rebuild_index(journal, said.shards, info)
-        if sidecars:
-            rebuild_sidecars(journal.store, said.shards, read_fields(info), sidecars, at)
-    return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars]
+        if broken:
+            _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
+    return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
 
 
 def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[dict[str, Any], list[ShardFacts]]]:
@@ -135,14 +138,29 @@ def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[d
 
 def _listed(
     path: Path, info: dict[str, Any], pack: dict[str, Any], source: SourcePath, options: PackOptions
-) -> Listing | None:
-    """The sources of a pack, as they were listed; None: they are not in this source."""
-    expected = pack["source"]["xxh3_128"]
-    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-    if listing.digest() == expected:
-        return listing
+) -> Listing:
+    """The sources of a pack, as they were listed. PackError: they are not in this source."""
+    if "made_by" in pack["source"]:
+        raise PackError(
+            f"{path} was written by {pack['source']['made_by']}, so its shards cannot be packed again from a "
+            "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
+            f"{FIELDS_FOLDER} can be repaired if all shards are intact"
+        )
+    now = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+    for listing in (now, *_parts(path, pack, now)):
+        if listing.digest() == pack["source"]["xxh3_128"]:
+            return listing
+    raise PackError(
+        f"{now.root} differs from the source of {path}: {_difference(info, pack, now)}. "
+        f"{'If the pack had an --image-root, pass it here, too. ' if now.notes is not None else ''}"
+        f"Restore the source, or {_ANEW}"
+    )
+
+
+def _parts(path: Path, pack: dict[str, Any], listing: Listing) -> Iterator[Listing]:
+    """What a later pack may have added of a source: the rest was in the dataset before."""
     if pack["version"] == 1:
-        return None
+        return
     then = read_info(path, version=pack["version"])
     listing = relabelled(listing, then["classes"])
     for version in (pack["version"], pack["version"] - 1):  # one of the two indexes may be damaged
@@ -156,37 +174,7 @@ def _listed(
         if after and index.counts["rejected"]:
             keys |= {key_hash(entry["path"]) for entry in read_rejected(path, version)}
         taken = [each for each in listing.sources if (key_hash(readable(each.path)) in keys) is after]
-        found = replace(listing, classes=then["classes"], sources=taken)
-        if found.digest() == expected:
-            return found
-    return None
-
-
-def _source_options(pack: dict[str, Any], image_root: str | os.PathLike[str] | None) -> SourceOptions:
-    return recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
-
-
-def _other_source(
-    path: Path,
-    info: dict[str, Any],
-    pack: dict[str, Any],
-    source: SourcePath,
-    image_root: str | os.PathLike[str] | None,
-) -> PackError:
-    """The error for a source that is not the one that was packed."""
-    if "made_by" in pack["source"]:
-        return PackError(
-            f"{path} was written by {pack['source']['made_by']}, so its shards cannot be packed again from a "
-            "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
-            f"{FIELDS_FOLDER} can be repaired if all shards are intact"
-        )
-    options = packed_options(pack["options"], _source_options(pack, image_root))
-    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-    return PackError(
-        f"{listing.root} differs from the source of {path}: {_difference(info, pack, listing)}. "
-        f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
-        f"Restore the source, or {_ANEW}"
-    )
+        yield replace(listing, classes=then["classes"], sources=taken)
 
 
 def _difference(info: dict[str, Any], pack: dict[str, Any], listing: Listing) -> str:
@@ -255,14 +243,53 @@ def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[st
     samples = sum(shard.samples for shard in shards)
     with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
         records, whole = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
-        expected = info["index"]["xxh3_64"]
-        if records != expected:
-            raise PackError(
-                f"the shards give a different index: expected hash {expected}, got {records}. Run "
-                f"fastpipe verify with --repair and without --quick, which also repairs damaged shards, or {_ANEW}"
-            )
+        _refuse_other(INDEX_FILE, info["index"]["xxh3_64"], records)
         if whole != info["index"]["file_xxh3_64"]:
             raise PackError(
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
                 f"packed it; {_ANEW}"
             )
+
+
+def _rebuild_sidecars(
+    store: Store, shards: Sequence[ShardFacts], fields: Mapping[str, Field], damaged: Collection[str], at: str
+) -> None:
+    """Writes these sidecars, in the version's folder, from what the shards hold."""
+    samples = sum(shard.samples for shard in shards)
+    for field in fields.values():
+        for name, column in zip(sidecars(field), columns(field), strict=True):
+            file_name = f"{FIELDS_FOLDER}/{name}"
+            if file_name not in damaged:
+                continue
+            with tempfile.TemporaryFile(dir=store.scratch) as kept, store.whole(f"{at}{file_name}") as file:
+                for value in _pieces(shards, field):
+                    kept.write(value[column.part])
+                size_bytes = kept.tell()
+                kept.seek(0)
+                found = write_column(file, column, iter(lambda: kept.read(_CHUNK_BYTES), b""), size_bytes, samples)
+                _refuse_other(file_name, field.files[name], found)
+
+
+def _refuse_other(name: str, expected: str, found: str) -> None:
+    """PackError: a file that was made from the shards is not the one that was packed."""
+    if found != expected:
+        raise PackError(
+            f"the shards give a different {name}: expected hash {expected}, got {found}. Run fastpipe verify with "
+            f"--repair and without --quick, which also repairs damaged shards, or {_ANEW}"
+        )
+
+
+def _pieces(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, bytes]]:
+    """What each sample adds to the columns of a field."""
+    endings = {member(field, JPEG), member(field, PNG)}
+    numbers = {name: number for number, name in enumerate(field.names)} if field.kind == "classes" else {}
+    for shard in shards:
+        with opened(shard, f"field {field.name}") as samples:
+            for (_, _, note, *members), read in samples:
+                found = next((each for each in members if each.ending in endings), None)
+                if found is not None:
+                    value = Stored(member=read(found.offset, found.size))
+                else:
+                    told = json.loads(read(note.offset, note.size)).get(field.name)
+                    value = Stored([numbers[each] for each in told] if numbers and told else told)
+                yield piece(field.kind, value, found.offset if found else 0)
