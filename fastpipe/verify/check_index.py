@@ -115,11 +115,10 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -
 def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
     """A finding for each record of a shard that cannot be true."""
     records = index.of(shard)
+    expected = (
+        f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
+        f"least 1 x 1 pixels, 1, 3 or 4 channels of 8 or 16 bits, a label below {index.classes}"
+    )
     for place in np.flatnonzero(impossible(records, shard, index)).tolist():
-        record = records[place]
-        values = ", ".join(f"{name} {record[name]}" for name in WITHOUT_HASHES)
-        expected = (
-            f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
-            f"least 1 x 1 pixels, 1, 3 or 4 channels of 8 or 16 bits, a label below {index.classes}"
-        )
+        values = ", ".join(f"{name} {records[name][place]}" for name in WITHOUT_HASHES)
         yield Damage(INDEX_FILE, "the row has impossible values", expected, values, shard.first_sample + place, 1)

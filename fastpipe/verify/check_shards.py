@@ -57,11 +57,7 @@ class ShardFindings:
 
 
 def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
-    """Whether a shard is there and of the size that it was packed with.
-
-    Args:
-        records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
-    """
+    """Whether a shard is there and of its packed size; its records tell which samples one lost that is too short."""
     try:
         size_bytes, regular = _size_of(shard)
         problem = "" if regular else "is not a regular file"
@@ -71,7 +67,10 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
         yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
     elif size_bytes != shard.size_bytes:
         sizes = f"{shard.size_bytes:,} bytes", f"{size_bytes:,} bytes"
-        lost = 0 if records is None else _cut_off(records, size_bytes)
+        lost = 0
+        if records is not None:
+            start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+            lost = int((records["size"] > size_bytes - start).sum())
         first = shard.first_sample + shard.samples - lost if lost else None
         yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
 
@@ -84,12 +83,6 @@ def _size_of(shard: ShardFacts) -> tuple[int, bool]:
     return status.st_size, stat.S_ISREG(status.st_mode)
 
 
-def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
-    """How many samples are not whole in so many bytes."""
-    start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
-    return int((records["size"] > size_bytes - start).sum())
-
-
 def check_shards(
     shards: Sequence[ShardFacts],
     index: IndexPart | None,
@@ -98,14 +91,9 @@ def check_shards(
     threads: int,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> ShardFindings:
-    """Reads and checks shards.
+    """Reads and checks shards, which are in order, in so many threads; `on_progress` is called in this one.
 
-    Args:
-        shards: in order.
-        index: with their records; None: index.npy cannot be opened.
-        whole_index: index.npy has not changed.
-        threads: that check.
-        on_progress: called now and then, in this thread.
+    `index` has their records, None: index.npy cannot be opened; `whole_index`: it has not changed.
     """
     sizes = {shard.number: list(check_size(shard)) for shard in shards}
     found = ShardFindings([damage for wrong in sizes.values() for damage in wrong])
@@ -192,11 +180,8 @@ def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[Shar
 def _judge(
     shard: ShardFacts, index: IndexPart | None, digest: str, mismatches: list[Mismatch], *, known_bad: bool
 ) -> Iterator[Damage]:
-    """What is wrong with a shard that was read to its end, and with its records in the index.
-
-    Args:
-        index: with their records; None if the shard's samples could not be told apart.
-        known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
+    """What is wrong with a shard that was read to its end, and with its records in the index; None: its samples could
+    not be told apart. If it is of another size or unreadable, its hash says nothing more: `known_bad`.
     """
     whole_shard = not known_bad and digest == shard.xxh3_64
     for damage, of_shard in mismatches:

@@ -55,7 +55,7 @@ class Objects:
 
     def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
         self.url, self.patience_s = url, options.patience_s
-        self.has_lists = url.scheme not in ("http", "https")  # web servers cannot list files
+        self.has_lists = not url.is_web
         # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
         self.pinned = url.scheme == "hf"
         self._loop = loop_of_process()
