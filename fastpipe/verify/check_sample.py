@@ -23,24 +23,15 @@ from fastpipe.verify.tar_members import record_of, sample_members
 
 @dataclass(frozen=True)
 class ShardSpan:
-    """A run of bytes of a shard that is read at once, and the samples in it.
-
-    Attributes:
-        shard: which.
-        start, stop: bytes of the file.
-        first: number of its first sample, counted in the shard.
-        starts: where its samples begin (their KEY.cls); each ends where the next one does or at `stop`.
-        records: (samples,) their index records.
-        last: the shard's last span: its last sample is followed by the end of the archive.
-    """
+    """A run of bytes of a shard that is read at once, and the samples in it."""
 
     shard: ShardFacts
-    start: int
+    start: int  # bytes of the file
     stop: int
-    first: int
-    starts: list[int]
-    records: NDArray[np.void]
-    last: bool
+    first: int  # number of its first sample, counted in the shard
+    starts: list[int]  # where its samples begin (their KEY.cls); each ends where the next one does or at `stop`
+    records: NDArray[np.void]  # (samples,) of the index
+    last: bool  # of the shard: its last sample is followed by the end of the archive
 
 
 class Mismatch(NamedTuple):
@@ -118,14 +109,14 @@ def _check(
     if digest != expected:
         words = "the image has changed since it was packed: hash", f"{expected:016x}", f"{digest:016x}"
         return Mismatch(damage(*words, offset=picture_at), of_shard=False)
-    problem = flaw(picture)
-    if problem is None:
+    wrong = flaw(picture)
+    if wrong is None:
         try:
             found = record_of(shard, picture_at, label, picture, note, digest)
         except (ValueError, RecursionError) as refused:
-            problem = f"its members are damaged: {refused}"
-    if problem is not None:
-        return Mismatch(damage(problem, offset=picture_at), of_shard=True)
+            wrong = f"its members are damaged: {refused}"
+    if wrong is not None:
+        return Mismatch(damage(wrong, offset=picture_at), of_shard=True)
     for name, told, is_now in zip(INDEX_DTYPE.names or (), record.item(), found, strict=True):
         if told != is_now:
             words = f"its {name} differs from the index", str(told), str(is_now)

@@ -38,16 +38,10 @@ class VerifyProgress:
 
 @dataclass
 class ShardFindings:
-    """What a check of shards has found.
+    """What a check of shards has found."""
 
-    Attributes:
-        of_sizes: shards that are missing or of another size, in order. A report has those of all shards first.
-        of_contents: everything else, shard by shard.
-        bytes_read: of the shards.
-    """
-
-    of_sizes: list[Damage] = field(default_factory=list)
-    of_contents: list[Damage] = field(default_factory=list)
+    of_sizes: list[Damage] = field(default_factory=list)  # shards that are missing or of another size, in order
+    of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
     bytes_read: int = 0
 
     @property

@@ -32,17 +32,11 @@ _MEMORY_BYTES = 256 << 20  # of a task's process
 
 @dataclass(frozen=True)
 class Seen:
-    """A dataset as each task has to see it.
+    """A dataset as each task has to see it."""
 
-    Attributes:
-        folder: absolute path of it, or of the cache of what is behind the URL.
-        description_xxh3_64: of dataset.json.
-        url, options: where it is and how it is read, if it is no folder.
-    """
-
-    folder: Path
-    description_xxh3_64: str
-    url: Url | None = None
+    folder: Path  # absolute path of it, or of the cache of what is behind the URL
+    description_xxh3_64: str  # of dataset.json
+    url: Url | None = None  # where it is, if it is no folder; and how it is read
     options: RemoteOptions | None = None
 
     @classmethod

@@ -19,18 +19,7 @@ from fastpipe.verify.damage import Damage
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What dataset.json says of a shard.
-
-    Attributes:
-        number, name: of the shard.
-        path: of its file.
-        first_sample, samples: which samples it holds.
-        size_bytes, xxh3_64: of the file; the hash in hex.
-        pictures: the endings that the images' members may have.
-        members: the endings that the member of each field may have, in order.
-        removed: further samples in it, which this version of the dataset does not have.
-        direct: the files behind the URL where it is; None: it is a file of this machine.
-    """
+    """What dataset.json says of a shard."""
 
     number: int
     name: str
@@ -38,11 +27,11 @@ class ShardFacts:
     first_sample: int
     samples: int
     size_bytes: int
-    xxh3_64: str
-    members: tuple[tuple[str, ...], ...] = ()
-    pictures: tuple[str, ...] = ("jpg",)
-    removed: int = 0
-    direct: Objects | None = None
+    xxh3_64: str  # of the file, in hex
+    members: tuple[tuple[str, ...], ...]  # the endings that the member of each field may have, in order
+    pictures: tuple[str, ...]  # the endings that the images' members may have
+    removed: int  # further samples in it, which this version of the dataset does not have
+    direct: Objects | None = None  # the files behind the URL where it is; None: it is a file of this machine
 
     def key(self, start: int) -> str:
         """The WebDataset key of the sample that begins at a byte of the shard."""
@@ -51,19 +40,12 @@ class ShardFacts:
 
 @dataclass
 class Description:
-    """What dataset.json says, and what is wrong with it.
+    """What dataset.json says, and what is wrong with it."""
 
-    Attributes:
-        info: its content; None if it is of no use.
-        shards: in order.
-        index: the dataset, opened; None if index.npy cannot be.
-        findings: about dataset.json, and about an index.npy that cannot be opened.
-    """
-
-    info: dict[str, Any] | None = None
-    shards: list[ShardFacts] = field(default_factory=list)
-    index: Index | None = None
-    findings: list[Damage] = field(default_factory=list)
+    info: dict[str, Any] | None = None  # None: it is of no use
+    shards: list[ShardFacts] = field(default_factory=list)  # in order
+    index: Index | None = None  # None: index.npy cannot be opened
+    findings: list[Damage] = field(default_factory=list)  # about dataset.json, and an index.npy that cannot be opened
 
     def blame(self, problem: str, expected: str = "", got: str = "") -> None:
         """Adds a finding about dataset.json."""

@@ -23,15 +23,10 @@ Read = Callable[[int, int], bytes]  # bytes of a shard: so many from an offset o
 
 
 class SampleMember(NamedTuple):
-    """A member of a sample.
+    """A member of a sample."""
 
-    Attributes:
-        ending: its name without "KEY.".
-        offset, size: of its bytes in the shard.
-    """
-
-    ending: str
-    offset: int
+    ending: str  # its name without "KEY."
+    offset: int  # of its bytes in the shard
     size: int
 
     @property

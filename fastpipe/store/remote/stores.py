@@ -57,7 +57,7 @@ def loop_of_process() -> asyncio.AbstractEventLoop:
     return _started[1]
 
 
-class Stores:
+class Connection:
     """obstore's stores for a URL: one to read, and one with more patience to write."""
 
     def __init__(self, url: Url, options: RemoteOptions) -> None:
