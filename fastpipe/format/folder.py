@@ -33,6 +33,16 @@ class Url(str):
     def scheme(self) -> str:
         return scheme_of(self)
 
+    @property
+    def path(self) -> str:
+        """What follows the scheme: the bucket or server, and the folder in it."""
+        return self[len(self.scheme) + len("://") :]
+
+    @property
+    def is_web(self) -> bool:
+        """Whether a web server gives the files, which lists none and takes none."""
+        return self.scheme in ("http", "https")
+
     def __truediv__(self, name: str) -> Url:
         return Url(f"{self}/{name}")
 

@@ -131,8 +131,12 @@ class Index:
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         self.files = self.folder / version_folder(self.version)
-        rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
-        self._records_file, self.records = rows.file.identity, rows.mapped(samples)
+        try:
+            rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
+            self._records_file, self.records = rows.file.identity, rows.mapped(samples)
+        except DatasetError as problem:
+            problem.of_index = True
+            raise
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -22,9 +22,8 @@ from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.format.open_file import read_at
 from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.store.files import PARTIAL, cannot_write, make_in_shared, no_link, publish
-from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 
-_WRITABLE = ("s3", "gs", "az")
 _NOTE = "fastpipestate"  # metadata of an object; Azure takes only letters and digits
 _AHEAD = 32  # requests
 
@@ -277,8 +276,8 @@ class Bucket(Store):
 
 
 def check_writable(url: Url) -> None:
-    if url.scheme not in _WRITABLE:
-        known = ", ".join(f"{each}://" for each in _WRITABLE)
+    if url.scheme not in BUCKETS:
+        known = ", ".join(f"{each}://" for each in BUCKETS)
         raise ConfigError(
             f"DST {url}: fastpipe cannot write to {url.scheme}://; it writes to {known} and to folders. Pack into a "
             "folder and upload it, dataset.json last"

@@ -2,52 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
-from fastpipe.engine.pictures import flaw, size_of
+from fastpipe.engine.pictures import flaw
 from fastpipe.format import tar_writer as tar
+from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.open_file import read_at
-from fastpipe.format.pixel_form import PixelForm
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_picture, before_picture, named_in, picture_ending
-from fastpipe.sources.picture.probe import form_of
+from fastpipe.verify.damage import Damage
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.spans import ShardSpan
-from fastpipe.verify.tar_members import ending_in_header, size_in_header
+from fastpipe.verify.tar_members import record_of, sample_members
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """What does not fit in a sample. Which is wrong, the shard or the record of the index, the shard's hash decides.
+class ShardSpan:
+    """A run of bytes of a shard that is read at once, and the samples in it."""
 
-    Attributes:
-        sample: number in the dataset.
-        offset: of the first byte concerned in the shard.
-        problem, expected, got: in words.
-        of_shard: the bytes are those that were packed, and they are wrong.
-        key: of the sample.
+    shard: ShardFacts
+    start: int  # bytes of the file
+    stop: int
+    first: int  # number of its first sample, counted in the shard
+    starts: list[int]  # where its samples begin (their KEY.cls); each ends where the next one does or at `stop`
+    records: NDArray[np.void]  # (samples,) of the index
+    last: bool  # of the shard: its last sample is followed by the end of the archive
+
+
+class Mismatch(NamedTuple):
+    """What does not fit in a sample, as damage of the shard; or of the index, unless the bytes are wrong in any case.
+    The shard's hash decides.
     """
 
-    sample: int
-    offset: int
-    problem: str
-    expected: str = ""
-    got: str = ""
-    of_shard: bool = False
-    key: str | None = None
+    damage: Damage
+    of_shard: bool
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A span that was read.
-
-    Attributes:
-        data: its bytes; fewer than expected where the shard ends before.
-        unreadable: why there are none; None: they were read.
-        mismatches: in order.
-    """
+class Checked(NamedTuple):
+    """A span's bytes, fewer where the shard ends before; why they cannot be read; what is wrong, in order."""
 
     data: bytes
     unreadable: str | None
@@ -58,152 +55,79 @@ def check_span(span: ShardSpan) -> Checked:
     """Reads a span and checks each sample in it: its members, its hash, that it decodes."""
     data, unreadable = b"", None
     try:
-        data = _read(span, span.start, span.stop)
+        data = _read(span.shard, span.start, span.stop)
     except OSError as problem:
         unreadable = problem.strerror or str(problem)
     view = memoryview(data)
-    mismatches: list[Mismatch] = []
-    stops = [*span.starts[1:], span.stop]
-    for place, (start, stop) in enumerate(zip(span.starts, stops, strict=False)):
-        sample = span.shard.first_sample + span.first + place
+    mismatches: list[Mismatch | None] = []
+    for place, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
+        damage = partial(
+            Damage,
+            span.shard.name,
+            sample=span.shard.first_sample + span.first + place,
+            samples=1,
+            key=span.shard.key(start),
+        )
         part = view[start - span.start : stop - span.start]
         if unreadable is not None:  # as a whole; then those that can be are read one by one
             try:
-                part = memoryview(_read(span, start, stop))
+                part = memoryview(_read(span.shard, start, stop))
             except OSError as problem:
                 words = f"cannot be read: {problem.strerror or problem}"
-                mismatches.append(Mismatch(sample, start, words, of_shard=True, key=span.shard.key(start)))
+                mismatches.append(Mismatch(damage(words, offset=start), of_shard=True))
                 continue
-        end = span.last and place == len(span.starts) - 1
-        mismatch = _check(span.shard, sample, start, part, span.records[place], with_end=end)
-        if mismatch is not None:
-            mismatches.append(replace(mismatch, key=span.shard.key(start)))
-    return Checked(data, unreadable, mismatches)
+        end = span.last and place == len(span.starts) - 1 and not span.shard.removed
+        mismatches.append(_check(span.shard, start, part, span.records[place], damage, with_end=end))
+    return Checked(data, unreadable, [each for each in mismatches if each is not None])
 
 
-def _read(span: ShardSpan, start: int, stop: int) -> bytes:
+def _read(shard: ShardFacts, start: int, stop: int) -> bytes:
     """The bytes of a shard in a range, as far as there are any."""
-    if span.shard.direct is not None:
-        return bytes(span.shard.direct.fetched(span.shard.name, start, stop).data) if start < stop else b""
-    with open(span.shard.path, "rb", buffering=0) as file:
+    if shard.direct is not None:
+        return bytes(shard.direct.fetched(shard.name, start, stop).data) if start < stop else b""
+    with open(shard.path, "rb", buffering=0) as file:
         return read_at(file.fileno(), stop - start, start)
 
 
 def _check(
-    facts: ShardFacts, sample: int, start: int, data: memoryview, record: Any, *, with_end: bool
+    shard: ShardFacts, start: int, data: memoryview, record: Any, damage: Callable[..., Damage], *, with_end: bool
 ) -> Mismatch | None:
-    """The first thing in a sample that does not fit.
+    """The first thing in the sample at `start` that does not fit its index record, the end of the archive included."""
 
-    Args:
-        facts: of the shard.
-        sample: its number.
-        start: of its bytes in the shard.
-        data: they.
-        record: its index record.
-        with_end: the end of the archive follows.
-    """
-    shard, offset, size, width, height, channels, bits, label, digest, *named = record.item()
-    key = facts.key(start)
-    picture_at = start + BEFORE_BYTES
-    if shard != facts.number:
-        return Mismatch(
-            sample, start, "the sample is in a different shard than in the index", f"{shard}", f"{facts.number}"
-        )
-    if offset != picture_at:
-        return Mismatch(
-            sample, picture_at, "the image is not at the offset in the index", f"byte {offset}", f"byte {picture_at}"
-        )
-    before, picture = bytes(data[:BEFORE_BYTES]), bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
-    if before not in (before_picture(key, label, size, ending) for ending in facts.pictures):
-        ending = picture_ending(picture)
-        return _before(key, sample, start, before, before_picture(key, label, size, ending), ending)
-    if len(picture) != size:
-        return Mismatch(sample, picture_at, "the image is truncated", f"{size} bytes", f"{len(picture)}", of_shard=True)
-    found = xxhash.xxh3_64_intdigest(picture)
-    if found != digest:
-        return Mismatch(
-            sample, picture_at, "the image has changed since it was packed: hash", f"{digest:016x}", f"{found:016x}"
-        )
-    problem = flaw(picture)
-    if problem is not None:
-        return Mismatch(sample, picture_at, problem, of_shard=True)
-    if (width, height) != (size_now := size_of(picture)):
-        sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
-        return Mismatch(sample, picture_at, "the size of the image differs from the index", *sizes)
-    if (form := PixelForm(channels, bits)) != (form_now := form_of(picture)):
-        words = "the channels or bits of the image differ from the index"
-        return Mismatch(sample, picture_at, words, str(form), str(form_now))
-    return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, (*named,), with_end=with_end)
+    def read(at: int, size: int) -> bytes:
+        return bytes(data[at - start : at - start + size])
 
-
-def _before(key: str, sample: int, start: int, got: bytes, expected: bytes, ending: str) -> Mismatch:
-    """Which member is not as it should be: KEY.cls, or the image, which has this ending."""
-    if len(got) < len(expected):
-        return Mismatch(sample, start, "the shard ends inside the sample", of_shard=True)
-    place = next(number for number, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
-    if tar.BLOCK <= place < 2 * tar.BLOCK:
-        expected_label, label = (repr(bytes(part[tar.BLOCK :][:24]).rstrip(b"\0"))[1:] for part in (expected, got))
-        if expected_label == label:
-            return Mismatch(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
-        return Mismatch(sample, start + place, f"the label in {key}.cls differs from the index", expected_label, label)
-    member = f"{key}.cls" if place < tar.BLOCK else f"{key}.{ending}"
-    values = f"{expected[place]:#04x}", f"{got[place]:#04x}"
-    return Mismatch(sample, start + place, f"the tar header of {member} does not match the index", *values)
-
-
-def _after(
-    shard: ShardFacts,
-    sample: int,
-    start: int,
-    got: bytes,
-    picture_bytes: int,
-    named: tuple[int, ...],
-    *,
-    with_end: bool,
-) -> Mismatch | None:
-    """What is wrong behind the image: its note is JSON, and the members of fields follow; their bytes are not known.
-
-    `named` is what the index has of the note.
-    """
-    key = shard.key(start)
-    at = len(tar.padding(picture_bytes))
-    note_at = at + tar.BLOCK
     try:
-        note = got[note_at : note_at + size_in_header(got[at:])]
-        told = named_in(note)
-    except (ValueError, RecursionError):
-        note, told = b"", None
-    expected = after_picture(key, picture_bytes, note)
-    name = f"{key}.json" + (" or a field" if shard.members else "")
-    for endings in shard.members if told else ():
-        ending = _announced(got[len(expected) : len(expected) + tar.BLOCK], key, endings)
-        if ending is not None:
-            content = len(expected) + tar.BLOCK
-            size = size_in_header(got[len(expected) :])
-            data = got[content : content + size]
-            expected += tar.header(f"{key}.{ending}", len(data)) + data + tar.padding(len(data))
-    if shard.removed:
-        got = got[: len(expected)]  # members of samples that were removed
-    if with_end and not shard.removed:
-        expected += tar.end(start + BEFORE_BYTES + picture_bytes + len(expected))
-        name += " and the archive's end"
-    if told == named and got == expected:
-        return None
-    if told is not None and got == expected:
-        words = "identity and path of its source differ from the index"
-        return Mismatch(sample, start + BEFORE_BYTES + picture_bytes + note_at, words, str(named), str(told))
-    places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
-    place = start + BEFORE_BYTES + picture_bytes + (next(places, note_at) if told else at)
-    return Mismatch(
-        sample,
-        place,
-        f"{name}, after the image, has changed since it was packed; image and label are intact",
-        of_shard=True,
-    )
-
-
-def _announced(head: bytes, key: str, endings: tuple[str, ...]) -> str | None:
-    try:
-        return ending_in_header(head, key, endings)
-    except ValueError:
-        return None
+        members = sample_members(shard, start, read)
+    except ValueError as problem:
+        return Mismatch(
+            damage(f"a member is damaged, or not where the index has it: {problem}", offset=start), of_shard=False
+        )
+    picture_at = members[1].offset
+    label, picture, note = (read(each.offset, each.size) for each in members[:3])
+    digest, expected = xxhash.xxh3_64_intdigest(picture), int(record["xxh3_64"])
+    if digest != expected:
+        words = "the image has changed since it was packed: hash", f"{expected:016x}", f"{digest:016x}"
+        return Mismatch(damage(*words, offset=picture_at), of_shard=False)
+    wrong = flaw(picture)
+    if wrong is None:
+        try:
+            found = record_of(shard, picture_at, label, picture, note, digest)
+        except (ValueError, RecursionError) as refused:
+            wrong = f"its members are damaged: {refused}"
+    if wrong is not None:
+        return Mismatch(damage(wrong, offset=picture_at), of_shard=True)
+    for name, told, is_now in zip(INDEX_DTYPE.names or (), record.item(), found, strict=True):
+        if told != is_now:
+            words = f"its {name} differs from the index", str(told), str(is_now)
+            return Mismatch(damage(*words, offset=picture_at), of_shard=False)
+    stop = members[-1].stop
+    after = tar.end(stop) if with_end else b""
+    rest = read(stop, len(data)) if not shard.removed else b""  # else members of samples that were removed
+    if rest != after or any(
+        any(read(each.offset + each.size, each.stop - each.offset - each.size)) for each in members
+    ):
+        return Mismatch(
+            damage("image and label are intact, but bytes beside them have changed", offset=stop), of_shard=True
+        )
+    return None

@@ -7,21 +7,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.verify.check_index import impossible, impossible_records
-from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.verify.check_index import IndexPart, impossible, impossible_records
+from fastpipe.verify.check_sample import Checked, Mismatch, ShardSpan, check_span
 from fastpipe.verify.damage import Damage
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
 from fastpipe.verify.tar_members import starts_in_tar
 
+SPAN_BYTES = 4 << 20  # about so much is read at once
 _AHEAD_PER_WORKER = 2  # spans; a span is a few MB
 
 
@@ -38,16 +38,10 @@ class VerifyProgress:
 
 @dataclass
 class ShardFindings:
-    """What a check of shards has found.
+    """What a check of shards has found."""
 
-    Attributes:
-        of_sizes: shards that are missing or of another size, in order. A report has those of all shards first.
-        of_contents: everything else, shard by shard.
-        bytes_read: of the shards.
-    """
-
-    of_sizes: list[Damage] = field(default_factory=list)
-    of_contents: list[Damage] = field(default_factory=list)
+    of_sizes: list[Damage] = field(default_factory=list)  # shards that are missing or of another size, in order
+    of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
     bytes_read: int = 0
 
     @property
@@ -57,11 +51,7 @@ class ShardFindings:
 
 
 def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
-    """Whether a shard is there and of the size that it was packed with.
-
-    Args:
-        records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
-    """
+    """Whether a shard is there and of its packed size; its records tell which samples one lost that is too short."""
     try:
         size_bytes, regular = _size_of(shard)
         problem = "" if regular else "is not a regular file"
@@ -71,7 +61,10 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
         yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
     elif size_bytes != shard.size_bytes:
         sizes = f"{shard.size_bytes:,} bytes", f"{size_bytes:,} bytes"
-        lost = 0 if records is None else _cut_off(records, size_bytes)
+        lost = 0
+        if records is not None:
+            start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+            lost = int((records["size"] > size_bytes - start).sum())
         first = shard.first_sample + shard.samples - lost if lost else None
         yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
 
@@ -84,12 +77,6 @@ def _size_of(shard: ShardFacts) -> tuple[int, bool]:
     return status.st_size, stat.S_ISREG(status.st_mode)
 
 
-def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
-    """How many samples are not whole in so many bytes."""
-    start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
-    return int((records["size"] > size_bytes - start).sum())
-
-
 def check_shards(
     shards: Sequence[ShardFacts],
     index: IndexPart | None,
@@ -98,14 +85,9 @@ def check_shards(
     threads: int,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> ShardFindings:
-    """Reads and checks shards.
+    """Reads and checks shards, which are in order, in so many threads; `on_progress` is called in this one.
 
-    Args:
-        shards: in order.
-        index: with their records; None: index.npy cannot be opened.
-        whole_index: index.npy has not changed.
-        threads: that check.
-        on_progress: called now and then, in this thread.
+    `index` has their records, None: index.npy cannot be opened; `whole_index`: it has not changed.
     """
     sizes = {shard.number: list(check_size(shard)) for shard in shards}
     found = ShardFindings([damage for wrong in sizes.values() for damage in wrong])
@@ -113,7 +95,7 @@ def check_shards(
     totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
     samples, bytes_done = 0, 0
     digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
-    with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
+    with closing(_checked(_planned(there, index, whole_index=whole_index), threads)) as outcomes:
         for span, checked in outcomes:
             if span.start == 0:
                 digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
@@ -136,23 +118,31 @@ def check_shards(
     return found
 
 
-def _planned(shards: list[ShardFacts], index: IndexPart | None, whole_index: bool) -> Iterator[ShardSpan]:
+def _planned(shards: list[ShardFacts], index: IndexPart | None, *, whole_index: bool) -> Iterator[ShardSpan]:
     """The spans of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
-    nothing = np.empty(0, dtype=INDEX_DTYPE)
     for shard in shards:
-        if index is None:
-            yield from bare_spans(shard, _readable_bytes(shard), nothing)
-            continue
-        records = index.of(shard)
-        possible = not impossible(records, shard, index).any()
-        starts = None if whole_index and possible else starts_in_tar(shard)
-        if starts is None and possible:
-            starts = starts_in_records(records)
-        size_bytes = _readable_bytes(shard)
-        if starts is None:
-            yield from bare_spans(shard, size_bytes, nothing)
-        else:
-            yield from shard_spans(shard, size_bytes, starts, records)
+        records, starts = np.empty(0, dtype=INDEX_DTYPE), list[int]()
+        if index is not None:
+            records = index.of(shard)
+            possible = not impossible(records, shard, index).any()
+            if not (possible and whole_index):
+                starts = starts_in_tar(shard)
+            if possible and not starts:
+                starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+        yield from _spans(shard, starts, records)
+
+
+def _spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void]) -> Iterator[ShardSpan]:
+    """Cuts a shard where its samples start, or anywhere if they cannot be told apart."""
+    size_bytes = _readable_bytes(shard)
+    edges = starts or range(0, size_bytes, SPAN_BYTES)
+    first, start = 0, 0
+    for place in range(1, len(edges)):
+        stop = edges[place]
+        if stop - start >= SPAN_BYTES:
+            yield ShardSpan(shard, start, stop, first, starts[first:place], records[first:place], last=False)
+            first, start = place, stop
+    yield ShardSpan(shard, start, size_bytes, first, starts[first:], records[first:], last=True)
 
 
 def _readable_bytes(shard: ShardFacts) -> int:
@@ -184,32 +174,23 @@ def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[Shar
 def _judge(
     shard: ShardFacts, index: IndexPart | None, digest: str, mismatches: list[Mismatch], *, known_bad: bool
 ) -> Iterator[Damage]:
-    """What is wrong with a shard that was read to its end, and with its records in the index.
-
-    Args:
-        index: with their records; None if the shard's samples could not be told apart.
-        known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
+    """What is wrong with a shard that was read to its end, and with its records in the index; None: its samples could
+    not be told apart. If it is of another size or unreadable, its hash says nothing more: `known_bad`.
     """
     whole_shard = not known_bad and digest == shard.xxh3_64
-    for mismatch in mismatches:
-        values = mismatch.expected, mismatch.got, mismatch.sample, 1
-        if whole_shard and not mismatch.of_shard and index is not None:
-            at = index.rows_at + mismatch.sample * INDEX_DTYPE.itemsize
-            yield Damage(
-                INDEX_FILE,
-                f"the row is wrong, because {shard.name} is intact: {mismatch.problem}",
-                *values,
-                at,
-                mismatch.key,
-            )
+    for damage, of_shard in mismatches:
+        if whole_shard and not of_shard and index is not None and damage.sample is not None:
+            problem = f"the row is wrong, because {shard.name} is intact: {damage.problem}"
+            at = index.rows_at + damage.sample * INDEX_DTYPE.itemsize
+            yield replace(damage, file=INDEX_FILE, problem=problem, offset=at)
         else:
-            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset, mismatch.key)
+            yield damage
     if known_bad or whole_shard:
         return
-    problem = "its content has changed since it was packed: hash"
+    changed = Damage(shard.name, "its content has changed since it was packed: hash", shard.xxh3_64, digest)
     if index is None:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
+        yield replace(changed, sample=shard.first_sample, samples=shard.samples)
     elif mismatches:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest)
+        yield changed
     else:
-        yield Damage(shard.name, f"its images and labels are intact, but {problem}", shard.xxh3_64, digest)
+        yield replace(changed, problem=f"its images and labels are intact, but {changed.problem}")

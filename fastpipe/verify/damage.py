@@ -9,26 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is wrong.
+    """One thing that is wrong."""
 
-    Attributes:
-        file: name of the file that is at fault, in the dataset's folder.
-        problem: what is wrong.
-        expected, got: in words; "" where the problem says it all.
-        sample: number of the first sample that is lost or cannot be trusted; None: no sample is concerned by itself.
-        samples: how many are, from that one on.
-        offset: of the first byte concerned in the file; None where it is not known.
-        key: WebDataset key of the first sample, where it is known.
-    """
-
-    file: str
+    file: str  # at fault; its name in the dataset's folder
     problem: str
-    expected: str = ""
+    expected: str = ""  # in words, and so is `got`; "" where the problem says it all
     got: str = ""
-    sample: int | None = None
-    samples: int = 0
-    offset: int | None = None
-    key: str | None = None
+    sample: int | None = None  # the first one that is lost or cannot be trusted; None: none is concerned by itself
+    samples: int = 0  # how many are, from that one on
+    offset: int | None = None  # of the first byte concerned in the file, where it is known
+    key: str | None = None  # WebDataset key of the first sample, where it is known
 
     def __str__(self) -> str:
         """One line: file, sample, place, what is wrong."""
@@ -42,31 +32,18 @@ class Damage:
         values = f": expected {self.expected}, got {self.got}" if self.expected or self.got else ""
         return f"{where}: {self.problem}{values}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Report:
-    """What a check came to.
+    """What a check came to."""
 
-    Attributes:
-        path: the dataset's folder.
-        quick: no shard was read.
-        samples, shards: in the dataset; 0 where dataset.json cannot be read.
-        bytes: of the shards, as far as they were read.
-        seconds: the check took.
-        findings: what is wrong, file by file.
-    """
-
-    path: str
-    quick: bool
-    samples: int = 0
+    path: str  # the dataset's folder or URL
+    quick: bool  # no shard was read
+    samples: int = 0  # in the dataset; 0 where dataset.json cannot be read
     shards: int = 0
-    bytes: int = 0
+    bytes: int = 0  # of the shards, as far as they were read
     seconds: float = 0.0
-    findings: list[Damage] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)  # file by file
 
     @property
     def sound(self) -> bool:
@@ -75,18 +52,13 @@ class Report:
 
     def bad_samples(self) -> Iterator[tuple[int, int]]:
         """The samples concerned as runs (first, last), in order, none twice."""
-        runs = sorted(
-            (found.sample, found.sample + found.samples - 1) for found in self.findings if found.sample is not None
-        )
-        first, last = None, -1
-        for start, end in runs:
-            if first is None or start > last + 1:
-                if first is not None:
-                    yield first, last
-                first, last = start, end
-            last = max(last, end)
-        if first is not None:
-            yield first, last
+        runs: list[tuple[int, int]] = []
+        for start, count in sorted((each.sample, each.samples) for each in self.findings if each.sample is not None):
+            first, last = start, start + count - 1
+            if runs and start <= runs[-1][1] + 1:
+                first, last = runs[-1][0], max(runs.pop()[1], last)
+            runs.append((first, last))
+        yield from runs
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -94,5 +66,4 @@ class Report:
             **asdict(self),
             "sound": self.sound,
             "bad_samples": [list(run) for run in self.bad_samples()],
-            "findings": [found.as_dict() for found in self.findings],
         }

@@ -21,8 +21,8 @@ from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.verify.check_index import IndexPart
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
 
 _MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
@@ -32,50 +32,38 @@ _MEMORY_BYTES = 256 << 20  # of a task's process
 
 @dataclass(frozen=True)
 class Seen:
-    """A dataset as each task has to see it.
+    """A dataset as each task has to see it."""
 
-    Attributes:
-        folder: absolute path of it, or of the cache of what is behind the URL.
-        description_xxh3_64: of dataset.json.
-        url, options: where it is and how it is read, if it is no folder.
-    """
-
-    folder: Path
-    description_xxh3_64: str
-    url: Url | None = None
+    folder: Path  # absolute path of it, or of the cache of what is behind the URL
+    description_xxh3_64: str  # of dataset.json
+    url: Url | None = None  # where it is, if it is no folder; and how it is read
     options: RemoteOptions | None = None
 
     @classmethod
     def of(cls, folder: Path, remote: RemoteIndex | None) -> Seen:
         """The dataset in a folder of this machine, or behind a URL."""
         digest = xxhash.xxh3_64_hexdigest((folder / DATASET_FILE).read_bytes())
-        if remote is None:
-            return cls(Path(os.path.abspath(folder)), digest)
-        return cls(folder, digest, remote.url, remote.options)
+        where = () if remote is None else (remote.url, remote.options)
+        return cls(Path(os.path.abspath(folder)), digest, *where)
 
     def shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
-        """Shards as this process reads them.
-
-        Raises:
-            OSError: this machine does not see the dataset, and would take every shard for lost.
+        """Shards as this process reads them. OSError: this machine does not see the dataset, and would take every shard
+        for lost.
         """
+        there = None
         if self.url is None or self.options is None:
-            self._compare((self.folder / DATASET_FILE).read_bytes())
-            return [replace(shard, path=self.folder / shard.name) for shard in shards]
-        there = Objects(self.url, self.options, ShardError)
-        self._compare(bytes(there.fetched(DATASET_FILE, 0, None).data))
-        return [replace(shard, direct=there) for shard in shards]
-
-    def _compare(self, description: bytes) -> None:
-        found = xxhash.xxh3_64_hexdigest(description)
-        if found != self.description_xxh3_64:
-            where = self.url or self.folder
+            description = (self.folder / DATASET_FILE).read_bytes()
+        else:
+            there = Objects(self.url, self.options, ShardError)
+            description = bytes(there.fetched(DATASET_FILE, 0, None).data)
+        if (found := xxhash.xxh3_64_hexdigest(description)) != self.description_xxh3_64:
             raise OSError(
                 errno.ESTALE,
                 f"another {DATASET_FILE} is on this machine than where the check was started: expected XXH3-64 "
                 f"{self.description_xxh3_64}, got {found}. All machines have to see the same dataset",
-                str(where),
+                str(self.url or self.folder),
             )
+        return [replace(shard, path=self.folder / shard.name, direct=there) for shard in shards]
 
 
 @dataclass(frozen=True)
@@ -106,17 +94,9 @@ def check_on_ray(
     address: str | None = None,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> ShardFindings:
-    """Checks shards as `check_shards` does, in tasks.
-
-    Args:
-        shards, index, whole_index, on_progress: as of `check_shards`.
-        seen: the dataset that they are of.
-        workers: tasks at a time on a cluster that is started for this.
-        address: of the cluster; None: see `session`.
-
-    Raises:
-        ConfigError: Ray is not installed, or an argument is wrong.
-        ClusterError: the cluster cannot be reached, or a machine does not see the dataset.
+    """Checks shards of the dataset `seen` as `check_shards` does, in tasks; workers and address: see `session`.
+    ConfigError: Ray is not installed, or an argument is wrong. ClusterError: the cluster cannot be reached, or a
+    machine does not see the dataset.
     """
     plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
     totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
@@ -143,13 +123,13 @@ def check_on_ray(
 
 def _runs(shards: Sequence[ShardFacts], index: IndexPart | None, most_bytes: int) -> Iterator[_Run]:
     run: list[ShardFacts] = []
-    for shard in shards:
-        if run and sum(each.size_bytes for each in run) + shard.size_bytes > most_bytes:
-            yield _Run(run, None if index is None else index.cut(run))
-            run = []
+    size_bytes = 0
+    for place, shard in enumerate(shards):
         run.append(shard)
-    if run:
-        yield _Run(run, None if index is None else index.cut(run))
+        size_bytes += shard.size_bytes
+        if place + 1 == len(shards) or size_bytes + shards[place + 1].size_bytes > most_bytes:
+            yield _Run(run, None if index is None else index.cut(run))
+            run, size_bytes = [], 0
 
 
 def _name(run: _Run) -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
-from numpy.typing import NDArray
 
-from fastpipe.engine.pictures import size_of
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
-from fastpipe.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, read_fields, sidecars
 from fastpipe.format.index import Index
 from fastpipe.format.layout import (
     DATASET_FILE,
@@ -26,31 +26,30 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import key_hash, named_in
+from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.fields.columns import columns, piece
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.publish import read_rejected, write_npy
+from fastpipe.packing.shard.publish import read_rejected, write_column, write_npy
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source
-from fastpipe.sources.options import SourceOptions, recorded_options
+from fastpipe.sources.options import recorded_options
 from fastpipe.sources.picture.convert import Packed
-from fastpipe.sources.picture.probe import form_of
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
-from fastpipe.store.store import Folder
+from fastpipe.store.store import Folder, Store
 from fastpipe.verify.damage import Report
-from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.tar_members import sample_members
+from fastpipe.verify.tar_members import opened, records_of
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
+_CHUNK_BYTES = 1 << 20
 
 
 def repair(
@@ -92,8 +91,8 @@ def repair(
     info, at = said.info, version_folder(said.info["version"])
     damaged = {name.removeprefix(at) for name in damaged}
     shards = [shard for shard in said.shards if shard.name in damaged]
-    sidecars = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
-    if (INDEX_FILE in damaged or sidecars) and any(shard.removed for shard in said.shards):
+    broken = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
+    if (INDEX_FILE in damaged or broken) and any(shard.removed for shard in said.shards):
         raise PackError(
             f"{path / at}: index.npy and columns cannot be made again, for the shards do not say which samples were "
             f"removed. Version {info['version'] - 1} may be whole: fastpipe.open({str(path)!r}, "
@@ -109,23 +108,23 @@ def repair(
             raise PackError(
                 f"{path} holds an unfinished pack or add; run the same command again to finish it, then repair"
             )
-        left = shards
+        refused: PackError | None = None
         for pack, ours in _by_pack(info, shards):
-            options = replace(
-                packed_options(pack["options"], _source_options(pack, image_root)), workers=workers or granted_cpus()
-            )
-            listing = _listed(path, info, pack, source, options)
-            if listing is not None:
-                _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
-                left = [shard for shard in left if shard not in ours]
-        if left:
-            pack = next(pack for pack, ours in _by_pack(info, shards) if left[0] in ours)
-            raise _other_source(path, info, pack, source, image_root)
+            how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
+            options = replace(packed_options(pack["options"], how), workers=workers or granted_cpus())
+            try:
+                listing = _listed(path, info, pack, source, options)
+            except PackError as problem:
+                refused = refused or problem
+                continue
+            _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
+        if refused is not None:
+            raise refused
         if INDEX_FILE in damaged:
             _rebuild_index(journal, said.shards, info)
-        if sidecars:
-            rebuild_sidecars(journal.store, said.shards, read_fields(info), sidecars, at)
-    return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars]
+        if broken:
+            _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
+    return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
 
 
 def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[dict[str, Any], list[ShardFacts]]]:
@@ -139,14 +138,29 @@ def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[d
 
 def _listed(
     path: Path, info: dict[str, Any], pack: dict[str, Any], source: SourcePath, options: PackOptions
-) -> Listing | None:
-    """The sources of a pack, as they were listed; None: they are not in this source."""
-    expected = pack["source"]["xxh3_128"]
-    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-    if listing.digest() == expected:
-        return listing
+) -> Listing:
+    """The sources of a pack, as they were listed. PackError: they are not in this source."""
+    if "made_by" in pack["source"]:
+        raise PackError(
+            f"{path} was written by {pack['source']['made_by']}, so its shards cannot be packed again from a "
+            "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
+            f"{FIELDS_FOLDER} can be repaired if all shards are intact"
+        )
+    now = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+    for listing in (now, *_parts(path, pack, now)):
+        if listing.digest() == pack["source"]["xxh3_128"]:
+            return listing
+    raise PackError(
+        f"{now.root} differs from the source of {path}: {_difference(info, pack, now)}. "
+        f"{'If the pack had an --image-root, pass it here, too. ' if now.notes is not None else ''}"
+        f"Restore the source, or {_ANEW}"
+    )
+
+
+def _parts(path: Path, pack: dict[str, Any], listing: Listing) -> Iterator[Listing]:
+    """What a later pack may have added of a source: the rest was in the dataset before."""
     if pack["version"] == 1:
-        return None
+        return
     then = read_info(path, version=pack["version"])
     listing = relabelled(listing, then["classes"])
     for version in (pack["version"], pack["version"] - 1):  # one of the two indexes may be damaged
@@ -160,37 +174,7 @@ def _listed(
         if after and index.counts["rejected"]:
             keys |= {key_hash(entry["path"]) for entry in read_rejected(path, version)}
         taken = [each for each in listing.sources if (key_hash(readable(each.path)) in keys) is after]
-        found = replace(listing, classes=then["classes"], sources=taken)
-        if found.digest() == expected:
-            return found
-    return None
-
-
-def _source_options(pack: dict[str, Any], image_root: str | os.PathLike[str] | None) -> SourceOptions:
-    return recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
-
-
-def _other_source(
-    path: Path,
-    info: dict[str, Any],
-    pack: dict[str, Any],
-    source: SourcePath,
-    image_root: str | os.PathLike[str] | None,
-) -> PackError:
-    """The error for a source that is not the one that was packed."""
-    if "made_by" in pack["source"]:
-        return PackError(
-            f"{path} was written by {pack['source']['made_by']}, so its shards cannot be packed again from a "
-            "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
-            f"{FIELDS_FOLDER} can be repaired if all shards are intact"
-        )
-    options = packed_options(pack["options"], _source_options(pack, image_root))
-    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-    return PackError(
-        f"{listing.root} differs from the source of {path}: {_difference(info, pack, listing)}. "
-        f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
-        f"Restore the source, or {_ANEW}"
-    )
+        yield replace(listing, classes=then["classes"], sources=taken)
 
 
 def _difference(info: dict[str, Any], pack: dict[str, Any], listing: Listing) -> str:
@@ -218,8 +202,9 @@ def _remake_shards(
     info, pack = packed
     wanted = {shard.name: shard for shard in shards}
     for shard in shards:
-        if _is_as_packed(shard):
-            raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
+        with suppress(OSError):
+            if file_hash(shard.path) == shard.xxh3_64:
+                raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
     ours = [(run, names) for run, names in runs_of_shards(pack, listing, options, wanted) if names]
     files = sum(run.stop - run.start for run, _ in ours)
     total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
@@ -245,23 +230,12 @@ def _remake_shards(
                 tar = tars.get(shard.name)
                 if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
                     got = "no such shard" if tar is None else f"got {tar.xxh3_64}"
-                    raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, {got}"))
+                    raise PackError(
+                        f"{shard.name} cannot be restored: expected hash {shard.xxh3_64}, {got}. Either a source file "
+                        "has changed but kept its size, or the dataset was packed with another version of fastpipe, "
+                        f"libjpeg-turbo, Pillow, OpenCV or zlib. The shard stays as it is; {_ANEW}"
+                    )
                 publish(folder / shard.name, shard.path)
-
-
-def _is_as_packed(shard: ShardFacts) -> bool:
-    try:
-        return file_hash(shard.path) == shard.xxh3_64
-    except OSError:
-        return False
-
-
-def _other(shard: ShardFacts, what: str) -> str:
-    return (
-        f"{shard.name} cannot be restored: {what}. Either a source file has changed but kept its size, or the dataset "
-        "was packed with another version of fastpipe, libjpeg-turbo, Pillow, OpenCV or zlib. The shard stays as it is; "
-        f"{_ANEW}"
-    )
 
 
 def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
@@ -269,12 +243,7 @@ def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[st
     samples = sum(shard.samples for shard in shards)
     with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
         records, whole = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
-        expected = info["index"]["xxh3_64"]
-        if records != expected:
-            raise PackError(
-                f"the shards give a different index: expected hash {expected}, got {records}. Run "
-                f"fastpipe verify with --repair and without --quick, which also repairs damaged shards, or {_ANEW}"
-            )
+        _refuse_other(INDEX_FILE, info["index"]["xxh3_64"], records)
         if whole != info["index"]["file_xxh3_64"]:
             raise PackError(
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
@@ -282,29 +251,45 @@ def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[st
             )
 
 
-def records_of(shard: ShardFacts) -> NDArray[np.void]:
-    """(samples,) of INDEX_DTYPE: the records that pack wrote.
+def _rebuild_sidecars(
+    store: Store, shards: Sequence[ShardFacts], fields: Mapping[str, Field], damaged: Collection[str], at: str
+) -> None:
+    """Writes these sidecars, in the version's folder, from what the shards hold."""
+    samples = sum(shard.samples for shard in shards)
+    for field in fields.values():
+        for name, column in zip(sidecars(field), columns(field), strict=True):
+            file_name = f"{FIELDS_FOLDER}/{name}"
+            if file_name not in damaged:
+                continue
+            with tempfile.TemporaryFile(dir=store.scratch) as kept, store.whole(f"{at}{file_name}") as file:
+                for value in _pieces(shards, field):
+                    kept.write(value[column.part])
+                size_bytes = kept.tell()
+                kept.seek(0)
+                found = write_column(file, column, iter(lambda: kept.read(_CHUNK_BYTES), b""), size_bytes, samples)
+                _refuse_other(file_name, field.files[name], found)
 
-    Raises:
-        PackError: the shard is damaged.
-    """
-    damaged = (
-        f"{shard.name} is damaged, so the index cannot be rebuilt from it; run fastpipe verify with --repair and "
-        "without --quick"
-    )
-    records: list[tuple[int, ...]] = []
-    try:
-        with open(shard.path, "rb", buffering=0) as file:
-            for members in sample_members(shard, file):
-                digits, picture, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
-                known = (
-                    *size_of(picture),
-                    *form_of(picture),
-                    int(digits),
-                    xxhash.xxh3_64_intdigest(picture),
-                    *named_in(note),
-                )
-                records.append((shard.number, members[1].offset, len(picture), *known))
-    except (OSError, ValueError) as problem:
-        raise PackError(f"{damaged} ({problem})") from problem
-    return np.array(records, dtype=INDEX_DTYPE)
+
+def _refuse_other(name: str, expected: str, found: str) -> None:
+    """PackError: a file that was made from the shards is not the one that was packed."""
+    if found != expected:
+        raise PackError(
+            f"the shards give a different {name}: expected hash {expected}, got {found}. Run fastpipe verify with "
+            f"--repair and without --quick, which also repairs damaged shards, or {_ANEW}"
+        )
+
+
+def _pieces(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, bytes]]:
+    """What each sample adds to the columns of a field."""
+    endings = {member(field, JPEG), member(field, PNG)}
+    numbers = {name: number for number, name in enumerate(field.names)} if field.kind == "classes" else {}
+    for shard in shards:
+        with opened(shard, f"field {field.name}") as samples:
+            for (_, _, note, *members), read in samples:
+                found = next((each for each in members if each.ending in endings), None)
+                if found is not None:
+                    value = Stored(member=read(found.offset, found.size))
+                else:
+                    told = json.loads(read(note.offset, note.size)).get(field.name)
+                    value = Stored([numbers[each] for each in told] if numbers and told else told)
+                yield piece(field.kind, value, found.offset if found else 0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fastpipe.errors import ConfigError
@@ -19,10 +19,9 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.executor import THREADS, on_ray
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
-from fastpipe.verify.check_index import check_index, impossible_records
+from fastpipe.verify.check_index import IndexPart, check_index, impossible_records
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
 from fastpipe.verify.damage import Damage, Report
-from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.on_ray import Seen, check_on_ray
 from fastpipe.verify.shard_facts import Description, describe
 
@@ -68,38 +67,27 @@ def verify(
     index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
-        findings += _quick(said, index)
+        for shard in said.shards:
+            findings += check_size(shard, None if index is None else index.of(shard))
+            findings += () if index is None else impossible_records(shard, index)
     else:
         before, whole_index = len(findings), not any(found.file == INDEX_FILE for found in findings)
 
         def tell(now: VerifyProgress) -> None:
             on_progress(replace(now, findings=now.findings + before))
 
-        found: ShardFindings
+        check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)
         if in_tasks:
-            seen = Seen.of(folder, url)
-            found = check_on_ray(
-                said.shards, index, seen, whole_index=whole_index, workers=workers, address=address, on_progress=tell
-            )
-        else:
-            found = check_shards(said.shards, index, whole_index=whole_index, threads=threads, on_progress=tell)
+            check = partial(check_on_ray, seen=Seen.of(folder, url), workers=workers, address=address)
+        found = check(said.shards, index, whole_index=whole_index, on_progress=tell)
         findings += found.damages
         bytes_read = found.bytes_read
     at = version_folder(said.info["version"]) if said.info is not None else ""
-    beside = re.compile(rf"({INDEX_FILE}|{SOURCES_FILE}|{FIELDS_FOLDER}/.*)")
-    findings = [replace(each, file=at + each.file) if beside.fullmatch(each.file) else each for each in findings]
+    beside = INDEX_FILE, SOURCES_FILE, f"{FIELDS_FOLDER}/"
+    findings = [replace(each, file=at + each.file) if each.file.startswith(beside) else each for each in findings]
     samples = sum(shard.samples for shard in said.shards)
     seconds = time.monotonic() - started
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings)
-
-
-def _quick(said: Description, index: IndexPart | None) -> list[Damage]:
-    findings: list[Damage] = []
-    for shard in said.shards:
-        findings += check_size(shard, None if index is None else index.of(shard))
-        if index is not None:
-            findings += impossible_records(shard, index)
-    return findings
 
 
 def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:

@@ -23,7 +23,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.verify import spans
+from fastpipe.verify import check_shards
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.verification import verify
@@ -159,7 +159,7 @@ def test_pieces_of_any_size_find_the_same(
     dataset = copied(many_shards)
     damage(dataset, 5)
     expected = verify(dataset, workers=1).findings
-    monkeypatch.setattr(spans, "SPAN_BYTES", piece_bytes)
+    monkeypatch.setattr(check_shards, "SPAN_BYTES", piece_bytes)
     assert verify(dataset, workers=3).findings == expected
 
 
@@ -171,11 +171,11 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     note = offset + -(-size // 512) * 512 + 512 + 1
     key = key_of(dataset, 2)
     for byte, words in (
-        (offset - 1024, f"the label in {key}.cls differs from the index"),
-        (offset - 1000, f"padding of {key}.cls"),
-        (offset - 1536, f"tar header of {key}.cls"),
-        (offset - 512 + 124, f"tar header of {key}.jpg"),
-        (note - 512, f"{key}.json, after the image, has changed"),
+        (offset - 1024, "its label differs from the index"),
+        (offset - 1000, "bytes beside them have changed"),
+        (offset - 1536, f"expected the tar header of {key}.cls"),
+        (offset - 512 + 124, f"expected the tar header of {key}.jpg"),
+        (note - 512, f"expected the tar header of {key}.json"),
     ):
         flip(shard, byte)
         first, *rest = verify(dataset).findings
@@ -186,8 +186,8 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     data = shard.read_bytes()
     for entry, words in (
         (b'"class": "', "its images and labels are intact"),
-        (b'"path": "', "identity and path of its source differ from the index"),
-        (b'"identity": "', "identity and path of its source differ from the index"),
+        (b'"path": "', "its key differs from the index"),
+        (b'"identity": "', "its identity differs from the index"),
     ):
         flip(shard, data.index(entry, note) + len(entry))
         assert verify(dataset).findings[0].problem.startswith(words)

@@ -20,7 +20,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import ATTEMPTS, REMEDIES, WrongAnswerError, failure_of, pause_s
-from fastpipe.store.remote.stores import Stores, listed_by_hub, loop_of_process
+from fastpipe.store.remote.stores import Connection, listed_by_hub, loop_of_process
 
 _T = TypeVar("_T")
 
@@ -55,11 +55,11 @@ class Objects:
 
     def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
         self.url, self.patience_s = url, options.patience_s
-        self.has_lists = url.scheme not in ("http", "https")  # web servers cannot list files
+        self.has_lists = not url.is_web
         # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
         self.pinned = url.scheme == "hf"
         self._loop = loop_of_process()
-        self._stores = Stores(url, options)
+        self._stores = Connection(url, options)
         self._begin(error)
 
     def _begin(self, error: type[FastpipeError]) -> None:

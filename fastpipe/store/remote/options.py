@@ -14,15 +14,14 @@ from fastpipe.errors.checks import positive, size_bytes
 from fastpipe.format.folder import Url, scheme_of
 from fastpipe.machine.cache_folder import cache_folder
 
-_SCHEMES = ("s3", "gs", "az", "http", "https", "hf")
+BUCKETS = "s3", "gs", "az"
+_SCHEMES = *BUCKETS, "http", "https", "hf"
 
 
 def place_of(data: object) -> object:
     """A Url or, of file://, a Path; else `data` as it is. ConfigError: a URL that nobody here reads."""
     if not isinstance(data, str) or not (scheme := scheme_of(data)):
         return data
-    url, behind = data.rstrip("/"), len(scheme) + len("://")
-    rest = data[behind:].strip("/")
     if scheme == "file":
         parts = urlsplit(data)
         if parts.netloc not in ("", "localhost"):
@@ -36,18 +35,18 @@ def place_of(data: object) -> object:
     if scheme not in _SCHEMES:
         known = ", ".join(f"{each}://" for each in (*_SCHEMES, "file"))
         raise ConfigError(f"data: {data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads {known}")
+    url, rest = Url(data.rstrip("/")), Url(data).path.strip("/")
     if scheme == "hf" and (not rest.startswith("datasets/") or rest.count("/") < 2):
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
     if not rest:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
-    names = url[behind:].split("/")
-    if scheme in ("s3", "gs", "az") and not {"", ".", ".."}.isdisjoint(names):
+    if scheme in BUCKETS and not {"", ".", ".."}.isdisjoint(url.path.split("/")):
         raise ConfigError(
             f"data: {data!r} has an empty name between slashes, or a name . or ..; expected {scheme}://BUCKET/FOLDER "
             "with one slash between names"
         )
     host = rest.split("/")[0]
-    if "@" in host and scheme in ("http", "https"):
+    if "@" in host and url.is_web:
         raise ConfigError(
             f"data: the URL of {host.rpartition('@')[2]} has a user name or a password, which messages would show; "
             'leave them out, and pass storage_options={"client_options": {"default_headers": {"authorization": "Basic '
@@ -58,7 +57,7 @@ def place_of(data: object) -> object:
             f"data: {data!r} has a query or a fragment, but names of files are put behind a URL; pass the URL of the "
             "folder, and credentials by storage_options="
         )
-    return Url(url)
+    return url
 
 
 @dataclass(frozen=True)

@@ -317,9 +317,8 @@ class RemotePath:
 
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     """The path of a URL. ConfigError: obstore is not installed, or an option is unknown."""
-    scheme, _, rest = url.partition("://")
-    parts = rest.split("/")
+    parts = url.path.split("/")
     top = 3 if url.scheme == "hf" else 1  # datasets/ORG/NAME, or the bucket
-    objects = SourceFiles(Url(f"{scheme}://{'/'.join(parts[:top])}"), options)
     key = "/".join(parts[top:])
-    return RemotePath(objects, PurePosixPath(unquote(key) if url.scheme in ("http", "https") else key))
+    objects = SourceFiles(Url(url.removesuffix(f"/{key}")), options)
+    return RemotePath(objects, PurePosixPath(unquote(key) if url.is_web else key))

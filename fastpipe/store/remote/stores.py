@@ -57,7 +57,7 @@ def loop_of_process() -> asyncio.AbstractEventLoop:
     return _started[1]
 
 
-class Stores:
+class Connection:
     """obstore's stores for a URL: one to read, and one with more patience to write."""
 
     def __init__(self, url: Url, options: RemoteOptions) -> None:
@@ -95,11 +95,9 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
     scheme = url.scheme
     try:
-        if scheme in ("hf", "http", "https"):
-            page, headers = str(url), dict[str, str]()
-            if scheme == "hf":
-                page, headers = _resolved(url, config)
-            elif config:
+        if scheme == "hf" or url.is_web:
+            page, headers = _resolved(url, config) if scheme == "hf" else (str(url), {})
+            if url.is_web and config:
                 raise ConfigError(
                     f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
                 )
@@ -187,7 +185,7 @@ def _repository(url: Url, config: dict[str, Any]) -> _Repository:
     strange = config.keys() - {"token", "revision"}
     if strange:
         raise ConfigError(f"storage_options: hf:// takes token and revision, got {', '.join(sorted(strange))}")
-    organisation, name, *folder = url.split("://", 1)[1].split("/")[1:]
+    _, organisation, name, *folder = url.path.split("/")
     name, _, revision = name.partition("@")
     token = config.get("token") or get_token()
     api = HfApi(token=token)
