@@ -86,8 +86,9 @@ class Drawn:
     @property
     def listed(self) -> Listed:
         """What the step "list" tells of all."""
-        plan = Plan(HASHES // self.shards, {})
-        return Listed(**vars(self.facts(self.records)), plan=plan, stride=HASHES // plan.step + 1, ranges=self.ranges)
+        step = HASHES // self.shards
+        plan = Plan(step, {}, stride=HASHES // step + 1)
+        return Listed(**vars(self.facts(self.records)), plan=plan, ranges=self.ranges)
 
     @staticmethod
     def entry_name(shard: int) -> str:

@@ -17,7 +17,6 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.sample_layout import key_hash
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.version import Version
 from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.shard.entry import SOURCES
@@ -97,7 +96,7 @@ def _packed_ns(version: Version) -> NDArray[np.int64]:
 def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:
     """By path, the hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
     found: dict[str, int | None] = dict.fromkeys(source.path for source in few)
-    for source, outcome in few_outcomes(listing, few, options, options.workers or granted_cpus()) if few else ():
+    for source, outcome in few_outcomes(listing, few, options) if few else ():
         found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.data)
     return found
 

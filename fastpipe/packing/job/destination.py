@@ -19,11 +19,10 @@ from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
@@ -230,12 +229,17 @@ def runs_of_shards(
 
     The listing is that of the sources as they were packed, and the options are those that they were packed with.
     """
-    plan = pack["plan"]
-    stride = stride_of(listing, plan["step"], shuffle=options.shuffle)
+    plan = _plan_of(pack, listing, options)
     of: defaultdict[int, set[str]] = defaultdict(set)
     for name in names:
-        of[(shard_number(name) - plan["base"]) % stride].add(name)
-    return [(run, of[run.number]) for run in runs_of(listing, plan["step"], options.seed, shuffle=options.shuffle)]
+        of[(shard_number(name) - plan.base) % plan.stride].add(name)
+    return [(run, of[run.number]) for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle)]
+
+
+def _plan_of(pack: dict[str, Any], listing: Listing, options: PackOptions) -> Plan:
+    """The plan of a pack, but for the fields."""
+    step = pack["plan"]["step"]
+    return Plan(step, {}, pack["plan"]["base"], stride=stride_of(listing, step, shuffle=options.shuffle))
 
 
 @contextlib.contextmanager
@@ -254,16 +258,13 @@ def remade(
     """
     fields = read_fields(info)
     kinds = {name: field.kind for name, field in fields.items()}
-    plan = Plan(pack["plan"]["step"], agreed_in(fields.values()), pack["plan"]["base"], kinds)
+    plan = _plan_of(pack, listing, options)._replace(agreed=agreed_in(fields.values()), kinds=kinds)
     ours = replace(listing, sources=listing.sources[run.start : run.stop])
     again = Run(run.number, 0, len(ours.sources))
     with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / WORK_FOLDER).mkdir()
-        stride = stride_of(listing, plan.step, shuffle=options.shuffle)
-        how = making(Folder(folder, folder), listing, plan, stride, options.shard_size)
-        workers = options.workers or granted_cpus()
-        with contextlib.closing(outcomes_of(ours, [again], options, workers, folder / "spool")) as outcomes:
-            entries = make_shards(how, [(f"{run.number}.done", again)], outcomes, told)
-            tars = {shard_name(tar.number): tar for entry in entries for tar in entry.tars}
-        yield folder, tars
+        outcomes = outcomes_of(ours, [again], options, folder / "spool")
+        how = replace(options, fail_fast=False)  # of a source that cannot be packed the shard differs
+        (entry,) = make_shards(Folder(folder, folder), ours, plan, how, {"again.done": again}, outcomes, told)
+        yield folder, {shard_name(tar.number): tar for tar in entry.tars}

@@ -16,14 +16,13 @@ import xxhash
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import FORMAT_VERSION
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
+from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import could_be_source, list_sources
@@ -145,11 +144,10 @@ def planned(
     options: PackOptions,
     fitted: Fitted = lambda plan: plan,
     known: dict[str, Packed | str] | None = None,
-) -> tuple[Plan, int, dict[str, Run]]:
-    """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry; see `plan_of`."""
+) -> tuple[Plan, dict[str, Run]]:
+    """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
     plan = fitted(plan_of(listing, options, known))
-    stride = stride_of(listing, plan.step, shuffle=options.shuffle)
-    return plan, stride, runs_by_name(listing, options, plan, stride)
+    return plan, runs_by_name(listing, options, plan)
 
 
 def plan_of(
@@ -160,7 +158,7 @@ def plan_of(
 
     def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
         nonlocal room
-        with closing(few_outcomes(listing, few, options, options.workers or granted_cpus())) as found:
+        with closing(few_outcomes(listing, few, options)) as found:
             for source, outcome in found:
                 if known is not None and room > 0:
                     known[source.path] = outcome
@@ -170,9 +168,9 @@ def plan_of(
     return plan_shards(listing, options.shard_size, convert, shuffle=options.shuffle, weight=weight)
 
 
-def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
+def runs_by_name(listing: Listing, options: PackOptions, plan: Plan) -> dict[str, Run]:
     """The sources of each shard, by the name of its entry, which names their state and all that decides bytes."""
-    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:], stride]
+    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
     how = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
     found = {}
     for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
@@ -188,25 +186,18 @@ def make_in_threads(
     # Rows are converted with those beside them, so nothing is kept of tables.
     keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
     known: dict[str, Packed | str] | None = {} if keeps else None
-    plan, stride, named = planned(listing, options, fitted, known)
+    plan, named = planned(listing, options, fitted, known)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
-    left = [(name, run) for name, run in named.items() if name not in finished]
-    wanted = [run for _, run in left]
+    left = {name: run for name, run in named.items() if name not in finished}
+    wanted = list(left.values())
     count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
-    how = making(
-        *(journal.store, listing, plan, stride, options.shard_size),
-        fail_fast=options.fail_fast,
-        make_way=journal.make_way,
-    )
-
-    workers, spool = options.workers or granted_cpus(), journal.store.scratch / "spool"
-    of = listing, rejected, journal, on_progress
+    store, of = journal.store, (listing, rejected, journal, on_progress)
     converted, packed = _Told("converting", len(listing.sources), *of), _Told("packing", count, *of)
-    with closing(outcomes_of(listing, wanted, options, workers, spool, converted, known)) as outcomes:
-        for entry in make_shards(how, left, outcomes, packed):
-            finished[entry.name] = entry
+    outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converted, known)
+    for entry in make_shards(store, listing, plan, options, left, outcomes, packed, journal.make_way):
+        finished[entry.name] = entry
     return Made(plan, [finished[name] for name in named], count, resumed, packed.publishing)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run
 from fastpipe.packing.shard.tar import TarWriter
 from fastpipe.sources.listing import Listing, Source
@@ -38,7 +39,7 @@ class Making:
 
     Attributes:
         shard_size: bytes.
-        stride: what is added to a shard's number for the file that continues it: more than there are shards.
+        stride: of the plan.
         kinds: name -> kind of the fields.
         agreed: what their values share, as far as the plan knows it; see Agreement.
         fail_fast: the first sample that cannot be packed stops the pack.
@@ -164,28 +165,39 @@ class ShardMaker:
             raise cannot_write(f"{self._how.store.place}/{shard_name(self._number)}", problem) from problem
 
 
-def making(store: Store, listing: Listing, plan: Plan, stride: int, shard_size: int, **others: Any) -> Making:
-    """What the making of all shards of a plan has in common; `stride` as of `stride_of`, others as in Making."""
-    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
-    of = {"root": listing.root, "base": plan.base, "order": order, **others}
-    return Making(store, shard_size, stride, plan.kinds or listing.kinds, plan.agreed, **of)
-
-
 def make_shards(
-    how: Making,
-    runs: Sequence[tuple[str, Run]],
-    outcomes: Iterator[tuple[Source, Packed | str]],
+    store: Store,
+    listing: Listing,
+    plan: Plan,
+    options: PackOptions,
+    runs: Mapping[str, Run],
+    outcomes: Generator[tuple[Source, Packed | str], None, None],
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
-) -> Iterator[Entry]:
-    """Makes shards, each a pure function of its sources, and gives the finished ones in order.
+    make_way: Callable[[], None] = lambda: None,
+) -> list[Entry]:
+    """Makes shards, each a pure function of its sources, whoever calls; gives the finished ones in order.
 
     Args:
-        runs: the name of the entry and the sources of each.
-        outcomes: what became of the sources of all runs, in order.
+        runs: the sources of each, by the name of its entry.
+        outcomes: what became of the sources of all runs, in order; closed in the end.
         told: called with each source and what became of it.
+        make_way: as in Making.
     """
-    with Finishing(how.store) as finishing:
-        for name, run in runs:
+    how = Making(
+        store,
+        options.shard_size,
+        plan.stride,
+        plan.kinds or listing.kinds,
+        plan.agreed,
+        fail_fast=options.fail_fast,
+        root=listing.root,
+        base=plan.base,
+        order=tuple(map(list(listing.kinds).index, plan.kinds or ())),
+        make_way=make_way,
+    )
+    made: list[Entry] = []
+    with contextlib.closing(outcomes), Finishing(store) as finishing:
+        for name, run in runs.items():
             maker = ShardMaker(how, run.number, name)
             try:
                 for _ in range(run.start, run.stop):
@@ -195,8 +207,9 @@ def make_shards(
             except BaseException:
                 maker.discard()
                 raise
-            yield from finishing.put(maker)
-        yield from finishing.rest()
+            made += finishing.put(maker)
+        made += finishing.rest()
+    return made
 
 
 class Finishing:

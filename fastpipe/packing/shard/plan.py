@@ -47,12 +47,14 @@ class Plan(NamedTuple):
         agreed: `Agreement.state` after the few sources.
         base: number of the first shard, greater than those before where a dataset grows.
         kinds: where a dataset grows, name -> kind of its fields, in its order.
+        stride: what is added to a shard's number for the file that continues it: more than there are shards.
     """
 
     step: int
     agreed: dict[str, Any]
     base: int = 0
     kinds: dict[str, str] | None = None
+    stride: int = 1
 
     def recorded(self) -> dict[str, int]:
         """For dataset.json."""
@@ -78,7 +80,7 @@ def plan_shards(
     agreement = Agreement(listing.kinds)
     total = sum(map(listing.weight, listing.sources)) if weight is None else weight
     if weight is None and listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
-        return Plan(HASHES, agreement.state())
+        return _plan(listing, HASHES, agreement, shuffle=shuffle)
     listed = stored = 0
     for source, outcome in _few(listing, convert, agreement):
         if isinstance(outcome, str):
@@ -93,7 +95,11 @@ def plan_shards(
     per_shard = shard_size * listed / stored if stored else shard_size
     if shuffle:
         per_shard *= HASHES / total
-    return Plan(_rounded(max(1, int(per_shard))), agreement.state())
+    return _plan(listing, _rounded(max(1, int(per_shard))), agreement, shuffle=shuffle)
+
+
+def _plan(listing: Listing, step: int, agreement: Agreement, *, shuffle: bool) -> Plan:
+    return Plan(step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle))
 
 
 def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:

@@ -26,7 +26,7 @@ import xxhash
 
 from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
 from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, stride_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
 from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
 from fastpipe.sources.listing import Facts, Listing, Source, packing_order
@@ -82,7 +82,6 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
     few = counted.listing(job)
     listed = replace(
         _listed(job, few, counted.facts, plan),
-        stride=stride_of(few, plan.step, shuffle=True),
         ranges=-(-counted.facts.files // MOST_SOURCES),
     )
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
@@ -93,10 +92,10 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
 
 def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
     """Writes down the sources of each part; `fitted` as of `planned`."""
-    plan, stride, named = planned(listing, job.options, fitted)
+    plan, named = planned(listing, job.options, fitted)
     _new_spool(job)
     _write_pieces(job, listing, named, 0)
-    return _written(job, replace(_listed(job, listing, Facts.of(listing), plan), stride=stride))
+    return _written(job, _listed(job, listing, Facts.of(listing), plan))
 
 
 def _list_whole(job: Job, _: object) -> Listed | int:
@@ -161,10 +160,10 @@ def _plan(job: Job, counted: Counted) -> Plan:
 
 def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:
     """Writes down the sources of the shards of one range of the order."""
-    first, last = (listed.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
+    first, last = (listed.plan.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
     sources = read_range(job, names, first, min(last, HASHES))
     listing = Listing(job.source_path(), listed.classes or [], sources, [], taken_ns=listed.taken_ns)
-    _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan, listed.stride), number)
+    _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan), number)
 
 
 def _write_pieces(job: Job, listing: Listing, named: dict[str, Run], number: int) -> None:

@@ -84,13 +84,11 @@ class Listed(Facts):
 
     Attributes:
         made_with: `spool_of`.
-        stride: see Making.
         ranges: in which the parts are written down. Note [listing by ranges] in lists.py
     """
 
     made_with: str = ""
     plan: Plan = _NO_PLAN
-    stride: int = 0
     ranges: int = 1
 
     @classmethod

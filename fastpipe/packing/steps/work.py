@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, fe
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.plan import Run
 from fastpipe.packing.steps.parts import Job, Listed, Part, read_listed, read_parts, read_sources
 from fastpipe.sources.listing import Source
@@ -68,13 +69,13 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
     if left:
         listing = read_sources(job, listed, part)
         assert isinstance(listing, TableListing)  # no other source has such parts
-        convert_rows(listing, left, job.options, workers, spool, told)
+        convert_rows(listing, left, replace(job.options, workers=workers), spool, told)
     return Done(sum(len(rows.positions) for rows in left), rejected)
 
 
 def make_step(job: Job, part: Part, workers: int = 1) -> Done:
     """Makes a shard, if it is not there. Note [steps of a pack]"""
-    listed, store, options = read_listed(job), job.store(), job.options
+    listed, store, options = read_listed(job), job.store(), replace(job.options, workers=workers)
     with closing(store):
         if read_entry(store, part.name, store.sizes()) is not None:
             return Done(0, 0)
@@ -84,10 +85,8 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             names = [name for each in read_parts(job, "convert") for name, _ in each.runs]
             outcomes = exchanged(listing.sources, [run], options, names, job.spool())
         else:
-            outcomes = few_outcomes(listing, listing.sources, options, workers)
-        how = making(store, listing, listed.plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
-        with closing(outcomes):
-            (entry,) = make_shards(how, [(part.name, run)], outcomes)
+            outcomes = few_outcomes(listing, listing.sources, options)
+        (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
         return Done(len(listing.sources), len(entry.tally.rejected))
 
 
