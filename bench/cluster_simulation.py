@@ -256,8 +256,7 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     listed = drawn.listed if tables else lists.list_all(job, listed_by_tasks(drawn))
     assert (listed.files, listed.ranges) == (records, drawn.ranges)
     on_ray.run_tasks = tasks_of  # type: ignore[assignment]
-    tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
-    tasks.run()
+    on_ray._made(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there

@@ -27,6 +27,7 @@ from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
+from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.listing import Facts, SourceField
 from fastpipe.sources.picture.convert import Packed
 
@@ -219,15 +220,8 @@ class _Series:
             self._expected[int(samples)] = up_to
         self.count, self.digest, self._has_keys = 0, xxhash.xxh3_128(), True
         self.resumed = max(self._expected, default=0)
-        self._how = Making(
-            journal.store,
-            options.shard_size,
-            stride=1,
-            kinds=kinds,
-            agreed=self.entries[-1].agreed if self.entries else {},
-            fail_fast=options.fail_fast,
-            make_way=journal.make_way,
-        )
+        plan = Plan(1, self.entries[-1].agreed if self.entries else {})
+        self._how = Making(journal.store, plan, options, kinds, journal.make_way)
         self._number, self._up_to = len(self.entries), ""
         self.maker = ShardMaker(self._how, self._number, "")
         self.finishing = Finishing(journal.store)
@@ -258,7 +252,7 @@ class _Series:
 
     def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
         """Adds what became of a sample."""
-        of = sample.name, sample.label, sample.size_bytes, outcome, self._how.shard_size
+        of = sample.name, sample.label, sample.size_bytes, outcome, self._how.options.shard_size
         if not self.maker.add(*of):
             self._end()
             self.maker.add(*of)
@@ -273,7 +267,7 @@ class _Series:
     def _end(self) -> None:
         maker, self._number = self.maker, self._number + 1
         maker.name = entry_name(self._number - 1, self._up_to)
-        self._how = replace(self._how, agreed=maker.agreed)
+        self._how = replace(self._how, plan=Plan(1, maker.agreed))
         self.maker, self._up_to = ShardMaker(self._how, self._number, ""), ""
         self.entries += self.finishing.put(maker)
 

@@ -147,7 +147,7 @@ class Version:
             tally,
             self.options.shaping(facts.kinds),
             plan=plan,
-            before=Before(self.index.info, self.data, sources, self.history, now, bool(entries)),
+            before=Before(self.index.info, self.data, sources, self.history, now),
             told=told,
         )
         self.journal.clear()

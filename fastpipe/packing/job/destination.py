@@ -131,6 +131,7 @@ def plan_run(
                     f"{place} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair or "
                     "remove them in the source and pack with --overwrite, or pack without --on-error fail"
                 )
+            journal.clear()  # a pack that was killed at its very end leaves its work behind
             return info
         if not options.overwrite:
             raise PackError(

@@ -30,6 +30,7 @@ from fastpipe.sources.listing import Facts, Listing, Source
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
+from fastpipe.store.store import Store
 
 
 class PackProgress(NamedTuple):
@@ -113,12 +114,15 @@ def pack(
         done = plan_run(journal, facts, options, listing)
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
         if done is not None:
-            journal.clear()  # a pack that was killed at its very end leaves its work behind
-            return Summary(
-                done, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True
-            )
+            return already_packed(done, facts, started)
         made = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
         return publish(journal, facts, options, made, started)
+
+
+def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
+    """The summary of a pack that has found its dataset, which has this `info`."""
+    seconds = time.monotonic() - started
+    return Summary(info, Tally(), 0, seconds, facts.stray, facts.dropped, already_packed=True)
 
 
 @dataclass(frozen=True)
@@ -193,42 +197,49 @@ def make_in_threads(
     wanted = list(left.values())
     count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
-    store, of = journal.store, (listing, rejected, journal, on_progress)
-    converted, packed = _Told("converting", len(listing.sources), *of), _Told("packing", count, *of)
-    outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converted, known)
-    for entry in make_shards(store, listing, plan, options, left, outcomes, packed, journal.make_way):
+    store, total, total_bytes = journal.store, len(listing.sources), listing.size_bytes
+    begun = PackProgress(0, total, 0, total_bytes, rejected)
+    converting, packing = Told(begun, store, on_progress), Told(begun, store, on_progress)
+    converting.begin("converting", total, total_bytes)
+    packing.begin("packing", count, total_bytes - total_bytes * (total - count) // max(total, 1))
+    outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converting.source, known)
+    for entry in make_shards(store, listing, plan, options, left, outcomes, packing.source, journal.make_way):
         finished[entry.name] = entry
-    return Made(plan, [finished[name] for name in named], count, resumed, packed.publishing)
+    return Made(plan, [finished[name] for name in named], count, resumed, packing.publishing)
 
 
-class _Told:
-    """Tells how far a step of a pack is, in which so many sources are left."""
+class Told:
+    """Tells how far a pack is."""
 
-    def __init__(
-        self, step: str, left: int, listing: Listing, rejected: int, journal: Journal, on_progress: Progress
-    ) -> None:
-        total, total_bytes = len(listing.sources), listing.size_bytes
-        done_bytes = total_bytes * (total - left) // max(total, 1)
-        self._now = PackProgress(total - left, total, done_bytes, total_bytes, rejected, step)
-        self._store, self._on_progress = journal.store, on_progress
+    def __init__(self, now: PackProgress, store: Store, on_progress: Progress) -> None:
+        self._now, self._store, self._on_progress = now, store, on_progress
 
-    def __call__(self, source: Source, outcome: Packed | str) -> None:
-        """A source is done."""
+    def begin(self, step: str, files: int, size_bytes: int, tasks: int = 0) -> None:
+        """A step in which so much is left."""
+        done, done_bytes = self._now.total_files - files, max(self._now.total_bytes - size_bytes, 0)
+        self._now = self._now._replace(step=step, files=done, bytes=done_bytes, tasks=0, total_tasks=tasks)
+
+    def add(self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0) -> None:
+        """So much more is done."""
         now = self._now
         self._now = now._replace(
-            files=now.files + 1,
-            bytes=min(now.bytes + source.size_bytes, now.total_bytes),
-            rejected=now.rejected + isinstance(outcome, str),
+            files=now.files + files,
+            bytes=min(now.bytes + size_bytes, now.total_bytes),
+            rejected=now.rejected + rejected,
+            tasks=now.tasks + tasks,
             uploaded_bytes=self._store.uploaded_bytes,
         )
         self._on_progress(self._now)
 
+    def source(self, source: Source, outcome: Packed | str) -> None:
+        """A source is done."""
+        self.add(1, source.size_bytes, isinstance(outcome, str))
+
     def publishing(self) -> None:
         """A file of the dataset is there."""
-        now, uploaded = self._now, self._store.uploaded_bytes
-        if uploaded:
-            done = now._replace(files=now.total_files, bytes=now.total_bytes)
-            self._on_progress(done._replace(step="publishing", uploaded_bytes=uploaded))
+        if self._store.uploaded_bytes or self._now.workers:
+            self.begin("publishing", 0, 0)
+            self.add()
 
 
 def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, started: float) -> Summary:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,30 +35,15 @@ _MOST = 2  # times shard_size: a larger shard is continued in another file
 
 @dataclass(frozen=True)
 class Making:
-    """What the making of all shards of a pack has in common.
-
-    Attributes:
-        shard_size: bytes.
-        stride: of the plan.
-        kinds: name -> kind of the fields.
-        agreed: what their values share, as far as the plan knows it; see Agreement.
-        fail_fast: the first sample that cannot be packed stops the pack.
-        root: of the sources, for messages.
-        base: number of the first shard.
-        order: of the fields, as places among the source's; (): as there.
-        make_way: called before a shard gets its name, unless a dataset grows.
-    """
+    """What the making of all shards of a pack has in common; `plan.agreed` is what values of fields share before it."""
 
     store: Store
-    shard_size: int
-    stride: int
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    agreed: Mapping[str, Any] = field(default_factory=dict)
-    fail_fast: bool = False
-    root: object = Path()
-    base: int = 0
-    order: tuple[int, ...] = ()
-    make_way: Callable[[], None] = lambda: None
+    plan: Plan
+    options: PackOptions
+    kinds: Mapping[str, str]  # of the fields
+    make_way: Callable[[], None] = lambda: None  # called before a shard gets its name, unless a dataset grows
+    root: object = Path()  # of the sources, for messages
+    order: tuple[int, ...] = ()  # of the fields, as places among the source's; (): as there
 
 
 class ShardMaker:
@@ -68,8 +53,8 @@ class ShardMaker:
     """
 
     def __init__(self, how: Making, number: int, name: str) -> None:
-        self._how, self._number, self.name = how, how.base + number, name
-        self._agreement = Agreement(how.kinds, how.agreed)
+        self._how, self._number, self.name = how, how.plan.base + number, name
+        self._agreement = Agreement(how.kinds, how.plan.agreed)
         self._tally = Tally()
         self._tars: list[TarWriter] = []
         self._parts = {
@@ -96,7 +81,7 @@ class ShardMaker:
             except ImageError as problem:
                 outcome = str(problem)
         if isinstance(outcome, str):
-            if self._how.fail_fast:
+            if self._how.options.fail_fast:
                 raise PackError(
                     f"{readable(os.path.join(str(self._how.root), path))} cannot be packed: {outcome}. Repair or "
                     "remove it, or pack without --on-error fail to leave out such files"
@@ -121,7 +106,7 @@ class ShardMaker:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
             with self._disk():
-                if self._tars and not self._how.base:
+                if self._tars and not self._how.plan.base:
                     self._how.make_way()
                 tars = tuple(tar.finish() for tar in self._tars)
                 sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
@@ -149,10 +134,10 @@ class ShardMaker:
 
     def _written(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
         """Writes a sample; of each field the offset of its member. None: it would be too large."""
-        limit = most_bytes or _MOST * self._how.shard_size
+        limit = most_bytes or _MOST * self._how.options.shard_size
         offsets = self._tars[-1].add(packed, label, path, limit) if self._tars else None
         if offsets is None and not (self._tars and most_bytes):
-            number = self._number + len(self._tars) * self._how.stride
+            number = self._number + len(self._tars) * self._how.plan.stride
             self._tars.append(TarWriter(self._how.store, number, self._how.kinds))
             offsets = self._tars[-1].add(packed, label, path, limit)
         return offsets
@@ -183,18 +168,8 @@ def make_shards(
         told: called with each source and what became of it.
         make_way: as in Making.
     """
-    how = Making(
-        store,
-        options.shard_size,
-        plan.stride,
-        plan.kinds or listing.kinds,
-        plan.agreed,
-        fail_fast=options.fail_fast,
-        root=listing.root,
-        base=plan.base,
-        order=tuple(map(list(listing.kinds).index, plan.kinds or ())),
-        make_way=make_way,
-    )
+    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
+    how = Making(store, plan, options, plan.kinds or listing.kinds, make_way, listing.root, order)
     made: list[Entry] = []
     with contextlib.closing(outcomes), Finishing(store) as finishing:
         for name, run in runs.items():

@@ -72,7 +72,6 @@ class Before:
         tally: of its sources, without what is added up from its files.
         history: of it and those before it.
         now: of the new one: time, command, and how many samples came and went.
-        packs: whether sources were packed for the new one.
     """
 
     info: dict[str, Any] = field(default_factory=lambda: {"version": 0, "packs": [], "next_shard": 0})
@@ -80,7 +79,6 @@ class Before:
     tally: Tally = field(default_factory=Tally)
     history: list[dict[str, Any]] = field(default_factory=list)
     now: dict[str, Any] = field(default_factory=dict)
-    packs: bool = True
 
 
 def publish_dataset(
@@ -174,7 +172,7 @@ def publish_dataset(
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
         },
-        "packs": [*before.info["packs"], *([pack] if before.packs else [])],
+        "packs": [*before.info["packs"], *([pack] if version == 1 or plan is not None else [])],
         "history": [] if version == 1 else [*before.history, now],
         "made_with": made_with(),
     }
