@@ -200,11 +200,7 @@ _Named = tuple[Given, str]  # a sample, and the name of all samples up to it
 class _Series:
     """The shards of a Writer: each is filled up to the size asked for, since nobody knows what comes after it.
 
-    Attributes:
-        entries: of the finished shards.
-        maker, finishing: of the shard that is filled, and of the one before it.
-        count, digest: of the samples that have been named.
-        resumed: samples that are in shards of an earlier run.
+    `count` samples have been named; `resumed` of them are in shards of an earlier run.
     """
 
     def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
@@ -229,10 +225,8 @@ class _Series:
     def name(self, identity: str | None) -> str:
         """The name of all samples up to this one, for the entry of a shard that ends there. Note [resuming a Writer]
 
-        `identity` is its key and label; None: it has no key. Without keys the name fits no later run.
-
-        Raises:
-            PackError: the samples so far are not those of the earlier run.
+        `identity` is its key and label; None: it has no key, and the name fits no later run. PackError: the samples so
+        far are not those of the earlier run.
         """
         self._has_keys &= identity is not None
         self.digest.update(f"{identity}\n".encode(errors="surrogatepass"))

@@ -25,13 +25,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class Column(NamedTuple):
-    """A sidecar file: what stands in it.
-
-    Attributes:
-        part: VALUES, LENGTHS or LABELS: of which pieces it is made.
-        dtype: of its values.
-        width: numbers a value, as trailing axes.
-    """
+    """A sidecar file: of which pieces it is made, VALUES, LENGTHS or LABELS; its dtype; trailing axes of a value."""
 
     part: str
     dtype: np.dtype[Any]
@@ -53,8 +47,7 @@ def parts_of(kind: str) -> tuple[str, ...]:
 def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     """The bytes that a value adds to each part, as it stands in the shard: its member, if it has one, at `offset`.
 
-    Raises:
-        KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
+    KeyError, TypeError, ValueError: a damaged shard has no such value.
     """
     note, values, labels = value.note, value.member or b"", b""
     if kind == "json":

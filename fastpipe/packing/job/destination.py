@@ -1,7 +1,4 @@
-"""The content of a destination -> whether a pack starts, continues, has nothing to do, or must stop.
-
-Whether a dataset has what its sources give now is found by making some of its shards again, as its repair does, too.
-"""
+"""The content of a destination -> whether a pack starts, goes on, is done or must stop; shards made again."""
 
 from __future__ import annotations
 
@@ -83,9 +80,9 @@ def disk_errors(place: Place) -> Iterator[None]:
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
-    """Refuses a destination in the source: the next pack would take it for a class; and the other way round.
+    """Refuses a destination in the source, where the next pack would take it for a class, and the other way round.
 
-    A spool in the source would be taken for a class, too. It may contain the source: it uses a folder of its own.
+    A spool may not be in the source either. It may contain it: it uses a folder of its own.
     """
     if spool is not None and _contains(source, spool):
         raise ConfigError(
@@ -108,12 +105,9 @@ def plan_run(
 ) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
-    With `overwrite` another dataset, or a damaged one, may be replaced; it stays until there is a new shard. Without
-    the listing, sources that are newer than the dataset count as changed.
-
-    Returns:
-        The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
-        something to do.
+    The content of dataset.json, if the dataset is there, whole, and what this pack would make; None: there is something
+    to do. With `overwrite` another dataset may be replaced; it stays until there is a new shard. Without the listing,
+    sources that are newer than the dataset count as changed.
     """
     place = journal.store.place
     info = journal.description()
@@ -228,7 +222,7 @@ def runs_of_shards(
 ) -> list[tuple[Run, set[str]]]:
     """The runs of sources that a pack made shards of, each with its shards among these; see "packs" in docs/format.md.
 
-    The listing is that of the sources as they were packed, and the options are those that they were packed with.
+    The listing and the options are those of then.
     """
     plan = _plan_of(pack, listing, options)
     of: defaultdict[int, set[str]] = defaultdict(set)

@@ -129,7 +129,7 @@ def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summar
 class Made:
     """Finished shards: their entries in order, and how many sources were read for those that were not there at first.
 
-    Without a plan, a program added the samples. `publishing` tells the progress of publishing.
+    Without a plan, a program added the samples.
     """
 
     plan: Plan | None

@@ -26,13 +26,9 @@ Item = TypeVar("Item")
 class Ahead(Generic[Task, Result]):
     """Threads that work on the tasks next in line. A PackError comes behind the results of the tasks before it.
 
-    The work is done in C and C++ without the GIL. At most a few MB of results a worker, or a few results where they
-    are larger, are held in memory.
-
-    Args:
-        size_bytes: of what a task reads; if it is not given, a thread takes one task at once.
-        begin: called in this thread with the tasks that a thread will take at once.
-        end: called with the same list when they are done.
+    The work is done in C and C++ without the GIL. Few results are held in memory: a few MB a worker. `begin` and `end`
+    are called with the tasks that a thread takes at once, `begin` in the thread that adds them. Without `size_bytes`
+    that is one.
     """
 
     def __init__(

@@ -84,19 +84,10 @@ def convert_sample(
     classes: Sequence[str],
     identity: int | None = None,
 ) -> Packed | str:
-    """Converts one picture and the values of its fields.
+    """Converts one picture, which `read` gives, and the values of its fields, or says why that cannot be.
 
-    Args:
-        name: of the sample, for messages.
-        read: gives the bytes of its picture, or the pixels.
-        values: of the converted picture -> the checked value of each field.
-        kinds: name -> kind of the fields.
-        classes: names by label; there need not be any.
-        identity: of its source, where it was packed before; None: that of its bytes.
-
-    Raises:
-        PackError: the system, not the sample, is at fault: an I/O error, too many open files; or a file has changed
-            since it was listed.
+    `identity` is that of its source, where it was packed before; None: that of its bytes. PackError: the system is at
+    fault, such as too many open files; or a file has changed since it was listed.
     """
     if sample.problem is not None:
         return sample.problem

@@ -54,8 +54,7 @@ def few_outcomes(
 ) -> Outcomes:
     """Converts some sources, in the order in which they are read best; close the generator to stop its threads.
 
-    It gives the picture of each, with the values of its fields, or why there is none; errors as of `convert_sample`.
-    `known` as of `outcomes_of`.
+    It gives the picture of each, or why there is none; errors as of `convert_sample`, `known` as of `outcomes_of`.
     """
     workers = options.workers or granted_cpus()
     if isinstance(listing, TableListing):
@@ -75,10 +74,8 @@ def outcomes_of(
 ) -> Outcomes:
     """Converts the sources of some shards in threads, and gives them in packing order; see `few_outcomes`.
 
-    Args:
-        spool: a folder of this machine, for tables.
-        told: called with each row that is written to the spool.
-        known: what became of some files, by path: they are not converted again, and leave it.
+    Tables need a spool on this machine; `told` is called with each row that is written there. Files that are `known`,
+    by path, are not converted again, and leave it.
     """
     if not isinstance(listing, TableListing):
         ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
@@ -102,13 +99,7 @@ def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
 
 
 class Rows(NamedTuple):
-    """A run: rows that stand together in their files.
-
-    Attributes:
-        name: of its file in the spool.
-        positions: places in the sources of a listing, in the order of the files.
-        group: a number that runs share which are read from one group of rows.
-    """
+    """Rows that stand together in their files, as a file of the spool. Those of one `group` are read together."""
 
     name: str
     positions: Sequence[int]

@@ -34,9 +34,9 @@ _size_bytes = attrgetter("source.size_bytes")
 def converted_rows(
     listing: TableListing, sources: Iterable[Source], how: EncodeOptions, workers: int
 ) -> Generator[tuple[Source, Packed | str], None, None]:
-    """Converts rows in the order in which they stand in their files: each group of rows is read once.
+    """Converts rows in the order in which they stand in their files: each group of rows is read once, by a thread.
 
-    One thread reads ahead. The sources that it yields have the sizes of their images.
+    The sources that it yields have the sizes of their images.
     """
     listing = with_own_requests(listing)
     fields, of = tuple(enumerate(listing.fields)), (how, listing.kinds, listing.classes)

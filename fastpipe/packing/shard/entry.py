@@ -26,16 +26,10 @@ from fastpipe.store.store import Store
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a run of sources.
+    """What became of a run of sources: pictures by the reason why they changed, or by what became PNG; rejected ones.
 
-    Attributes:
-        packed_bytes: of the images written.
-        changes: pictures whose pixels are no longer the source's, by reason.
-        pngs: pictures that are stored as PNG, by what they were made of.
-        oriented: pictures whose source carries an EXIF orientation other than upright.
-        stray_bytes: pictures whose source had bytes that belong to no segment.
-        multi_frame: pictures whose source has more frames, of which the first was packed.
-        rejected: (path, reason) of files that were not packed.
+    `stray_bytes` counts pictures with bytes that belong to no segment, `multi_frame` those with frames that are left
+    out.
     """
 
     source_bytes: int = 0
@@ -81,11 +75,8 @@ def entry_name(number: int, state: str) -> str:
 class Entry:
     """A shard that is done; or several: a run of sources that gives more than twice --shard-size is continued.
 
-    Attributes:
-        name: of its file in the work folder.
-        agreed: `Agreement.state` after it.
-        parts: (field, part) and size in bytes of its pieces of columns.
-        body_at: where the records begin in the file.
+    `agreed` is `Agreement.state` after it; `parts` has field, part and size of its pieces of columns; the records begin
+    at `body_at` in the file.
     """
 
     name: str

@@ -47,10 +47,7 @@ class Making:
 
 
 class ShardMaker:
-    """Takes the samples of one shard, from 0, in order.
-
-    `name` is that of its entry; before `finish` it may be given another one.
-    """
+    """Takes the samples of one shard, from 0, in order. Before `finish` it may get another name for its entry."""
 
     def __init__(self, how: Making, number: int, name: str) -> None:
         self._how, self._number, self.name = how, how.plan.base + number, name
@@ -162,11 +159,8 @@ def make_shards(
 ) -> list[Entry]:
     """Makes shards, each a pure function of its sources, whoever calls; gives the finished ones in order.
 
-    Args:
-        runs: the sources of each, by the name of its entry.
-        outcomes: what became of the sources of all runs, in order; closed in the end.
-        told: called with each source and what became of it.
-        make_way: as in Making.
+    `runs` has the sources of each by the name of its entry; `outcomes` what became of all of them in order. It is
+    closed.
     """
     order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
     how = Making(store, plan, options, plan.kinds or listing.kinds, make_way, listing.root, order)

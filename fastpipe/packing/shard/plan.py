@@ -42,12 +42,9 @@ Outcomes = Callable[[Sequence[Source]], Iterable[tuple[Source, Packed | str]]]
 class Plan(NamedTuple):
     """What all shards of a pack have in common. Note [plan]
 
-    Attributes:
-        step: hashes a shard; or, in order, listed bytes a shard.
-        agreed: `Agreement.state` after the few sources.
-        base: number of the first shard, greater than those before where a dataset grows.
-        kinds: where a dataset grows, name -> kind of its fields, in its order.
-        stride: what is added to a shard's number for the file that continues it: more than there are shards.
+    `step` is hashes a shard; or, in order, listed bytes a shard. `agreed` is `Agreement.state` after the few sources.
+    `stride` is more than there are shards: what is added to a shard's number for the file that continues it. Where a
+    dataset grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
     """
 
     step: int
@@ -72,10 +69,9 @@ class Run(NamedTuple):
 def plan_shards(
     listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool, weight: int | None = None
 ) -> Plan:
-    """Decides how the sources are cut; see Note [plan].
+    """Decides how the sources are cut; see Note [plan]. `convert` converts some of them.
 
-    `convert` converts some of them. `weight` is that of all sources, where the listing has only a few: those of the
-    smallest hashes.
+    `weight` is that of all sources, where the listing has only a few: those of the smallest hashes.
     """
     agreement = Agreement(listing.kinds)
     total = sum(map(listing.weight, listing.sources)) if weight is None else weight

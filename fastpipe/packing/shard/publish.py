@@ -65,14 +65,7 @@ Pieces = Entries | list[Any]  # of Piece, in order
 
 @dataclass(frozen=True)
 class Before:
-    """The version of a dataset that a new one follows. Note [versions] in version.py
-
-    Attributes:
-        info, data: the content of its dataset.json, and its bytes; None: there is no version before.
-        tally: of its sources, without what is added up from its files.
-        history: of it and those before it.
-        now: of the new one: time, command, and how many samples came and went.
-    """
+    """The version of a dataset that a new one follows; `now`: what is said of the new one. Note [versions]"""
 
     info: dict[str, Any] = field(default_factory=lambda: {"version": 0, "packs": [], "next_shard": 0})
     data: bytes | None = None
@@ -94,12 +87,9 @@ def publish_dataset(
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset; gives the content of dataset.json. Note [publishing] in journal.py
 
-    Args:
-        pieces: the shards. They are removed when they are read, for there may be a million.
-        facts, tally: of the sources; the names and pairs of their fields are recorded.
-        shaping: the options that decide bytes.
-        plan: how sources were cut into shards; None: a program added them.
-        told: called when a file is there.
+    `pieces` are removed when they are read, for there may be a million. Facts and tally are of the sources; `shaping`
+    has the options that decide bytes. Without a plan a program added the samples. `told` is called when a file is
+    there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1
@@ -195,10 +185,7 @@ def publish_dataset(
 class _Counted:
     """Strings together what index.npy and sources.npy have, a shard's at a time, for they may be larger than memory.
 
-    Attributes:
-        labels, forms: how many samples have each.
-        same: hash of all that does not depend on the storage.
-        stored_bytes, jpeg_bytes: of all images, as they are stored, and as JPEGs or PNGs.
+    `same` is a hash of all that does not depend on the storage.
     """
 
     def __init__(self) -> None:
@@ -261,10 +248,7 @@ def _write_columns(
 
 
 def write_column(file: BinaryIO, column: Column, parts: Iterable[bytes], size_bytes: int, samples: int) -> str:
-    """Writes one file of DST/fields; the XXH3-64 of the file in hex.
-
-    `parts` are its values, chunk by chunk; of offsets the lengths; `size_bytes` is that of all parts.
-    """
+    """Writes one file of DST/fields; the XXH3-64 of the file in hex. `parts` are values, or lengths for offsets."""
     each = column.dtype.itemsize * int(np.prod(column.width, dtype=np.int64))
     count = size_bytes // each if each else 0
     if column.part == LENGTHS:

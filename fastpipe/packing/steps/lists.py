@@ -42,12 +42,7 @@ Everywhere = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Counted:
-    """Some sources of a folder, without them.
-
-    Attributes:
-        few: those of the smallest hashes.
-        runs: names of the files that have them.
-    """
+    """Some sources of a folder: their weight, those of the smallest hashes, and the files that have all of them."""
 
     facts: Facts
     weight: int

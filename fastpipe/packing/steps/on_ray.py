@@ -44,10 +44,9 @@ def pack_on_ray(
     address: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Summary:
-    """Packs as `job.threads.pack` does, to the same bytes, in tasks of a Ray cluster. See `fastpipe.pack`.
+    """Packs as `job.threads.pack` does, to the same bytes, in tasks of a Ray cluster; also what was interrupted.
 
-    Run it again after an interruption and it goes on: what is there stays. Of the options, `workers` counts only where
-    this starts Ray on this machine.
+    Of the options, `workers` counts only where this starts Ray on this machine.
     """
     started = time.monotonic()
     check_apart(source, destination, options.spool)
@@ -107,9 +106,7 @@ def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress:
 
 
 def _step(name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int, workers: int, told: Told) -> int:
-    """Runs a task for each part; gives how many sources they have. They are read again each time: there may be a
-    million.
-    """
+    """Runs a task for each part, read anew each time: there may be a million. Gives how many sources they have."""
     tasks = files = size_bytes = largest = 0
     for part in parts():
         tasks, files, size_bytes = tasks + 1, files + part.files, size_bytes + part.size_bytes

@@ -80,12 +80,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Listed(Facts):
-    """What the steps need of a listing, as a file can hold it.
-
-    Attributes:
-        made_with: `spool_of`.
-        ranges: in which the parts are written down. Note [listing by ranges] in lists.py
-    """
+    """What the steps need of a listing, as a file can hold it; its parts are written down in `ranges`, see lists.py."""
 
     made_with: str = ""
     plan: Plan = _NO_PLAN
@@ -103,14 +98,10 @@ class Listed(Facts):
 
 
 class Part(NamedTuple):
-    """A part of a step: rows to convert, or a shard to make.
+    """A part of a step: rows to convert, or a shard to make. The spool has its sources in NAME.sources.
 
-    Attributes:
-        step: "convert" or "make".
-        name: of a shard, that of its entry. The spool has its sources in NAME.sources.
-        files, size_bytes: of its sources.
-        number: of the shard.
-        runs: the names of runs of rows that are converted together, and how many rows each has.
+    `name` is that of the shard's entry, `number` the shard's; `runs` has name and rows of the runs that are converted
+    together.
     """
 
     step: str
