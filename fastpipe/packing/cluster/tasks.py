@@ -9,6 +9,7 @@ machine's reason, such as a full disk, is submitted again for another node. Resu
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import time
@@ -94,7 +95,7 @@ def run_tasks(
         running[remote.options(**options).remote(shared, task.item)] = task
 
     def fill() -> None:
-        for item in _some(waiting, width.now() - len(running)):
+        for item in itertools.islice(waiting, max(width.now() - len(running), 0)):
             submit(_Task(item))
 
     try:
@@ -166,14 +167,6 @@ def _ran() -> Ran:
     return Ran(
         ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0]
     )
-
-
-def _some(items: Iterator[Item], most: int) -> Iterator[Item]:
-    for _ in range(most):
-        try:
-            yield next(items)
-        except StopIteration:
-            return
 
 
 def _where(ray: Any, task: _Task[Any]) -> dict[str, Any]:

@@ -253,9 +253,9 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     store, tally, shaping = journal.store, pieces.tally, options.shaping(facts.kinds)
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
-    seconds = time.monotonic() - started
-    told = facts.stray, facts.dropped, made.resumed, False, store.uploaded_bytes
-    return Summary(info, tally, made.files, seconds, *told)
+    seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
+    left_out = facts.stray, facts.dropped
+    return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 
 def _nothing_packed(facts: Facts, tally: Tally) -> PackError:

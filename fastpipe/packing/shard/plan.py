@@ -14,18 +14,15 @@ say what values of fields have in common, such as the width of "floats".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
-
-import xxhash
 
 from fastpipe.errors import ImageError
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.shard.tar import laid_out
-from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
@@ -100,9 +97,10 @@ def _plan(listing: Listing, step: int, agreement: Agreement, *, shuffle: bool) -
 
 def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
     """Cuts the sources, which are in packing order, into shards; see Note [plan]."""
-    numbers = _numbers(listing, step, seed, shuffle=shuffle)
+    place, before = packing_order(seed, shuffle=True), accumulate(map(listing.weight, listing.sources), initial=0)
+    places = (place(source)[0] for source in listing.sources) if shuffle else islice(before, len(listing.sources))
     found, start = [], 0
-    for number, ours in groupby(numbers):
+    for number, ours in groupby(at // step for at in places):
         stop = start + sum(1 for _ in ours)
         found.append(Run(number, start, stop))
         start = stop
@@ -113,17 +111,6 @@ def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     """A number that is greater than that of any shard."""
     total = HASHES if shuffle else sum(map(listing.weight, listing.sources))
     return total // step + 1
-
-
-def _numbers(listing: Listing, step: int, seed: int, *, shuffle: bool) -> Iterator[int]:
-    if shuffle:
-        for source in listing.sources:
-            yield xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed) // step
-        return
-    before = 0
-    for source in listing.sources:
-        yield before // step
-        before += listing.weight(source)
 
 
 def _few(listing: Listing, convert: Outcomes, agreement: Agreement) -> Iterator[tuple[Source, Packed | str]]:

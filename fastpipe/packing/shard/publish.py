@@ -7,14 +7,13 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import fingerprint, with_self_checksum
@@ -37,7 +36,6 @@ from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts
 from fastpipe.sources.picture.jpeg import made_with
@@ -46,21 +44,7 @@ from fastpipe.store.store import Store
 _CONTENT = ("identity", "width", "height", "label")
 
 
-class Piece(Protocol):
-    """Shards that are strung together with others: see Entry."""
-
-    @property
-    def tars(self) -> Sequence[Tar]: ...
-    @property
-    def agreed(self) -> dict[str, Any]: ...
-    @property
-    def samples(self) -> int: ...
-    def records(self, store: Store) -> NDArray[np.void]: ...
-    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]: ...
-    def part_bytes(self, of: str, part: str) -> int: ...
-
-
-Pieces = Entries | list[Any]  # of Piece, in order
+Pieces = Entries | list[Any]  # of Entry, and of Kept, which has the same attributes; in order
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,7 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
         counted = each if counted is None else counted.with_more(each)
     assert counted is not None  # there are classes
     (plan,) = everywhere(partial(_plan, job), [counted])
-    few = counted.listing(job)
-    listed = replace(
-        _listed(job, few, counted.facts, plan),
-        ranges=-(-counted.facts.files // MOST_SOURCES),
-    )
+    listed = _listed(job, counted.facts, plan, -(-counted.facts.files // MOST_SOURCES))
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
         pass
     job.spool().remove(counted.runs)
@@ -90,7 +86,7 @@ def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) 
     plan, named = planned(listing, job.options, fitted)
     _new_spool(job)
     _write_pieces(job, listing, named, 0)
-    return _written(job, _listed(job, listing, Facts.of(listing), plan))
+    return _written(job, _listed(job, Facts.of(listing), plan))
 
 
 def _list_whole(job: Job, _: object) -> Listed | int:
@@ -200,8 +196,8 @@ def _new_spool(job: Job) -> None:
     job.spool().remove([LISTED])
 
 
-def _listed(job: Job, listing: Listing, facts: Facts, plan: Plan) -> Listed:
-    return Listed(**vars(facts), made_with=spool_of(listing.kinds, job.options), plan=plan)
+def _listed(job: Job, facts: Facts, plan: Plan, ranges: int = 1) -> Listed:
+    return Listed(**vars(facts), made_with=spool_of(facts.kinds, job.options), plan=plan, ranges=ranges)
 
 
 def _written(job: Job, listed: Listed) -> Listed:
