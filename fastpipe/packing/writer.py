@@ -198,10 +198,7 @@ _Named = tuple[Given, str]  # a sample, and the name of all samples up to it
 
 
 class _Series:
-    """The shards of a Writer: each is filled up to the size asked for, since nobody knows what comes after it.
-
-    `count` samples have been named; `resumed` of them are in shards of an earlier run.
-    """
+    """The shards of a Writer, each filled up to the size asked for; `resumed` samples are of an earlier run."""
 
     def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
         self.journal = journal

@@ -80,10 +80,7 @@ class Agreement:
         return {name: {**asdict(one), "names": list(self._numbers[name])} for name, one in self._agreed.items()}
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Takes the values of one sample, or none of them: ImageError says which differs from those before it.
-
-        Gives them as columns have them: with numbers in place of class names.
-        """
+        """Takes the values of one sample, or none: ImageError says which differs. Class names become numbers."""
         later: dict[str, Agreed] = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             with of_field(name):

@@ -45,10 +45,7 @@ def _dtype(kind: str) -> np.dtype[Any]:
 
 
 def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
-    """The bytes that a value adds to each part, as it stands in the shard: its member, if it has one, at `offset`.
-
-    KeyError, TypeError, ValueError: a damaged shard has no such value.
-    """
+    """What a value, with a member at `offset`, adds to each part; KeyError, TypeError, ValueError: a damaged shard."""
     note, values, labels = value.note, value.member or b"", b""
     if kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()

@@ -144,7 +144,7 @@ class Version:
 
 
 class Kept:
-    """A shard of a version, of which some samples stay; read as an Entry is. `start` is the place of its first sample."""
+    """A shard of a version, of which some samples stay; read as an Entry is. `start` is that of its first sample."""
 
     def __init__(self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]) -> None:
         self._records, self._columns, self._stays = version.index.records, version.columns, stays

@@ -80,10 +80,7 @@ def disk_errors(place: Place) -> Iterator[None]:
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
-    """Refuses a destination in the source, where the next pack would take it for a class, and the other way round.
-
-    A spool may not be in the source either. It may contain it: it uses a folder of its own.
-    """
+    """Refuses DST or a spool in the source, where the next pack would take it for a class, and the source in DST."""
     if spool is not None and _contains(source, spool):
         raise ConfigError(
             f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder"
@@ -220,10 +217,7 @@ def _changes(there: object, now: dict[str, Any]) -> str:
 def runs_of_shards(
     pack: dict[str, Any], listing: Listing, options: PackOptions, names: Iterable[str]
 ) -> list[tuple[Run, set[str]]]:
-    """The runs of sources that a pack made shards of, each with its shards among these; see "packs" in docs/format.md.
-
-    The listing and the options are those of then.
-    """
+    """The runs of sources, listed as they were packed, that a pack made shards of, each with those of these names."""
     plan = _plan_of(pack, listing, options)
     of: defaultdict[int, set[str]] = defaultdict(set)
     for name in names:
@@ -247,10 +241,7 @@ def remade(
     scratch: Path,
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
 ) -> Iterator[tuple[Path, dict[str, Tar]]]:
-    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name.
-
-    `info` is the content of dataset.json; `told` is called with each source and what became of it.
-    """
+    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name."""
     fields = read_fields(info)
     kinds = {name: field.kind for name, field in fields.items()}
     plan = _plan_of(pack, listing, options)._replace(agreed=agreed_in(fields.values()), kinds=kinds)

@@ -127,10 +127,7 @@ def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summar
 
 @dataclass(frozen=True)
 class Made:
-    """Finished shards: their entries in order, and how many sources were read for those that were not there at first.
-
-    Without a plan, a program added the samples.
-    """
+    """Finished shards in order, and the sources read for the new ones. Without a plan, a program added the samples."""
 
     plan: Plan | None
     entries: Iterable[Entry]

@@ -52,10 +52,7 @@ Outcomes = Generator[tuple[Source, Packed | str], None, None]
 def few_outcomes(
     listing: Listing, few: Sequence[Source], options: PackOptions, known: dict[str, Packed | str] | None = None
 ) -> Outcomes:
-    """Converts some sources, in the order in which they are read best; close the generator to stop its threads.
-
-    It gives the picture of each, or why there is none; errors as of `convert_sample`, `known` as of `outcomes_of`.
-    """
+    """Converts some sources, in the order in which they are read best; errors as of `convert_sample`. To be closed."""
     workers = options.workers or granted_cpus()
     if isinstance(listing, TableListing):
         from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow

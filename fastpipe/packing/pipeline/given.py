@@ -25,10 +25,7 @@ _IMAGE = "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1
 
 @dataclass(frozen=True)
 class Given:
-    """One sample. `image` is its file, the file's bytes, or its pixels; so are `values` of "mask" and "image".
-
-    `problem` says why it cannot be packed; None: nothing is known.
-    """
+    """A sample; pictures are files, their bytes or pixels. `problem`: why it cannot be packed, if that is known."""
 
     name: str
     label: int

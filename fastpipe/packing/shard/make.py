@@ -65,10 +65,7 @@ class ShardMaker:
         return self._agreement.state()
 
     def add(self, path: str, label: int, size_bytes: int, outcome: Packed | str, most_bytes: int = 0) -> bool:
-        """Adds what became of a source of this size; PackError: the disk refuses, or the sample has to stop the pack.
-
-        False: it would make the shard larger than `most_bytes`; 0: there is no limit.
-        """
+        """Adds what became of a source; PackError: the pack has to stop. False: it is too large; 0 sets no limit."""
         values: list[Stored] = []
         if not isinstance(outcome, str):
             if self._how.order:
@@ -157,11 +154,7 @@ def make_shards(
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
     make_way: Callable[[], None] = lambda: None,
 ) -> list[Entry]:
-    """Makes shards, each a pure function of its sources, whoever calls; gives the finished ones in order.
-
-    `runs` has the sources of each by the name of its entry; `outcomes` what became of all of them in order. It is
-    closed.
-    """
+    """Makes shards, each a pure function of its sources, whoever calls. `outcomes`, of all in order, is closed."""
     order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
     how = Making(store, plan, options, plan.kinds or listing.kinds, make_way, listing.root, order)
     made: list[Entry] = []

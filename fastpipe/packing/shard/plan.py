@@ -66,10 +66,7 @@ class Run(NamedTuple):
 def plan_shards(
     listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool, weight: int | None = None
 ) -> Plan:
-    """Decides how the sources are cut; see Note [plan]. `convert` converts some of them.
-
-    `weight` is that of all sources, where the listing has only a few: those of the smallest hashes.
-    """
+    """Decides how the sources are cut; `weight` is that of all, where only those of the smallest hashes are listed."""
     agreement = Agreement(listing.kinds)
     total = sum(map(listing.weight, listing.sources)) if weight is None else weight
     if weight is None and listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become

@@ -71,9 +71,8 @@ def publish_dataset(
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset; gives the content of dataset.json. Note [publishing] in journal.py
 
-    `pieces` are removed when they are read, for there may be a million. Facts and tally are of the sources; `shaping`
-    has the options that decide bytes. Without a plan a program added the samples. `told` is called when a file is
-    there.
+    `pieces` are removed when they are read. `shaping` has the options that decide bytes. Without a plan a program added
+    the samples. `told` is called when a file is there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1
@@ -167,10 +166,7 @@ def publish_dataset(
 
 
 class _Counted:
-    """Strings together what index.npy and sources.npy have, a shard's at a time, for they may be larger than memory.
-
-    `same` is a hash of all that does not depend on the storage.
-    """
+    """Strings together what index.npy and sources.npy have, a shard at a time: they may be larger than memory."""
 
     def __init__(self) -> None:
         self.labels: Counter[int] = Counter()

@@ -60,10 +60,7 @@ class Counted:
 
 
 def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
-    """Lists the sources, and writes down those of each part. Note [listing by ranges]
-
-    `everywhere` calls a function with each item, in this process or in tasks.
-    """
+    """Writes down the sources of each part; `everywhere` maps, here or in tasks. Note [listing by ranges]"""
     (found,) = everywhere(partial(_list_whole, job), [0])
     if isinstance(found, Listed):
         return found

@@ -44,10 +44,7 @@ def pack_on_ray(
     address: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Summary:
-    """Packs as `job.threads.pack` does, to the same bytes, in tasks of a Ray cluster; also what was interrupted.
-
-    Of the options, `workers` counts only where this starts Ray on this machine.
-    """
+    """As `job.threads.pack`, in tasks of a Ray cluster; `workers` counts only where this starts Ray on this machine."""
     started = time.monotonic()
     check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options)

@@ -98,18 +98,14 @@ class Listed(Facts):
 
 
 class Part(NamedTuple):
-    """A part of a step: rows to convert, or a shard to make. The spool has its sources in NAME.sources.
-
-    `name` is that of the shard's entry, `number` the shard's; `runs` has name and rows of the runs that are converted
-    together.
-    """
+    """A part of a step: rows to convert, or a shard to make. The spool has its sources in NAME.sources."""
 
     step: str
-    name: str
+    name: str  # of a shard, that of its entry
     files: int
     size_bytes: int
-    number: int = 0
-    runs: Sequence[tuple[str, int]] = ()
+    number: int = 0  # of the shard
+    runs: Sequence[tuple[str, int]] = ()  # of rows that are converted together: name, and how many
 
 
 def read_listed(job: Job) -> Listed:

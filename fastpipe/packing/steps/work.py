@@ -119,10 +119,7 @@ def remove_spool(job: Job) -> None:
 
 
 def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[str, Any]) -> str:
-    """Runs "list", "convert", "make" or "publish", or I/N of its parts; a line that says what was done.
-
-    What is done is not done again. Source, destination and `options` are as `fastpipe.pack` takes them.
-    """
+    """Runs "list", "convert", "make" or "publish", or I/N of its parts, but for what is done; says what it has done."""
     if part is not None and step not in ("convert", "make"):
         raise ConfigError(f"--part: the step {step} has no parts; leave it out")
     share = _share(part)
