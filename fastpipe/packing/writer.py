@@ -162,19 +162,15 @@ class Writer:
             self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
             return
         with self._open:
-            self._finish(series)
-
-    def _finish(self, series: _Series) -> None:
-        """Publishes the dataset."""
-        self._check_complete()
-        if series.count < series.resumed:
-            raise series.differs()
-        self._write(series, self._ahead.rest())
-        series.finish()
-        identity = series.digest.hexdigest()
-        facts = replace(self._facts, files=series.count, content=identity, state=identity)
-        made = Made(None, series.entries, series.count - series.resumed, self._resumed)
-        self.summary = publish(series.journal, facts, self._options, made, self._started)
+            self._check_complete()
+            if series.count < series.resumed:
+                raise series.differs()
+            self._write(series, self._ahead.rest())
+            series.finish()
+            identity = series.digest.hexdigest()
+            facts = replace(self._facts, files=series.count, content=identity, state=identity)
+            made = Made(None, series.entries, series.count - series.resumed, self._resumed)
+            self.summary = publish(series.journal, facts, self._options, made, self._started)
 
     def _check_complete(self) -> None:
         """Raises PackError if samples are missing."""

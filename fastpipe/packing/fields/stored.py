@@ -31,7 +31,7 @@ class Placement:
         return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)  # a mirrored box has them the other way round
 
     def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision's v2."""
+        """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision."""
         return np.concatenate([self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1)
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -67,11 +68,8 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Packe
             image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
         return read_source(root, source)
 
-    def values(picture: Packed) -> Iterator[Any]:
-        return values_of(listing, source, picture)
-
-    known = listing.kinds, listing.classes, source.identity
-    return convert_sample(source, str(root / source.file_path), read, values, how, *known)
+    name, values = str(root / source.file_path), partial(values_of, listing, source)
+    return convert_sample(source, name, read, values, how, listing.kinds, listing.classes, source.identity)
 
 
 def convert_sample(
