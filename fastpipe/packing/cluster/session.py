@@ -46,11 +46,8 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
     """Connects to Ray. A connection that the program has already is used, and stays.
 
     `address` and its None are as of `fastpipe.pack`; `workers` is how many tasks run at a time on a cluster that is
-    started.
-
-    Raises:
-        ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
-        ClusterError: the cluster cannot be reached.
+    started. ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
+    ClusterError: the cluster cannot be reached.
     """
     ray = import_ray()
     connected = ray.is_initialized()

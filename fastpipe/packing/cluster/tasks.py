@@ -71,11 +71,8 @@ def run_tasks(
 
     Workers know the function by its name, or as a partial of such a one. A task needs `cpus` and `memory` bytes;
     `in_flight` tasks are submitted at a time, None: twice as many as can run. At Ctrl-C, at an error and if the
-    generator is closed, all tasks are cancelled; running ones are killed.
-
-    Raises:
-        ClusterError: a task has failed for the machine's reason more often than `retries` says.
-        Exception: that a task has raised for another reason.
+    generator is closed, all tasks are cancelled; running ones are killed. ClusterError: a task has failed for the
+    machine's reason more often than `retries` says. What a task raises for another reason is raised here.
     """
     ray = import_ray()
     _tell_if_too_large(ray.nodes(), cpus, memory)

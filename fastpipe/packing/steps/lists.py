@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,7 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
         return found
     _new_spool(job)
     groups = min(found, _MOST_GROUPS)
-    counted: Counted | None = None
-    for each in everywhere(partial(_list_group, job, groups), range(groups)):
-        counted = each if counted is None else counted.with_more(each)
-    assert counted is not None  # there are classes
+    counted: Counted = reduce(Counted.with_more, everywhere(partial(_list_group, job, groups), range(groups)))
     (plan,) = everywhere(partial(_plan, job), [counted])
     listed = _listed(job, counted.facts, plan, -(-counted.facts.files // MOST_SOURCES))
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
