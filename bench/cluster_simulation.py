@@ -86,8 +86,9 @@ class Drawn:
     @property
     def listed(self) -> Listed:
         """What the step "list" tells of all."""
-        plan = Plan(HASHES // self.shards, {})
-        return Listed(**vars(self.facts(self.records)), plan=plan, stride=HASHES // plan.step + 1, ranges=self.ranges)
+        step = HASHES // self.shards
+        plan = Plan(step, {}, stride=HASHES // step + 1)
+        return Listed(**vars(self.facts(self.records)), plan=plan, ranges=self.ranges)
 
     @staticmethod
     def entry_name(shard: int) -> str:
@@ -255,8 +256,7 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     listed = drawn.listed if tables else lists.list_all(job, listed_by_tasks(drawn))
     assert (listed.files, listed.ranges) == (records, drawn.ranges)
     on_ray.run_tasks = tasks_of  # type: ignore[assignment]
-    tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
-    tasks.run()
+    on_ray._made(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there

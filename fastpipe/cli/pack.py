@@ -249,7 +249,7 @@ def pack(
 def _run_step(
     src: str, dst: str, step: Step | None, part: str | None, on: On, address: str | None, options: dict[str, Any]
 ) -> None:
-    from fastpipe.packing.steps.in_steps import run_step  # most packs are in one piece
+    from fastpipe.packing.steps.work import run_step  # most packs are in one piece
 
     if step is None:
         raise ConfigError("--part: it needs --step, for it says which part of a step to run")

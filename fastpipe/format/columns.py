@@ -36,7 +36,7 @@ class _Values:
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
         self._field, (values, offsets, *_) = field, sidecars(field)
-        self._values, self._count = open_npy(folder / values, _row_dtype(field), None)
+        self._values, self._count = open_npy(folder / values, row_dtype(field), None)
         self._offsets, _ = open_npy(folder / offsets, _INTEGERS, samples + 1)
         first, last = self._offsets.take(np.array([0, samples])).tolist()
         if (first, last) != (0, self._count) or (self._count and not self._values.row_bytes):
@@ -129,10 +129,10 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
         return BytesColumn(folder, samples, field)
     if field.kind in ("classes", "boxes", "keypoints"):
         return RaggedColumn(folder, samples, field)
-    return open_npy(folder / sidecars(field)[0], _row_dtype(field), samples)[0]
+    return open_npy(folder / sidecars(field)[0], row_dtype(field), samples)[0]
 
 
-def _row_dtype(field: Field) -> np.dtype[Any]:
+def row_dtype(field: Field) -> np.dtype[Any]:
     """Of a field's file of values."""
     if field.kind in ("mask", "image"):
         return FIELD_IMAGE_DTYPE

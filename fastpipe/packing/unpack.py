@@ -94,12 +94,7 @@ class UnpackProgress(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """What was written.
-
-    Attributes:
-        images, bytes: how many, and their bytes.
-        left_out: fields of the dataset that folders of images have no place for.
-    """
+    """Images and bytes that were written; fields of the dataset that folders of images have no place for."""
 
     images: int
     bytes: int
@@ -116,12 +111,8 @@ def unpack(
 ) -> Unpacked:
     """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg" would have stored.
 
-    Args:
-        data: a packed dataset; of a URL shards are read there, past the cache.
-        destination: a new or empty folder of this machine.
-        form: "folder": CLASS/KEY.jpg or .png, images without a class beside the folders. "webdataset": shards with the
-            names, samples and members of the dataset's own.
-        workers, on_progress: as of `fastpipe.pack`.
+    `form` is "folder": CLASS/KEY.jpg or .png, images without a class beside the folders; or "webdataset": shards with
+    the names, samples and members of the dataset's own. Shards behind a URL are read there, past the cache.
     """
     choice("--format", form, tuple(_WRITE))
     threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)

@@ -27,6 +27,7 @@ from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
+from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.listing import Facts, SourceField
 from fastpipe.sources.picture.convert import Packed
 
@@ -161,19 +162,15 @@ class Writer:
             self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
             return
         with self._open:
-            self._finish(series)
-
-    def _finish(self, series: _Series) -> None:
-        """Publishes the dataset."""
-        self._check_complete()
-        if series.count < series.resumed:
-            raise series.differs()
-        self._write(series, self._ahead.rest())
-        series.finish()
-        identity = series.digest.hexdigest()
-        facts = replace(self._facts, files=series.count, content=identity, state=identity)
-        made = Made(None, series.entries, series.count - series.resumed, self._resumed)
-        self.summary = publish(series.journal, facts, self._options, made, self._started)
+            self._check_complete()
+            if series.count < series.resumed:
+                raise series.differs()
+            self._write(series, self._ahead.rest())
+            series.finish()
+            identity = series.digest.hexdigest()
+            facts = replace(self._facts, files=series.count, content=identity, state=identity)
+            made = Made(None, series.entries, series.count - series.resumed, self._resumed)
+            self.summary = publish(series.journal, facts, self._options, made, self._started)
 
     def _check_complete(self) -> None:
         """Raises PackError if samples are missing."""
@@ -197,14 +194,7 @@ _Named = tuple[Given, str]  # a sample, and the name of all samples up to it
 
 
 class _Series:
-    """The shards of a Writer: each is filled up to the size asked for, since nobody knows what comes after it.
-
-    Attributes:
-        entries: of the finished shards.
-        maker, finishing: of the shard that is filled, and of the one before it.
-        count, digest: of the samples that have been named.
-        resumed: samples that are in shards of an earlier run.
-    """
+    """The shards of a Writer, each filled up to the size asked for; `resumed` samples are of an earlier run."""
 
     def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
         self.journal = journal
@@ -219,15 +209,8 @@ class _Series:
             self._expected[int(samples)] = up_to
         self.count, self.digest, self._has_keys = 0, xxhash.xxh3_128(), True
         self.resumed = max(self._expected, default=0)
-        self._how = Making(
-            journal.store,
-            options.shard_size,
-            stride=1,
-            kinds=kinds,
-            agreed=self.entries[-1].agreed if self.entries else {},
-            fail_fast=options.fail_fast,
-            make_way=journal.make_way,
-        )
+        plan = Plan(1, self.entries[-1].agreed if self.entries else {})
+        self._how = Making(journal.store, plan, options, kinds, journal.make_way)
         self._number, self._up_to = len(self.entries), ""
         self.maker = ShardMaker(self._how, self._number, "")
         self.finishing = Finishing(journal.store)
@@ -235,10 +218,8 @@ class _Series:
     def name(self, identity: str | None) -> str:
         """The name of all samples up to this one, for the entry of a shard that ends there. Note [resuming a Writer]
 
-        `identity` is its key and label; None: it has no key. Without keys the name fits no later run.
-
-        Raises:
-            PackError: the samples so far are not those of the earlier run.
+        `identity` is its key and label; None: it has no key, and the name fits no later run. PackError: the samples so
+        far are not those of the earlier run.
         """
         self._has_keys &= identity is not None
         self.digest.update(f"{identity}\n".encode(errors="surrogatepass"))
@@ -258,7 +239,7 @@ class _Series:
 
     def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
         """Adds what became of a sample."""
-        of = sample.name, sample.label, sample.size_bytes, outcome, self._how.shard_size
+        of = sample.name, sample.label, sample.size_bytes, outcome, self._how.options.shard_size
         if not self.maker.add(*of):
             self._end()
             self.maker.add(*of)
@@ -273,7 +254,7 @@ class _Series:
     def _end(self) -> None:
         maker, self._number = self.maker, self._number + 1
         maker.name = entry_name(self._number - 1, self._up_to)
-        self._how = replace(self._how, agreed=maker.agreed)
+        self._how = replace(self._how, plan=Plan(1, maker.agreed))
         self.maker, self._up_to = ShardMaker(self._how, self._number, ""), ""
         self.entries += self.finishing.put(maker)
 

@@ -16,8 +16,8 @@ from remote.s3 import Bucket
 import fastpipe
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import lists
-from fastpipe.packing.steps.in_steps import run_step
 from fastpipe.packing.steps.parts import Job, read_listed, read_parts
+from fastpipe.packing.steps.work import run_step
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Facts
 

@@ -154,7 +154,7 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
     place = packing_order(5, shuffle=True)
     samples = [
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
-        for at, (source, outcome) in enumerate(few_outcomes(listing, listing.sources, PackOptions(), 2))
+        for at, (source, outcome) in enumerate(few_outcomes(listing, listing.sources, PackOptions(workers=2)))
     ]
     monkeypatch.setattr(run_file, "_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)

@@ -9,11 +9,7 @@ THREADS, RAY = "threads", "ray"
 
 
 def on_ray(executor: str, address: str | None) -> bool:
-    """Whether an `executor` is a Ray cluster.
-
-    Raises:
-        ConfigError: it is neither THREADS nor RAY, or there is an address without a cluster.
-    """
+    """Whether an `executor` is a Ray cluster; ConfigError: it is unknown, or an address needs one."""
     if choice("--on", executor, (THREADS, RAY)) == RAY:
         return True
     if address is not None:

@@ -23,12 +23,7 @@ _STORE_BYTES = 128 << 20  # of Ray's object store where we start Ray: tasks hand
 
 @dataclass(frozen=True)
 class Cluster:
-    """What tasks run on.
-
-    Attributes:
-        cpus, nodes: when the connection was made.
-        is_ours: it was started for this connection, and ends with it.
-    """
+    """The CPUs and nodes when the connection was made; whether it was started for it, and ends with it."""
 
     cpus: int
     nodes: int
@@ -36,11 +31,7 @@ class Cluster:
 
 
 def import_ray() -> ModuleType:
-    """Ray.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
+    """Ray; ConfigError: it is not installed."""
     try:
         import ray
     except ImportError as problem:
@@ -54,14 +45,9 @@ def import_ray() -> ModuleType:
 def session(address: str | None = None, *, workers: int | None = None) -> Iterator[Cluster]:
     """Connects to Ray. A connection that the program has already is used, and stays.
 
-    Args:
-        address: of a cluster: "auto" for the one of this machine, or HOST:PORT; None: that of RAY_ADDRESS, else a
-            cluster of this machine alone is started, and stopped at the end.
-        workers: tasks at a time on a cluster that is started; None: the CPUs granted to this process.
-
-    Raises:
-        ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
-        ClusterError: the cluster cannot be reached.
+    `address` and its None are as of `fastpipe.pack`; `workers` is how many tasks run at a time on a cluster that is
+    started. ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
+    ClusterError: the cluster cannot be reached.
     """
     ray = import_ray()
     connected = ray.is_initialized()
@@ -96,11 +82,7 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
 
 
 def _answers(address: str) -> bool:
-    """Whether somebody answers at HOST:PORT; False: it is none.
-
-    Raises:
-        OSError: nobody does. Ray would try for minutes.
-    """
+    """Whether somebody answers at HOST:PORT; False: it is none; OSError: nobody does. Ray would try for minutes."""
     found = _HOST_AND_PORT.fullmatch(address)
     if found is None:
         return False

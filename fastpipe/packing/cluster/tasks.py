@@ -9,6 +9,7 @@ machine's reason, such as a full disk, is submitted again for another node. Resu
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import time
@@ -32,15 +33,8 @@ _CANCELS = 5
 _COUNT_EVERY_S = 5.0  # the CPUs of the cluster, which may grow
 
 
-class Place(NamedTuple):
-    """Where a task ran.
-
-    Attributes:
-        node: Ray's name of the node.
-        address: of the machine.
-        pid: of the process.
-        log: file on that machine with what the process has printed.
-    """
+class Ran(NamedTuple):
+    """Where a task ran; `log` is the file on that machine with what the process has printed."""
 
     node: str
     address: str
@@ -54,13 +48,13 @@ class _Ended(NamedTuple):
     result: Any
     problem: Exception | None
     of_machine: bool
-    place: Place
+    ran: Ran
 
 
 @dataclass
 class _Task(Generic[Item]):
     item: Item
-    failed_on: list[Place] = field(default_factory=list)
+    failed_on: list[Ran] = field(default_factory=list)
 
 
 def run_tasks(
@@ -75,22 +69,10 @@ def run_tasks(
 ) -> Iterator[tuple[Item, Result]]:
     """Calls a function with each item, in tasks of the cluster that this process is connected to. Note [tasks]
 
-    At Ctrl-C, at an error and if the generator is closed, all tasks are cancelled; running ones are killed.
-
-    Args:
-        function: idempotent, and known to the workers by its name, or a partial of such a one.
-        items: small; taken one by one, as there is room for tasks.
-        name: names an item's task, in Ray's dashboard and in errors.
-        cpus, memory: that a task needs; memory in bytes.
-        in_flight: tasks that are submitted at a time; None: twice as many as can run.
-        retries: how often a task is tried again: if its worker dies, and if it fails for the machine's reason.
-
-    Yields:
-        Items and results, in the order in which tasks end.
-
-    Raises:
-        ClusterError: a task has failed for the machine's reason more often than `retries` says.
-        Exception: that a task has raised for another reason.
+    Workers know the function by its name, or as a partial of such a one. A task needs `cpus` and `memory` bytes;
+    `in_flight` tasks are submitted at a time, None: twice as many as can run. At Ctrl-C, at an error and if the
+    generator is closed, all tasks are cancelled; running ones are killed. ClusterError: a task has failed for the
+    machine's reason more often than `retries` says. What a task raises for another reason is raised here.
     """
     ray = import_ray()
     _tell_if_too_large(ray.nodes(), cpus, memory)
@@ -110,7 +92,7 @@ def run_tasks(
         running[remote.options(**options).remote(shared, task.item)] = task
 
     def fill() -> None:
-        for item in _some(waiting, width.now() - len(running)):
+        for item in itertools.islice(waiting, max(width.now() - len(running), 0)):
             submit(_Task(item))
 
     try:
@@ -126,7 +108,7 @@ def run_tasks(
                     continue
                 if not ended.of_machine:
                     raise ended.problem
-                task.failed_on.append(ended.place)
+                task.failed_on.append(ended.ran)
                 if len(task.failed_on) > retries:
                     raise ClusterError(_given_up(name(task.item), task.failed_on, ended.problem)) from ended.problem
                 submit(task)
@@ -169,27 +151,19 @@ def is_of_machine(problem: BaseException) -> bool:
 def _attempt(function: Callable[[Any], Any], item: Any) -> _Ended:
     """Runs in a worker."""
     try:
-        return _Ended(function(item), None, False, _place())
+        return _Ended(function(item), None, False, _ran())
     except Exception as problem:
-        return _Ended(None, problem, is_of_machine(problem), _place())
+        return _Ended(None, problem, is_of_machine(problem), _ran())
 
 
-def _place() -> Place:
+def _ran() -> Ran:
     ray = import_ray()
     log = ""
     with contextlib.suppress(OSError):
         log = os.readlink("/proc/self/fd/2")  # where Ray sends the worker's standard error
-    return Place(
+    return Ran(
         ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0]
     )
-
-
-def _some(items: Iterator[Item], most: int) -> Iterator[Item]:
-    for _ in range(most):
-        try:
-            yield next(items)
-        except StopIteration:
-            return
 
 
 def _where(ray: Any, task: _Task[Any]) -> dict[str, Any]:
@@ -220,7 +194,7 @@ def _result(ray: Any, reference: Any, name: str) -> _Ended:
     return ended
 
 
-def _given_up(name: str, places: list[Place], problem: Exception) -> str:
+def _given_up(name: str, places: list[Ran], problem: Exception) -> str:
     last = places[-1]
     machines = ", ".join(dict.fromkeys(place.address for place in places))
     return (

@@ -35,15 +35,7 @@ _SHARED = {
 
 @dataclass
 class Agreed:
-    """Of one field. None: no sample has said it yet.
-
-    Attributes:
-        width, points: as in `Field`.
-        labelled: whether boxes have labels.
-        named: whether classes are given by names.
-        classes: number of classes that are numbers: one more than the greatest.
-        names: of the classes, in the order in which they came.
-    """
+    """Of one field; None: no sample has said it yet. Classes are numbers below `classes`, or `names`, as they came."""
 
     width: int | None = None
     points: int | None = None
@@ -65,14 +57,10 @@ def agreed_in(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 class Agreement:
-    """The fields of samples that are packed together: of a shard, or of a dataset.
+    """The fields of samples that are packed together, of a shard or of a dataset, and what their values share.
 
     KEY.json has class names as they came. Columns have numbers: in a shard's piece of a column those of this shard,
-    which publishing turns into those of the dataset.
-
-    Args:
-        kinds: name -> kind.
-        agreed: what is known before the first sample; names of classes in it are left out.
+    which publishing turns into those of the dataset. Names of classes in `agreed` are left out.
     """
 
     def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
@@ -92,10 +80,7 @@ class Agreement:
         return {name: {**asdict(one), "names": list(self._numbers[name])} for name, one in self._agreed.items()}
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Takes the values of one sample, or none of them: ImageError says which differs from those before it.
-
-        Gives them as columns have them: with numbers in place of class names.
-        """
+        """Takes the values of one sample, or none: ImageError says which differs. Class names become numbers."""
         later: dict[str, Agreed] = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             with of_field(name):
@@ -111,11 +96,7 @@ class Agreement:
         return [numbers.setdefault(each, len(numbers)) for each in names]
 
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
-        """Takes what another agreement has come to. For each field with class names: the number here of each there.
-
-        Raises:
-            PackError: they differ.
-        """
+        """Takes what another agreement holds: the number here of each class name there; PackError: they differ."""
         found: dict[str, list[int]] = {}
         for name, said in state.items():
             here, there = self._agreed[name], Agreed(**said)

@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from fastpipe.engine.pictures import size_of
+from fastpipe.format.columns import row_dtype
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field, sidecars
 from fastpipe.format.sample_layout import PNG_MAGIC, Stored
 
 VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
 _INTEGERS = np.dtype("<i8")
 _BITS_AT = 24  # of a sample, in a PNG
-# Of the values of each kind; those of all others are bytes.
-_DTYPES: dict[str, np.dtype[Any]] = {
-    "int": _INTEGERS,
-    "classes": np.dtype("<i4"),
-    **dict.fromkeys(("floats", "boxes", "keypoints"), np.dtype("<f4")),
-    **dict.fromkeys(("mask", "image"), FIELD_IMAGE_DTYPE),
-}
 
 
 class Column(NamedTuple):
-    """A sidecar file: what stands in it.
-
-    Attributes:
-        part: VALUES, LENGTHS or LABELS: of which pieces it is made.
-        dtype: of its values.
-        width: numbers a value, as trailing axes.
-    """
+    """A sidecar file: of which pieces it is made, VALUES, LENGTHS or LABELS; its dtype; trailing axes of a value."""
 
     part: str
     dtype: np.dtype[Any]
@@ -40,22 +29,23 @@ class Column(NamedTuple):
 
 def columns(field: Field) -> tuple[Column, ...]:
     """The columns of a field, in the order of `fastpipe.format.fields.sidecars`."""
-    widths = {"boxes": (4,), "keypoints": (field.points, 3), "floats": (field.width,)}
-    values = Column(VALUES, _DTYPES.get(field.kind, np.dtype("u1")), widths.get(field.kind, ()))
+    row = row_dtype(field)
+    values = Column(VALUES, row.base, row.shape)
     return (values, Column(LENGTHS, _INTEGERS), Column(LABELS, _INTEGERS))[: len(sidecars(field))]
 
 
 def parts_of(kind: str) -> tuple[str, ...]:
     """Of which parts the columns of a kind are made; boxes may have labels."""
-    return tuple(column.part for column in columns(Field("", kind, labelled=True)))
+    return (VALUES, LENGTHS, LABELS)[: len(sidecars(Field("", kind, labelled=True)))]
+
+
+@cache
+def _dtype(kind: str) -> np.dtype[Any]:
+    return row_dtype(Field("", kind, width=1)).base
 
 
 def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
-    """The bytes that a value adds to each part, as it stands in the shard: its member, if it has one, at `offset`.
-
-    Raises:
-        KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
-    """
+    """What a value, with a member at `offset`, adds to each part; KeyError, TypeError, ValueError: a damaged shard."""
     note, values, labels = value.note, value.member or b"", b""
     if kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
@@ -64,8 +54,8 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     length = len(values)
     if kind in ("mask", "image"):
         values, length = _record(kind, value.member, offset), 1
-    elif kind in _DTYPES:
-        numbers = np.array([note] if kind == "int" else note or [], _DTYPES[kind])
+    elif kind not in ("text", "json", "bytes"):
+        numbers = np.array([note] if kind == "int" else note or [], _dtype(kind))
         values, length = numbers.tobytes(), len(numbers)
     return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
 

@@ -21,10 +21,7 @@ _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, 
 
 
 def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
-    """(H, W) uint8 or uint16: the values of a gray PNG, or the palette's numbers.
-
-    Nothing is decoded of a mask that has not this `size`, width and height.
-    """
+    """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers; nothing is decoded of another `size`."""
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
@@ -113,9 +110,7 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
 
 
 def _unpacked_counts(text: str) -> list[int]:
-    """Packed runs -> their lengths: six bits a character, lowest first, and from the fourth run on differences to the
-    run two before.
-    """
+    """Packed runs -> lengths: six bits a character, lowest first; from the fourth on the run two before is added."""
     counts: list[int] = []
     value = shift = 0
     for character in text:

@@ -19,13 +19,7 @@ from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientati
 
 @dataclass(frozen=True)
 class Placement:
-    """What became of a picture: first turned, then scaled.
-
-    Attributes:
-        size: width and height of the source's picture, as it is stored.
-        turn: the EXIF orientation that was applied, 1..8; 1: none.
-        new_size: of the packed picture.
-    """
+    """What became of a picture: turned by an EXIF orientation, 1: not at all; then scaled to its new size."""
 
     size: tuple[int, int]
     turn: int
@@ -37,10 +31,7 @@ class Placement:
         return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)  # a mirrored box has them the other way round
 
     def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(M, K, 3) x, y, visibility in pixels of the source -> in pixels of the packed picture.
-
-        A point names a pixel: mirrored, pixel 0 becomes pixel W - 1, as torchvision's v2 has it.
-        """
+        """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision."""
         return np.concatenate([self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1)
 
     def mask(self, mask: NDArray[Any]) -> NDArray[Any]:

@@ -103,7 +103,7 @@ def add(
             def fitted(plan: Plan) -> Plan:
                 agreement = Agreement(kinds, agreed_in(index.fields.values()))
                 agreement.join(plan.agreed, str(source))
-                return Plan(plan.step, agreement.state(), version.index.info["next_shard"], kinds)
+                return plan._replace(agreed=agreement.state(), base=version.index.info["next_shard"], kinds=kinds)
 
             made = make(listing, options, journal, fitted, on_progress)
             everything = list(made.entries)

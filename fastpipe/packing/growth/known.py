@@ -1,7 +1,4 @@
-"""Sources and a version of a dataset -> which of them it has, which are new or changed; whether their fields fit.
-
-A source is known if its path is in the index, with its size, and if it has not changed since it was packed.
-"""
+"""Sources and a version of a dataset -> which of them it has, which are new or changed; whether their fields fit."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.sample_layout import key_hash
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.version import Version
 from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.shard.entry import SOURCES
@@ -29,13 +25,7 @@ _NAMED = 5  # files in a message
 
 
 class Found(NamedTuple):
-    """What a dataset has of the sources of a listing.
-
-    Attributes:
-        new: those that it does not have, with those that take the place of changed ones; in packing order.
-        stays: (n,) which of its samples stay.
-        counts: of the others, as Grown names them.
-    """
+    """New and changed sources, in packing order; (n,) which samples stay; how many others, as Grown names them."""
 
     new: list[Source]
     stays: NDArray[np.bool_]
@@ -43,7 +33,7 @@ class Found(NamedTuple):
 
 
 def compared(listing: Listing, version: Version, by: str, changed: str) -> Found:
-    """Which sources the dataset has; `by` and `changed` as of `fastpipe.add`."""
+    """Which sources the dataset has, by path and size, unchanged; `by` and `changed` as of `fastpipe.add`."""
     sources, index, columns = listing.sources, version.index, version.columns
     keys = np.array([key_hash(readable(source.path)) for source in sources], np.uint64)
     known_keys = np.array(index.records["key"])
@@ -97,7 +87,7 @@ def _packed_ns(version: Version) -> NDArray[np.int64]:
 def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:
     """By path, the hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
     found: dict[str, int | None] = dict.fromkeys(source.path for source in few)
-    for source, outcome in few_outcomes(listing, few, options, options.workers or granted_cpus()) if few else ():
+    for source, outcome in few_outcomes(listing, few, options) if few else ():
         found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.data)
     return found
 

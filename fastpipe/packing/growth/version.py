@@ -45,15 +45,7 @@ from fastpipe.store.store import Store, open_store
 
 @dataclass(frozen=True)
 class Version:
-    """The newest version of a dataset, which is locked against other programs of this machine.
-
-    Attributes:
-        journal: of its work.
-        index, data: it; the bytes of its dataset.json.
-        history: of it and the versions before it.
-        options: that it was packed with, and how this program works.
-        command: that makes the next version.
-    """
+    """The newest version of a dataset, locked, with those before it, and the command that makes the next one."""
 
     journal: Journal
     index: Index
@@ -107,13 +99,10 @@ class Version:
         plan: Plan | None = None,
         told: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Makes the next version, of the samples that stay and of new shards; the content of its dataset.json.
+        """Makes the next version, of the samples that `stays` has and of new shards; the content of its dataset.json.
 
-        Args:
-            stays: (n,) which of its samples do.
-            facts, tally, plan, told: as of `publish_dataset`, of the new sources.
-            entries: the new shards; (): no source was packed.
-            tried: paths of the sources that were: they are not among the rejected ones any more.
+        Facts, tally, plan and `told` are of the new sources, as of `publish_dataset`. Those `tried` are not among the
+        rejected ones any more.
         """
         self.check_newest()
         self.journal.check(entries)
@@ -147,7 +136,7 @@ class Version:
             tally,
             self.options.shaping(facts.kinds),
             plan=plan,
-            before=Before(self.index.info, self.data, sources, self.history, now, bool(entries)),
+            before=Before(self.index.info, self.data, sources, self.history, now),
             told=told,
         )
         self.journal.clear()
@@ -155,10 +144,7 @@ class Version:
 
 
 class Kept:
-    """A shard of a version, of which some samples stay; see Piece.
-
-    `entry` is what dataset.json says of it, `start` the position of its first sample.
-    """
+    """A shard of a version, of which some samples stay; read as an Entry is. `start` is that of its first sample."""
 
     def __init__(self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]) -> None:
         self._records, self._columns, self._stays = version.index.records, version.columns, stays

@@ -1,7 +1,4 @@
-"""The content of a destination -> whether a pack starts, continues, has nothing to do, or must stop.
-
-Whether a dataset has what its sources give now is found by making some of its shards again, as its repair does, too.
-"""
+"""The content of a destination -> whether a pack starts, goes on, is done or must stop; shards made again."""
 
 from __future__ import annotations
 
@@ -19,11 +16,10 @@ from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
@@ -84,10 +80,7 @@ def disk_errors(place: Place) -> Iterator[None]:
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
-    """Refuses a destination in the source: the next pack would take it for a class; and the other way round.
-
-    A spool in the source would be taken for a class, too. It may contain the source: it uses a folder of its own.
-    """
+    """Refuses DST or a spool in the source, where the next pack would take it for a class, and the source in DST."""
     if spool is not None and _contains(source, spool):
         raise ConfigError(
             f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder"
@@ -109,12 +102,9 @@ def plan_run(
 ) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
-    With `overwrite` another dataset, or a damaged one, may be replaced; it stays until there is a new shard. Without
-    the listing, sources that are newer than the dataset count as changed.
-
-    Returns:
-        The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
-        something to do.
+    The content of dataset.json, if the dataset is there, whole, and what this pack would make; None: there is something
+    to do. With `overwrite` another dataset may be replaced; it stays until there is a new shard. Without the listing,
+    sources that are newer than the dataset count as changed.
     """
     place = journal.store.place
     info = journal.description()
@@ -132,6 +122,7 @@ def plan_run(
                     f"{place} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair or "
                     "remove them in the source and pack with --overwrite, or pack without --on-error fail"
                 )
+            journal.clear()  # a pack that was killed at its very end leaves its work behind
             return info
         if not options.overwrite:
             raise PackError(
@@ -226,16 +217,18 @@ def _changes(there: object, now: dict[str, Any]) -> str:
 def runs_of_shards(
     pack: dict[str, Any], listing: Listing, options: PackOptions, names: Iterable[str]
 ) -> list[tuple[Run, set[str]]]:
-    """The runs of sources that a pack made shards of, each with its shards among these; see "packs" in docs/format.md.
-
-    The listing is that of the sources as they were packed, and the options are those that they were packed with.
-    """
-    plan = pack["plan"]
-    stride = stride_of(listing, plan["step"], shuffle=options.shuffle)
+    """The runs of sources, listed as they were packed, that a pack made shards of, each with those of these names."""
+    plan = _plan_of(pack, listing, options)
     of: defaultdict[int, set[str]] = defaultdict(set)
     for name in names:
-        of[(shard_number(name) - plan["base"]) % stride].add(name)
-    return [(run, of[run.number]) for run in runs_of(listing, plan["step"], options.seed, shuffle=options.shuffle)]
+        of[(shard_number(name) - plan.base) % plan.stride].add(name)
+    return [(run, of[run.number]) for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle)]
+
+
+def _plan_of(pack: dict[str, Any], listing: Listing, options: PackOptions) -> Plan:
+    """The plan of a pack, but for the fields."""
+    step = pack["plan"]["step"]
+    return Plan(step, {}, pack["plan"]["base"], stride=stride_of(listing, step, shuffle=options.shuffle))
 
 
 @contextlib.contextmanager
@@ -248,22 +241,16 @@ def remade(
     scratch: Path,
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
 ) -> Iterator[tuple[Path, dict[str, Tar]]]:
-    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name.
-
-    `info` is the content of dataset.json; `told` is called with each source and what became of it.
-    """
+    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name."""
     fields = read_fields(info)
     kinds = {name: field.kind for name, field in fields.items()}
-    plan = Plan(pack["plan"]["step"], agreed_in(fields.values()), pack["plan"]["base"], kinds)
+    plan = _plan_of(pack, listing, options)._replace(agreed=agreed_in(fields.values()), kinds=kinds)
     ours = replace(listing, sources=listing.sources[run.start : run.stop])
     again = Run(run.number, 0, len(ours.sources))
     with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / WORK_FOLDER).mkdir()
-        stride = stride_of(listing, plan.step, shuffle=options.shuffle)
-        how = making(Folder(folder, folder), listing, plan, stride, options.shard_size)
-        workers = options.workers or granted_cpus()
-        with contextlib.closing(outcomes_of(ours, [again], options, workers, folder / "spool")) as outcomes:
-            entries = make_shards(how, [(f"{run.number}.done", again)], outcomes, told)
-            tars = {shard_name(tar.number): tar for entry in entries for tar in entry.tars}
-        yield folder, tars
+        outcomes = outcomes_of(ours, [again], options, folder / "spool")
+        how = replace(options, fail_fast=False)  # of a source that cannot be packed the shard differs
+        (entry,) = make_shards(Folder(folder, folder), ours, plan, how, {"again.done": again}, outcomes, told)
+        yield folder, {shard_name(tar.number): tar for tar in entry.tars}

@@ -16,14 +16,13 @@ import xxhash
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import FORMAT_VERSION
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
+from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import could_be_source, list_sources
@@ -31,6 +30,7 @@ from fastpipe.sources.listing import Facts, Listing, Source
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
+from fastpipe.store.store import Store
 
 
 class PackProgress(NamedTuple):
@@ -114,20 +114,20 @@ def pack(
         done = plan_run(journal, facts, options, listing)
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
         if done is not None:
-            journal.clear()  # a pack that was killed at its very end leaves its work behind
-            return Summary(
-                done, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True
-            )
+            return already_packed(done, facts, started)
         made = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
         return publish(journal, facts, options, made, started)
 
 
+def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
+    """The summary of a pack that has found its dataset, which has this `info`."""
+    seconds = time.monotonic() - started
+    return Summary(info, Tally(), 0, seconds, facts.stray, facts.dropped, already_packed=True)
+
+
 @dataclass(frozen=True)
 class Made:
-    """Finished shards: their entries in order, and how many sources were read for those that were not there at first.
-
-    Without a plan, a program added the samples. `publishing` tells the progress of publishing.
-    """
+    """Finished shards in order, and the sources read for the new ones. Without a plan, a program added the samples."""
 
     plan: Plan | None
     entries: Iterable[Entry]
@@ -145,11 +145,10 @@ def planned(
     options: PackOptions,
     fitted: Fitted = lambda plan: plan,
     known: dict[str, Packed | str] | None = None,
-) -> tuple[Plan, int, dict[str, Run]]:
-    """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry; see `plan_of`."""
+) -> tuple[Plan, dict[str, Run]]:
+    """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
     plan = fitted(plan_of(listing, options, known))
-    stride = stride_of(listing, plan.step, shuffle=options.shuffle)
-    return plan, stride, runs_by_name(listing, options, plan, stride)
+    return plan, runs_by_name(listing, options, plan)
 
 
 def plan_of(
@@ -160,7 +159,7 @@ def plan_of(
 
     def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
         nonlocal room
-        with closing(few_outcomes(listing, few, options, options.workers or granted_cpus())) as found:
+        with closing(few_outcomes(listing, few, options)) as found:
             for source, outcome in found:
                 if known is not None and room > 0:
                     known[source.path] = outcome
@@ -170,9 +169,9 @@ def plan_of(
     return plan_shards(listing, options.shard_size, convert, shuffle=options.shuffle, weight=weight)
 
 
-def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
+def runs_by_name(listing: Listing, options: PackOptions, plan: Plan) -> dict[str, Run]:
     """The sources of each shard, by the name of its entry, which names their state and all that decides bytes."""
-    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:], stride]
+    deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
     how = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
     found = {}
     for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
@@ -188,56 +187,56 @@ def make_in_threads(
     # Rows are converted with those beside them, so nothing is kept of tables.
     keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
     known: dict[str, Packed | str] | None = {} if keeps else None
-    plan, stride, named = planned(listing, options, fitted, known)
+    plan, named = planned(listing, options, fitted, known)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
-    left = [(name, run) for name, run in named.items() if name not in finished]
-    wanted = [run for _, run in left]
+    left = {name: run for name, run in named.items() if name not in finished}
+    wanted = list(left.values())
     count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
-    how = making(
-        *(journal.store, listing, plan, stride, options.shard_size),
-        fail_fast=options.fail_fast,
-        make_way=journal.make_way,
-    )
-
-    workers, spool = options.workers or granted_cpus(), journal.store.scratch / "spool"
-    of = listing, rejected, journal, on_progress
-    converted, packed = _Told("converting", len(listing.sources), *of), _Told("packing", count, *of)
-    with closing(outcomes_of(listing, wanted, options, workers, spool, converted, known)) as outcomes:
-        for entry in make_shards(how, left, outcomes, packed):
-            finished[entry.name] = entry
-    return Made(plan, [finished[name] for name in named], count, resumed, packed.publishing)
+    store, total, total_bytes = journal.store, len(listing.sources), listing.size_bytes
+    begun = PackProgress(0, total, 0, total_bytes, rejected)
+    converting, packing = Told(begun, store, on_progress), Told(begun, store, on_progress)
+    converting.begin("converting", total, total_bytes)
+    packing.begin("packing", count, total_bytes - total_bytes * (total - count) // max(total, 1))
+    outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converting.source, known)
+    for entry in make_shards(store, listing, plan, options, left, outcomes, packing.source, journal.make_way):
+        finished[entry.name] = entry
+    return Made(plan, [finished[name] for name in named], count, resumed, packing.publishing)
 
 
-class _Told:
-    """Tells how far a step of a pack is, in which so many sources are left."""
+class Told:
+    """Tells how far a pack is."""
 
-    def __init__(
-        self, step: str, left: int, listing: Listing, rejected: int, journal: Journal, on_progress: Progress
-    ) -> None:
-        total, total_bytes = len(listing.sources), listing.size_bytes
-        done_bytes = total_bytes * (total - left) // max(total, 1)
-        self._now = PackProgress(total - left, total, done_bytes, total_bytes, rejected, step)
-        self._store, self._on_progress = journal.store, on_progress
+    def __init__(self, now: PackProgress, store: Store, on_progress: Progress) -> None:
+        self._now, self._store, self._on_progress = now, store, on_progress
 
-    def __call__(self, source: Source, outcome: Packed | str) -> None:
-        """A source is done."""
+    def begin(self, step: str, files: int, size_bytes: int, tasks: int = 0) -> None:
+        """A step in which so much is left."""
+        done, done_bytes = self._now.total_files - files, max(self._now.total_bytes - size_bytes, 0)
+        self._now = self._now._replace(step=step, files=done, bytes=done_bytes, tasks=0, total_tasks=tasks)
+
+    def add(self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0) -> None:
+        """So much more is done."""
         now = self._now
         self._now = now._replace(
-            files=now.files + 1,
-            bytes=min(now.bytes + source.size_bytes, now.total_bytes),
-            rejected=now.rejected + isinstance(outcome, str),
+            files=now.files + files,
+            bytes=min(now.bytes + size_bytes, now.total_bytes),
+            rejected=now.rejected + rejected,
+            tasks=now.tasks + tasks,
             uploaded_bytes=self._store.uploaded_bytes,
         )
         self._on_progress(self._now)
 
+    def source(self, source: Source, outcome: Packed | str) -> None:
+        """A source is done."""
+        self.add(1, source.size_bytes, isinstance(outcome, str))
+
     def publishing(self) -> None:
         """A file of the dataset is there."""
-        now, uploaded = self._now, self._store.uploaded_bytes
-        if uploaded:
-            done = now._replace(files=now.total_files, bytes=now.total_bytes)
-            self._on_progress(done._replace(step="publishing", uploaded_bytes=uploaded))
+        if self._store.uploaded_bytes or self._now.workers:
+            self.begin("publishing", 0, 0)
+            self.add()
 
 
 def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, started: float) -> Summary:
@@ -251,9 +250,9 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     store, tally, shaping = journal.store, pieces.tally, options.shaping(facts.kinds)
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
-    seconds = time.monotonic() - started
-    told = facts.stray, facts.dropped, made.resumed, False, store.uploaded_bytes
-    return Summary(info, tally, made.files, seconds, *told)
+    seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
+    left_out = facts.stray, facts.dropped
+    return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 
 def _nothing_packed(facts: Facts, tally: Tally) -> PackError:

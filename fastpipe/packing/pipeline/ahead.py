@@ -18,40 +18,34 @@ RUN_BYTES = 1 << 20
 RUN_TASKS = 16
 _RUN_ITEMS = 256  # that are only read
 
-Task = TypeVar("Task")
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
-class Ahead(Generic[Task, Result]):
+class Ahead(Generic[Item, Result]):
     """Threads that work on the tasks next in line. A PackError comes behind the results of the tasks before it.
 
-    The work is done in C and C++ without the GIL. At most a few MB of results a worker, or a few results where they
-    are larger, are held in memory.
-
-    Args:
-        size_bytes: of what a task reads; if it is not given, a thread takes one task at once.
-        begin: called in this thread with the tasks that a thread will take at once.
-        end: called with the same list when they are done.
+    The work is done in C and C++ without the GIL. Few results are held in memory: a few MB a worker. `begin` and `end`
+    are called with the tasks that a thread takes at once, `begin` where they are added; without `size_bytes` one.
     """
 
     def __init__(
         self,
-        work: Callable[[Task], Result],
+        work: Callable[[Item], Result],
         workers: int,
-        size_bytes: Callable[[Task], int] = lambda _: RUN_BYTES,
-        begin: Callable[[list[Task]], None] = lambda _: None,
-        end: Callable[[list[Task]], None] = lambda _: None,
+        size_bytes: Callable[[Item], int] = lambda _: RUN_BYTES,
+        begin: Callable[[list[Item]], None] = lambda _: None,
+        end: Callable[[list[Item]], None] = lambda _: None,
     ) -> None:
         self._work, self._size_bytes, self._begin, self._end = work, size_bytes, begin, end
-        self._run: list[Task] = []
+        self._run: list[Item] = []
         self._run_bytes = 0
         self._most = workers * _AHEAD_PER_WORKER
-        self._pending: deque[tuple[list[Task], Future[list[Result | PackError]]]] = deque()
+        self._pending: deque[tuple[list[Item], Future[list[Result | PackError]]]] = deque()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack")
         self._stopped = threading.Event()
 
-    def put(self, task: Task) -> Iterator[tuple[Task, Result]]:
+    def put(self, task: Item) -> Iterator[tuple[Item, Result]]:
         """Adds a task. If enough are in line, waits for the oldest and gives them with their results."""
         self._run.append(task)
         self._run_bytes += self._size_bytes(task)
@@ -60,13 +54,13 @@ class Ahead(Generic[Task, Result]):
             if len(self._pending) >= self._most:
                 yield from self._oldest()
 
-    def rest(self) -> Iterator[tuple[Task, Result]]:
+    def rest(self) -> Iterator[tuple[Item, Result]]:
         """Waits for all tasks."""
         self._hand_over()
         while self._pending:
             yield from self._oldest()
 
-    def each(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+    def each(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """All of these, with their results."""
         for task in tasks:
             yield from self.put(task)
@@ -85,7 +79,7 @@ class Ahead(Generic[Task, Result]):
             self._begin(run)
             self._pending.append((run, self._threads.submit(self._results, run)))
 
-    def _results(self, run: list[Task]) -> list[Result | PackError]:
+    def _results(self, run: list[Item]) -> list[Result | PackError]:
         found: list[Result | PackError] = []
         try:
             for task in run:
@@ -98,7 +92,7 @@ class Ahead(Generic[Task, Result]):
             self._end(run)
         return found
 
-    def _oldest(self) -> Iterator[tuple[Task, Result]]:
+    def _oldest(self) -> Iterator[tuple[Item, Result]]:
         run, future = self._pending.popleft()
         for task, result in zip(run, future.result(), strict=False):  # shorter behind a PackError
             if isinstance(result, PackError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -67,11 +68,8 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Packe
             image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
         return read_source(root, source)
 
-    def values(picture: Packed) -> Iterator[Any]:
-        return values_of(listing, source, picture)
-
-    known = listing.kinds, listing.classes, source.identity
-    return convert_sample(source, str(root / source.file_path), read, values, how, *known)
+    name, values = str(root / source.file_path), partial(values_of, listing, source)
+    return convert_sample(source, name, read, values, how, listing.kinds, listing.classes, source.identity)
 
 
 def convert_sample(
@@ -84,19 +82,10 @@ def convert_sample(
     classes: Sequence[str],
     identity: int | None = None,
 ) -> Packed | str:
-    """Converts one picture and the values of its fields.
+    """Converts one picture, which `read` gives, and the values of its fields, or says why that cannot be.
 
-    Args:
-        name: of the sample, for messages.
-        read: gives the bytes of its picture, or the pixels.
-        values: of the converted picture -> the checked value of each field.
-        kinds: name -> kind of the fields.
-        classes: names by label; there need not be any.
-        identity: of its source, where it was packed before; None: that of its bytes.
-
-    Raises:
-        PackError: the system, not the sample, is at fault: an I/O error, too many open files; or a file has changed
-            since it was listed.
+    `identity` is that of its source, where it was packed before; None: that of its bytes. PackError: the system is at
+    fault, such as too many open files; or a file has changed since it was listed.
     """
     if sample.problem is not None:
         return sample.problem

@@ -25,6 +25,7 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
+from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
@@ -48,37 +49,34 @@ Told = Callable[[Source, Packed | str], None]
 Outcomes = Generator[tuple[Source, Packed | str], None, None]
 
 
-def few_outcomes(listing: Listing, few: Sequence[Source], options: PackOptions, workers: int) -> Outcomes:
-    """Converts some sources, in the order in which they are read best; close the generator to stop its threads.
-
-    It gives the picture of each, with the values of its fields, or why there is none; errors as of `convert_sample`.
-    """
+def few_outcomes(
+    listing: Listing, few: Sequence[Source], options: PackOptions, known: dict[str, Packed | str] | None = None
+) -> Outcomes:
+    """Converts some sources, in the order in which they are read best; errors as of `convert_sample`. To be closed."""
+    workers = options.workers or granted_cpus()
     if isinstance(listing, TableListing):
         from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
 
         return converted_rows(listing, few, options.encode, workers)
-    return converted(listing, few, options.encode, workers)
+    return converted(listing, few, options.encode, workers, known)
 
 
 def outcomes_of(
     listing: Listing,
     wanted: Sequence[Run],
     options: PackOptions,
-    workers: int,
     spool: Path,
     told: Told = lambda *_: None,
     known: dict[str, Packed | str] | None = None,
 ) -> Outcomes:
     """Converts the sources of some shards in threads, and gives them in packing order; see `few_outcomes`.
 
-    Args:
-        spool: a folder of this machine, for tables.
-        told: called with each row that is written to the spool.
-        known: what became of some files, by path: they are not converted again, and leave it.
+    Tables need a spool on this machine; `told` is called with each row that is written there. Files that are `known`,
+    by path, are not converted again, and leave it.
     """
     if not isinstance(listing, TableListing):
         ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
-        yield from converted(listing, ours, options.encode, workers, known)
+        yield from few_outcomes(listing, ours, options, known)
     elif wanted:
         spool.mkdir(parents=True, exist_ok=True)
         store = Folder(spool, spool)
@@ -87,7 +85,7 @@ def outcomes_of(
         store.remove(there.keys() - set(names))
         left = [run for run in runs if not is_whole(store, run.name, there)]
         _check_room(spool, listing, left, options)
-        convert_rows(listing, left, options, workers, store, told)
+        convert_rows(listing, left, options, store, told)
         yield from exchanged(listing.sources, wanted, options, names, store)
 
 
@@ -98,13 +96,7 @@ def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
 
 
 class Rows(NamedTuple):
-    """A run: rows that stand together in their files.
-
-    Attributes:
-        name: of its file in the spool.
-        positions: places in the sources of a listing, in the order of the files.
-        group: a number that runs share which are read from one group of rows.
-    """
+    """Rows that stand together in their files, as a file of the spool. Those of one `group` are read together."""
 
     name: str
     positions: Sequence[int]
@@ -138,16 +130,14 @@ def _row(source: Source) -> tuple[str, int]:
     return source.archive or "", source.offset_bytes
 
 
-def convert_rows(
-    listing: TableListing, runs: Sequence[Rows], options: PackOptions, workers: int, spool: Store, told: Told
-) -> None:
+def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptions, spool: Store, told: Told) -> None:
     """Converts runs that follow one another, and writes each to the spool; errors as of `few_outcomes`."""
     rows = [listing.sources[position] for run in runs for position in run.positions]
     place = packing_order(options.seed, shuffle=options.shuffle)
     writing: Future[None] | None = None
     with (
         ThreadPoolExecutor(1, thread_name_prefix="fastpipe-spool") as writer,
-        closing(few_outcomes(listing, rows, options, workers)) as found,
+        closing(few_outcomes(listing, rows, options)) as found,
     ):
         for run in runs:
             samples = []

@@ -25,15 +25,7 @@ _IMAGE = "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1
 
 @dataclass(frozen=True)
 class Given:
-    """One sample.
-
-    Attributes:
-        label: position of its class; NO_LABEL: none.
-        size_bytes: of its image.
-        image: its file, the file's bytes, or its pixels.
-        values: of each field; of "mask" and "image" also a file or its bytes.
-        problem: why it cannot be packed; None: nothing is known.
-    """
+    """A sample; pictures are files, their bytes or pixels. `problem`: why it cannot be packed, if that is known."""
 
     name: str
     label: int
@@ -60,10 +52,7 @@ def given(
     kinds: Mapping[str, str],
     classes: Mapping[str, int] | None,
 ) -> Given:
-    """A sample as a program gives it, with values by field, checked as far as that is possible without reading files.
-
-    `classes` has labels by name, if they are known.
-    """
+    """A sample as a program gives it, checked as far as possible without reading; `classes` are labels by name."""
     try:
         picture = _picture("image", image)
         taken = tuple(_value(each, kind, values.get(each)) for each, kind in kinds.items())

@@ -24,13 +24,13 @@ _EVERY_BYTES = 1 << 16  # of records between two places in the footer
 _HASH_BYTES, _HEAD_BYTES = 8, 16
 _END_BYTES = 1 << 17  # read at once: all of most footers
 
-Place = tuple[int, str]  # in packing order: see `packing_order`
+OrderKey = tuple[int, str]  # what `packing_order` sorts by
 
 
 class Sample(NamedTuple):
     """A converted row; `source_bytes` is the size of its image."""
 
-    place: Place
+    place: OrderKey
     source_bytes: int
     outcome: Packed | str
 
@@ -57,7 +57,9 @@ def is_whole(store: Store, name: str, there: Mapping[str, int]) -> bool:
         return False
 
 
-def parts_of(store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[Place, Place]]) -> list[tuple[int, int]]:
+def parts_of(
+    store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[OrderKey, OrderKey]]
+) -> list[tuple[int, int]]:
     """For each two places the bytes of a run that have what is between them, both included, and a little more."""
     end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
     stop = size_bytes - _HEAD_BYTES - int.from_bytes(end[-_HASH_BYTES:], "little")

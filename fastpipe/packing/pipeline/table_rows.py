@@ -34,10 +34,7 @@ _size_bytes = attrgetter("source.size_bytes")
 def converted_rows(
     listing: TableListing, sources: Iterable[Source], how: EncodeOptions, workers: int
 ) -> Generator[tuple[Source, Packed | str], None, None]:
-    """Converts rows in the order in which they stand in their files: each group of rows is read once.
-
-    One thread reads ahead. The sources that it yields have the sizes of their images.
-    """
+    """Converts rows in the order of their files, each group read once; the sources it yields have sizes of images."""
     listing = with_own_requests(listing)
     fields, of = tuple(enumerate(listing.fields)), (how, listing.kinds, listing.classes)
 

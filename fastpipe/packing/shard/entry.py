@@ -26,25 +26,15 @@ from fastpipe.store.store import Store
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a run of sources.
-
-    Attributes:
-        packed_bytes: of the images written.
-        changes: pictures whose pixels are no longer the source's, by reason.
-        pngs: pictures that are stored as PNG, by what they were made of.
-        oriented: pictures whose source carries an EXIF orientation other than upright.
-        stray_bytes: pictures whose source had bytes that belong to no segment.
-        multi_frame: pictures whose source has more frames, of which the first was packed.
-        rejected: (path, reason) of files that were not packed.
-    """
+    """What became of a run of sources. Pictures are counted by the reason of a change, and by what became PNG."""
 
     source_bytes: int = 0
     packed_bytes: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     pngs: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
-    stray_bytes: int = 0
-    multi_frame: int = 0
+    stray_bytes: int = 0  # pictures whose source had bytes that belong to no segment
+    multi_frame: int = 0  # pictures whose source has more frames, of which the first was packed
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -79,21 +69,14 @@ def entry_name(number: int, state: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A shard that is done; or several: a run of sources that gives more than twice --shard-size is continued.
-
-    Attributes:
-        name: of its file in the work folder.
-        agreed: `Agreement.state` after it.
-        parts: (field, part) and size in bytes of its pieces of columns.
-        body_at: where the records begin in the file.
-    """
+    """A shard that is done; or several, of sources that give more than twice --shard-size. Note [entry]"""
 
     name: str
     tars: tuple[Tar, ...]
     tally: Tally
-    agreed: dict[str, Any] = field(default_factory=dict)
-    parts: tuple[tuple[str, str, int], ...] = ()
-    body_at: int = 0
+    agreed: dict[str, Any] = field(default_factory=dict)  # `Agreement.state` after it
+    parts: tuple[tuple[str, str, int], ...] = ()  # field, part and size of its pieces of columns
+    body_at: int = 0  # where the records begin in the file
 
     @property
     def samples(self) -> int:

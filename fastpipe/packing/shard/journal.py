@@ -77,7 +77,7 @@ class Journal:
         """Writes down what is done to the dataset that is there; False: it is there already.
 
         In a folder the lock keeps others out, so a plan that is there is of a program that has ended. Elsewhere another
-        program may have begun, which is an error, as an unfinished pack is.
+        may have begun, which is an error, as an unfinished pack is.
         """
         old = _read(self.store, PLAN_FILE)
         there = _object(old)
@@ -116,10 +116,7 @@ class Journal:
         return self.store.each(lambda name: read_entry(self.store, name, there) if name in entries else None, names)
 
     def check(self, entries: Iterable[Entry]) -> None:
-        """Looks whether all shards are there: other programs may write to a bucket, too.
-
-        The entry of one that is not is removed, so that the next run makes it again.
-        """
+        """Looks whether all shards are there: others may write to a bucket, too. An entry without its shard goes."""
         there = self.store.sizes()
         tars = ((entry.name, tar, shard_name(tar.number)) for entry in entries for tar in entry.tars)
         for (entry, tar, name), note in self.store.each(lambda each: (each, self.store.note(each[2])), tars):

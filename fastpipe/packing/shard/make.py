@@ -6,9 +6,9 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run
 from fastpipe.packing.shard.tar import TarWriter
 from fastpipe.sources.listing import Listing, Source
@@ -34,41 +35,23 @@ _MOST = 2  # times shard_size: a larger shard is continued in another file
 
 @dataclass(frozen=True)
 class Making:
-    """What the making of all shards of a pack has in common.
-
-    Attributes:
-        shard_size: bytes.
-        stride: what is added to a shard's number for the file that continues it: more than there are shards.
-        kinds: name -> kind of the fields.
-        agreed: what their values share, as far as the plan knows it; see Agreement.
-        fail_fast: the first sample that cannot be packed stops the pack.
-        root: of the sources, for messages.
-        base: number of the first shard.
-        order: of the fields, as places among the source's; (): as there.
-        make_way: called before a shard gets its name, unless a dataset grows.
-    """
+    """What the making of all shards of a pack has in common; `plan.agreed` is what values of fields share before it."""
 
     store: Store
-    shard_size: int
-    stride: int
-    kinds: Mapping[str, str] = field(default_factory=dict)
-    agreed: Mapping[str, Any] = field(default_factory=dict)
-    fail_fast: bool = False
-    root: object = Path()
-    base: int = 0
-    order: tuple[int, ...] = ()
-    make_way: Callable[[], None] = lambda: None
+    plan: Plan
+    options: PackOptions
+    kinds: Mapping[str, str]  # of the fields
+    make_way: Callable[[], None] = lambda: None  # called before a shard gets its name, unless a dataset grows
+    root: object = Path()  # of the sources, for messages
+    order: tuple[int, ...] = ()  # of the fields, as places among the source's; (): as there
 
 
 class ShardMaker:
-    """Takes the samples of one shard, from 0, in order.
-
-    `name` is that of its entry; before `finish` it may be given another one.
-    """
+    """Takes the samples of one shard, from 0, in order. Before `finish` it may get another name for its entry."""
 
     def __init__(self, how: Making, number: int, name: str) -> None:
-        self._how, self._number, self.name = how, how.base + number, name
-        self._agreement = Agreement(how.kinds, how.agreed)
+        self._how, self._number, self.name = how, how.plan.base + number, name
+        self._agreement = Agreement(how.kinds, how.plan.agreed)
         self._tally = Tally()
         self._tars: list[TarWriter] = []
         self._parts = {
@@ -82,10 +65,7 @@ class ShardMaker:
         return self._agreement.state()
 
     def add(self, path: str, label: int, size_bytes: int, outcome: Packed | str, most_bytes: int = 0) -> bool:
-        """Adds what became of a source of this size; PackError: the disk refuses, or the sample has to stop the pack.
-
-        False: it would make the shard larger than `most_bytes`; 0: there is no limit.
-        """
+        """Adds what became of a source; PackError: the pack has to stop. False: it is too large; 0 sets no limit."""
         values: list[Stored] = []
         if not isinstance(outcome, str):
             if self._how.order:
@@ -95,7 +75,7 @@ class ShardMaker:
             except ImageError as problem:
                 outcome = str(problem)
         if isinstance(outcome, str):
-            if self._how.fail_fast:
+            if self._how.options.fail_fast:
                 raise PackError(
                     f"{readable(os.path.join(str(self._how.root), path))} cannot be packed: {outcome}. Repair or "
                     "remove it, or pack without --on-error fail to leave out such files"
@@ -120,7 +100,7 @@ class ShardMaker:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
             with self._disk():
-                if self._tars and not self._how.base:
+                if self._tars and not self._how.plan.base:
                     self._how.make_way()
                 tars = tuple(tar.finish() for tar in self._tars)
                 sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
@@ -148,10 +128,10 @@ class ShardMaker:
 
     def _written(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
         """Writes a sample; of each field the offset of its member. None: it would be too large."""
-        limit = most_bytes or _MOST * self._how.shard_size
+        limit = most_bytes or _MOST * self._how.options.shard_size
         offsets = self._tars[-1].add(packed, label, path, limit) if self._tars else None
         if offsets is None and not (self._tars and most_bytes):
-            number = self._number + len(self._tars) * self._how.stride
+            number = self._number + len(self._tars) * self._how.plan.stride
             self._tars.append(TarWriter(self._how.store, number, self._how.kinds))
             offsets = self._tars[-1].add(packed, label, path, limit)
         return offsets
@@ -164,28 +144,22 @@ class ShardMaker:
             raise cannot_write(f"{self._how.store.place}/{shard_name(self._number)}", problem) from problem
 
 
-def making(store: Store, listing: Listing, plan: Plan, stride: int, shard_size: int, **others: Any) -> Making:
-    """What the making of all shards of a plan has in common; `stride` as of `stride_of`, others as in Making."""
-    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
-    of = {"root": listing.root, "base": plan.base, "order": order, **others}
-    return Making(store, shard_size, stride, plan.kinds or listing.kinds, plan.agreed, **of)
-
-
 def make_shards(
-    how: Making,
-    runs: Sequence[tuple[str, Run]],
-    outcomes: Iterator[tuple[Source, Packed | str]],
+    store: Store,
+    listing: Listing,
+    plan: Plan,
+    options: PackOptions,
+    runs: Mapping[str, Run],
+    outcomes: Generator[tuple[Source, Packed | str], None, None],
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
-) -> Iterator[Entry]:
-    """Makes shards, each a pure function of its sources, and gives the finished ones in order.
-
-    Args:
-        runs: the name of the entry and the sources of each.
-        outcomes: what became of the sources of all runs, in order.
-        told: called with each source and what became of it.
-    """
-    with Finishing(how.store) as finishing:
-        for name, run in runs:
+    make_way: Callable[[], None] = lambda: None,
+) -> list[Entry]:
+    """Makes shards, each a pure function of its sources, whoever calls. `outcomes`, of all in order, is closed."""
+    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
+    how = Making(store, plan, options, plan.kinds or listing.kinds, make_way, listing.root, order)
+    made: list[Entry] = []
+    with contextlib.closing(outcomes), Finishing(store) as finishing:
+        for name, run in runs.items():
             maker = ShardMaker(how, run.number, name)
             try:
                 for _ in range(run.start, run.stop):
@@ -195,8 +169,9 @@ def make_shards(
             except BaseException:
                 maker.discard()
                 raise
-            yield from finishing.put(maker)
-        yield from finishing.rest()
+            made += finishing.put(maker)
+        made += finishing.rest()
+    return made
 
 
 class Finishing:

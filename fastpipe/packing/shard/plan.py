@@ -14,18 +14,15 @@ say what values of fields have in common, such as the width of "floats".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
-
-import xxhash
 
 from fastpipe.errors import ImageError
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.shard.tar import laid_out
-from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
@@ -42,17 +39,16 @@ Outcomes = Callable[[Sequence[Source]], Iterable[tuple[Source, Packed | str]]]
 class Plan(NamedTuple):
     """What all shards of a pack have in common. Note [plan]
 
-    Attributes:
-        step: hashes a shard; or, in order, listed bytes a shard.
-        agreed: `Agreement.state` after the few sources.
-        base: number of the first shard, greater than those before where a dataset grows.
-        kinds: where a dataset grows, name -> kind of its fields, in its order.
+    `step` is hashes a shard; or, in order, listed bytes a shard. `agreed` is `Agreement.state` after the few sources.
+    `stride` is more than there are shards: what is added to a shard's number for the file that continues it. Where a
+    dataset grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
     """
 
     step: int
     agreed: dict[str, Any]
     base: int = 0
     kinds: dict[str, str] | None = None
+    stride: int = 1
 
     def recorded(self) -> dict[str, int]:
         """For dataset.json."""
@@ -70,15 +66,11 @@ class Run(NamedTuple):
 def plan_shards(
     listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool, weight: int | None = None
 ) -> Plan:
-    """Decides how the sources are cut; see Note [plan].
-
-    `convert` converts some of them. `weight` is that of all sources, where the listing has only a few: those of the
-    smallest hashes.
-    """
+    """Decides how the sources are cut; `weight` is that of all, where only those of the smallest hashes are listed."""
     agreement = Agreement(listing.kinds)
     total = sum(map(listing.weight, listing.sources)) if weight is None else weight
     if weight is None and listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
-        return Plan(HASHES, agreement.state())
+        return _plan(listing, HASHES, agreement, shuffle=shuffle)
     listed = stored = 0
     for source, outcome in _few(listing, convert, agreement):
         if isinstance(outcome, str):
@@ -93,14 +85,19 @@ def plan_shards(
     per_shard = shard_size * listed / stored if stored else shard_size
     if shuffle:
         per_shard *= HASHES / total
-    return Plan(_rounded(max(1, int(per_shard))), agreement.state())
+    return _plan(listing, _rounded(max(1, int(per_shard))), agreement, shuffle=shuffle)
+
+
+def _plan(listing: Listing, step: int, agreement: Agreement, *, shuffle: bool) -> Plan:
+    return Plan(step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle))
 
 
 def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
     """Cuts the sources, which are in packing order, into shards; see Note [plan]."""
-    numbers = _numbers(listing, step, seed, shuffle=shuffle)
+    place, before = packing_order(seed, shuffle=True), accumulate(map(listing.weight, listing.sources), initial=0)
+    places = (place(source)[0] for source in listing.sources) if shuffle else islice(before, len(listing.sources))
     found, start = [], 0
-    for number, ours in groupby(numbers):
+    for number, ours in groupby(at // step for at in places):
         stop = start + sum(1 for _ in ours)
         found.append(Run(number, start, stop))
         start = stop
@@ -111,17 +108,6 @@ def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     """A number that is greater than that of any shard."""
     total = HASHES if shuffle else sum(map(listing.weight, listing.sources))
     return total // step + 1
-
-
-def _numbers(listing: Listing, step: int, seed: int, *, shuffle: bool) -> Iterator[int]:
-    if shuffle:
-        for source in listing.sources:
-            yield xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed) // step
-        return
-    before = 0
-    for source in listing.sources:
-        yield before // step
-        before += listing.weight(source)
 
 
 def _few(listing: Listing, convert: Outcomes, agreement: Agreement) -> Iterator[tuple[Source, Packed | str]]:

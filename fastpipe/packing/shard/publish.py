@@ -7,14 +7,13 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import fingerprint, with_self_checksum
@@ -37,7 +36,6 @@ from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts
 from fastpipe.sources.picture.jpeg import made_with
@@ -46,41 +44,18 @@ from fastpipe.store.store import Store
 _CONTENT = ("identity", "width", "height", "label")
 
 
-class Piece(Protocol):
-    """Shards that are strung together with others: see Entry."""
-
-    @property
-    def tars(self) -> Sequence[Tar]: ...
-    @property
-    def agreed(self) -> dict[str, Any]: ...
-    @property
-    def samples(self) -> int: ...
-    def records(self, store: Store) -> NDArray[np.void]: ...
-    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]: ...
-    def part_bytes(self, of: str, part: str) -> int: ...
-
-
-Pieces = Entries | list[Any]  # of Piece, in order
+Pieces = Entries | list[Any]  # of Entry, and of Kept, which has the same attributes; in order
 
 
 @dataclass(frozen=True)
 class Before:
-    """The version of a dataset that a new one follows. Note [versions] in version.py
-
-    Attributes:
-        info, data: the content of its dataset.json, and its bytes; None: there is no version before.
-        tally: of its sources, without what is added up from its files.
-        history: of it and those before it.
-        now: of the new one: time, command, and how many samples came and went.
-        packs: whether sources were packed for the new one.
-    """
+    """The version of a dataset that a new one follows; `now`: what is said of the new one. Note [versions]"""
 
     info: dict[str, Any] = field(default_factory=lambda: {"version": 0, "packs": [], "next_shard": 0})
     data: bytes | None = None
     tally: Tally = field(default_factory=Tally)
     history: list[dict[str, Any]] = field(default_factory=list)
     now: dict[str, Any] = field(default_factory=dict)
-    packs: bool = True
 
 
 def publish_dataset(
@@ -96,12 +71,8 @@ def publish_dataset(
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset; gives the content of dataset.json. Note [publishing] in journal.py
 
-    Args:
-        pieces: the shards. They are removed when they are read, for there may be a million.
-        facts, tally: of the sources; the names and pairs of their fields are recorded.
-        shaping: the options that decide bytes.
-        plan: how sources were cut into shards; None: a program added them.
-        told: called when a file is there.
+    `pieces` are removed when they are read. `shaping` has the options that decide bytes. Without a plan a program added
+    the samples. `told` is called when a file is there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1
@@ -174,7 +145,7 @@ def publish_dataset(
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
         },
-        "packs": [*before.info["packs"], *([pack] if before.packs else [])],
+        "packs": [*before.info["packs"], *([pack] if version == 1 or plan is not None else [])],
         "history": [] if version == 1 else [*before.history, now],
         "made_with": made_with(),
     }
@@ -195,13 +166,7 @@ def publish_dataset(
 
 
 class _Counted:
-    """Strings together what index.npy and sources.npy have, a shard's at a time, for they may be larger than memory.
-
-    Attributes:
-        labels, forms: how many samples have each.
-        same: hash of all that does not depend on the storage.
-        stored_bytes, jpeg_bytes: of all images, as they are stored, and as JPEGs or PNGs.
-    """
+    """Strings together what index.npy and sources.npy have, a shard at a time: they may be larger than memory."""
 
     def __init__(self) -> None:
         self.labels: Counter[int] = Counter()
@@ -263,10 +228,7 @@ def _write_columns(
 
 
 def write_column(file: BinaryIO, column: Column, parts: Iterable[bytes], size_bytes: int, samples: int) -> str:
-    """Writes one file of DST/fields; the XXH3-64 of the file in hex.
-
-    `parts` are its values, chunk by chunk; of offsets the lengths; `size_bytes` is that of all parts.
-    """
+    """Writes one file of DST/fields; the XXH3-64 of the file in hex. `parts` are values, or lengths for offsets."""
     each = column.dtype.itemsize * int(np.prod(column.width, dtype=np.int64))
     count = size_bytes // each if each else 0
     if column.part == LENGTHS:

@@ -16,8 +16,8 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import xxhash
 
 from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
 from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, stride_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
 from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
 from fastpipe.sources.listing import Facts, Listing, Source, packing_order
@@ -42,12 +42,7 @@ Everywhere = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Counted:
-    """Some sources of a folder, without them.
-
-    Attributes:
-        few: those of the smallest hashes.
-        runs: names of the files that have them.
-    """
+    """Some sources of a folder: their weight, those of the smallest hashes, and the files that have all of them."""
 
     facts: Facts
     weight: int
@@ -65,26 +60,15 @@ class Counted:
 
 
 def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
-    """Lists the sources, and writes down those of each part. Note [listing by ranges]
-
-    `everywhere` calls a function with each item, in this process or in tasks.
-    """
+    """Writes down the sources of each part; `everywhere` maps, here or in tasks. Note [listing by ranges]"""
     (found,) = everywhere(partial(_list_whole, job), [0])
     if isinstance(found, Listed):
         return found
     _new_spool(job)
     groups = min(found, _MOST_GROUPS)
-    counted: Counted | None = None
-    for each in everywhere(partial(_list_group, job, groups), range(groups)):
-        counted = each if counted is None else counted.with_more(each)
-    assert counted is not None  # there are classes
+    counted: Counted = reduce(Counted.with_more, everywhere(partial(_list_group, job, groups), range(groups)))
     (plan,) = everywhere(partial(_plan, job), [counted])
-    few = counted.listing(job)
-    listed = replace(
-        _listed(job, few, counted.facts, plan),
-        stride=stride_of(few, plan.step, shuffle=True),
-        ranges=-(-counted.facts.files // MOST_SOURCES),
-    )
+    listed = _listed(job, counted.facts, plan, -(-counted.facts.files // MOST_SOURCES))
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
         pass
     job.spool().remove(counted.runs)
@@ -93,10 +77,10 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
 
 def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
     """Writes down the sources of each part; `fitted` as of `planned`."""
-    plan, stride, named = planned(listing, job.options, fitted)
+    plan, named = planned(listing, job.options, fitted)
     _new_spool(job)
     _write_pieces(job, listing, named, 0)
-    return _written(job, replace(_listed(job, listing, Facts.of(listing), plan), stride=stride))
+    return _written(job, _listed(job, Facts.of(listing), plan))
 
 
 def _list_whole(job: Job, _: object) -> Listed | int:
@@ -161,10 +145,10 @@ def _plan(job: Job, counted: Counted) -> Plan:
 
 def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:
     """Writes down the sources of the shards of one range of the order."""
-    first, last = (listed.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
+    first, last = (listed.plan.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
     sources = read_range(job, names, first, min(last, HASHES))
     listing = Listing(job.source_path(), listed.classes or [], sources, [], taken_ns=listed.taken_ns)
-    _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan, listed.stride), number)
+    _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan), number)
 
 
 def _write_pieces(job: Job, listing: Listing, named: dict[str, Run], number: int) -> None:
@@ -206,8 +190,8 @@ def _new_spool(job: Job) -> None:
     job.spool().remove([LISTED])
 
 
-def _listed(job: Job, listing: Listing, facts: Facts, plan: Plan) -> Listed:
-    return Listed(**vars(facts), made_with=spool_of(listing.kinds, job.options), plan=plan)
+def _listed(job: Job, facts: Facts, plan: Plan, ranges: int = 1) -> Listed:
+    return Listed(**vars(facts), made_with=spool_of(facts.kinds, job.options), plan=plan, ranges=ranges)
 
 
 def _written(job: Job, listed: Listed) -> Listed:

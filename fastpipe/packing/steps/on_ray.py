@@ -13,8 +13,17 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.session import session
 from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.packing.job.destination import check_apart, opened
-from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish
-from fastpipe.packing.shard.entry import Tally
+from fastpipe.packing.job.threads import (
+    Fitted,
+    Made,
+    Make,
+    PackProgress,
+    Progress,
+    Summary,
+    Told,
+    already_packed,
+    publish,
+)
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.steps.lists import list_all, write_parts
@@ -35,11 +44,7 @@ def pack_on_ray(
     address: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Summary:
-    """Packs as `job.threads.pack` does, to the same bytes, in tasks of a Ray cluster. See `fastpipe.pack`.
-
-    Run it again after an interruption and it goes on: what is there stays. Of the options, `workers` counts only where
-    this starts Ray on this machine.
-    """
+    """As `job.threads.pack`, in tasks of a Ray cluster; `workers` counts only where this starts Ray on this machine."""
     started = time.monotonic()
     check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options)
@@ -53,9 +58,7 @@ def pack_on_ray(
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
-            return Summary(
-                done, Tally(), 0, time.monotonic() - started, listed.stray, listed.dropped, already_packed=True
-            )
+            return already_packed(done, listed, started)
         made = _made(job, journal, listed, cluster.cpus, on_progress)
         summary = publish(journal, listed, options, made, started)
         remove_spool(job)
@@ -81,73 +84,47 @@ def make_on_ray(workers: int) -> Make:
 
 
 def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> Made:
-    tasks = _Tasks(job, journal, listed, workers, on_progress)
-    tasks.run()
-    return Made(listed.plan, finished(job, journal), tasks.read, tasks.resumed, lambda: tasks.tell("publishing"))
+    """Converts what is not converted, and makes the shards that are not there, in so many tasks at a time."""
+    entries, spooled = journal.entries(), job.spool().sizes()
+    told = Told(PackProgress(0, listed.files, 0, listed.size_bytes, 0, workers=workers), journal.store, on_progress)
+
+    def shards() -> Iterator[Part]:
+        return (part for part in read_parts(job, "make") if part.name not in entries)
+
+    def rows() -> Iterator[Part]:
+        return (part for part in read_parts(job, "convert") if any(name not in spooled for name, _ in part.runs))
+
+    left, read = sum(1 for _ in shards()), 0
+    resumed = sum(1 for _ in read_parts(job, "make")) - left
+    if left:
+        read = _step("converting", rows, partial(convert_step, job), _CONVERTED, workers, told)
+    read = max(read, _step("packing", shards, partial(make_step, job), 0, workers, told))
+    return Made(listed.plan, finished(job, journal), read, resumed, told.publishing)
+
+
+def _step(name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int, workers: int, told: Told) -> int:
+    """Runs a task for each part, read anew each time: there may be a million. Gives how many sources they have."""
+    tasks = files = size_bytes = largest = 0
+    for part in parts():
+        tasks, files, size_bytes = tasks + 1, files + part.files, size_bytes + part.size_bytes
+        largest = max(largest, part.size_bytes // max(len(part.runs), 1))
+    if not tasks:
+        return 0
+    told.begin(name, files, size_bytes, tasks)
+    told.add()
+    memory = _MEMORY + held * largest
+    # The last ones, which are too few for all workers, take the threads of those that have nothing to do.
+    last = tasks % workers
+    threads = workers // last if last else 1
+    items = ((part, threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
+    named = "{0.step} {0.name}"
+    for (part, _), made in run_tasks(
+        partial(_in_threads, do), items, name=lambda item: named.format(item[0]), memory=memory
+    ):
+        told.add(part.files, part.size_bytes, made.rejected, 1)
+    return files
 
 
 def _in_threads(do: Callable[[Part, int], Done], item: tuple[Part, int]) -> Done:
     part, threads = item
     return do(part, min(threads, granted_cpus()))
-
-
-class _Tasks:
-    """The steps of a pack as tasks, so many of them at a time.
-
-    Attributes:
-        read: sources that were read.
-        resumed: shards that were there.
-    """
-
-    def __init__(self, job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> None:
-        self._job, self._journal, self._workers, self._on_progress = job, journal, workers, on_progress
-        self._files, self._bytes = listed.files, listed.size_bytes  # all of them
-        self._done = self._done_bytes = self._rejected = 0
-        self.read = self.resumed = 0
-
-    def run(self) -> None:
-        """Converts what is not converted, and makes the shards that are not there."""
-        entries, spooled = self._journal.entries(), self._job.spool().sizes()
-
-        def shards() -> Iterator[Part]:
-            return (part for part in read_parts(self._job, "make") if part.name not in entries)
-
-        def rows() -> Iterator[Part]:
-            parts = read_parts(self._job, "convert")
-            return (part for part in parts if any(name not in spooled for name, _ in part.runs))
-
-        left = sum(1 for _ in shards())
-        self.resumed = sum(1 for _ in read_parts(self._job, "make")) - left
-        if left:
-            self._step("converting", rows, partial(convert_step, self._job), _CONVERTED)
-        self._step("packing", shards, partial(make_step, self._job), 0)
-
-    def _step(self, name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int) -> None:
-        """Runs a task for each part. They are read again each time they are needed: there may be a million."""
-        tasks = files = size_bytes = largest = 0
-        for part in parts():
-            tasks, files, size_bytes = tasks + 1, files + part.files, size_bytes + part.size_bytes
-            largest = max(largest, part.size_bytes // max(len(part.runs), 1))
-        if not tasks:
-            return
-        self._done, self._done_bytes = self._files - files, max(self._bytes - size_bytes, 0)
-        self.read = max(self.read, files)
-        self.tell(name, 0, tasks)
-        memory = _MEMORY + held * largest
-        # The last ones, which are too few for all workers, take the threads of those that have nothing to do.
-        last = tasks % self._workers
-        threads = self._workers // last if last else 1
-        items = ((part, threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
-        ended = run_tasks(
-            partial(_in_threads, do), items, name=lambda item: "{0.step} {0.name}".format(item[0]), memory=memory
-        )
-        for count, ((part, _), made) in enumerate(ended, start=1):
-            self._done, self._done_bytes = self._done + part.files, self._done_bytes + part.size_bytes
-            self._rejected += made.rejected
-            self.tell(name, count, tasks)
-
-    def tell(self, step: str, tasks: int = 0, total_tasks: int = 0) -> None:
-        """Tells how far the pack is."""
-        uploaded = self._journal.store.uploaded_bytes
-        so_far = self._done, self._files, self._done_bytes, self._bytes, self._rejected, step, uploaded
-        self._on_progress(PackProgress(*so_far, tasks, total_tasks, self._workers))

@@ -80,17 +80,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Listed(Facts):
-    """What the steps need of a listing, as a file can hold it.
-
-    Attributes:
-        made_with: `spool_of`.
-        stride: see Making.
-        ranges: in which the parts are written down. Note [listing by ranges] in lists.py
-    """
+    """What the steps need of a listing, as a file can hold it; its parts are written down in `ranges`, see lists.py."""
 
     made_with: str = ""
     plan: Plan = _NO_PLAN
-    stride: int = 0
     ranges: int = 1
 
     @classmethod
@@ -105,22 +98,14 @@ class Listed(Facts):
 
 
 class Part(NamedTuple):
-    """A part of a step: rows to convert, or a shard to make.
-
-    Attributes:
-        step: "convert" or "make".
-        name: of a shard, that of its entry. The spool has its sources in NAME.sources.
-        files, size_bytes: of its sources.
-        number: of the shard.
-        runs: the names of runs of rows that are converted together, and how many rows each has.
-    """
+    """A part of a step: rows to convert, or a shard to make. The spool has its sources in NAME.sources."""
 
     step: str
-    name: str
+    name: str  # of a shard, that of its entry
     files: int
     size_bytes: int
-    number: int = 0
-    runs: Sequence[tuple[str, int]] = ()
+    number: int = 0  # of the shard
+    runs: Sequence[tuple[str, int]] = ()  # of rows that are converted together: name, and how many
 
 
 def read_listed(job: Job) -> Listed:

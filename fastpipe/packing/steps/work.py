@@ -1,24 +1,35 @@
-"""The steps of a pack but the first: the destination is looked at, rows are converted, shards are made and read."""
+"""The steps of a pack, and one of them in this process: for Slurm, ssh and all else that starts programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fastpipe.errors import PackError
-from fastpipe.packing.job.destination import plan_run
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.layout import WORK_FOLDER
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
+from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.make import make_shards
+from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.shard.plan import Run
+from fastpipe.packing.steps.lists import list_all
 from fastpipe.packing.steps.parts import Job, Listed, Part, read_listed, read_parts, read_sources
+from fastpipe.sources.files import source_path
 from fastpipe.sources.listing import Source
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
+
+_PART = re.compile(r"(\d+)/(\d+)")
 
 
 class Done(NamedTuple):
@@ -39,7 +50,6 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
         raise
     if done is not None:
         remove_spool(job)
-        journal.clear()  # a pack that was killed at its very end leaves its work behind
         return done
     journal.make_way()
     spool = job.spool()
@@ -68,13 +78,13 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
     if left:
         listing = read_sources(job, listed, part)
         assert isinstance(listing, TableListing)  # no other source has such parts
-        convert_rows(listing, left, job.options, workers, spool, told)
+        convert_rows(listing, left, replace(job.options, workers=workers), spool, told)
     return Done(sum(len(rows.positions) for rows in left), rejected)
 
 
 def make_step(job: Job, part: Part, workers: int = 1) -> Done:
     """Makes a shard, if it is not there. Note [steps of a pack]"""
-    listed, store, options = read_listed(job), job.store(), job.options
+    listed, store, options = read_listed(job), job.store(), replace(job.options, workers=workers)
     with closing(store):
         if read_entry(store, part.name, store.sizes()) is not None:
             return Done(0, 0)
@@ -84,10 +94,8 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             names = [name for each in read_parts(job, "convert") for name, _ in each.runs]
             outcomes = exchanged(listing.sources, [run], options, names, job.spool())
         else:
-            outcomes = few_outcomes(listing, listing.sources, options, workers)
-        how = making(store, listing, listed.plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
-        with closing(outcomes):
-            (entry,) = make_shards(how, [(part.name, run)], outcomes)
+            outcomes = few_outcomes(listing, listing.sources, options)
+        (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
         return Done(len(listing.sources), len(entry.tally.rejected))
 
 
@@ -108,3 +116,78 @@ def remove_spool(job: Job) -> None:
     spool.remove(list(spool.sizes()))  # the folder is its own
     if isinstance(spool.place, Path) and job.options.spool is not None and spool.place.is_dir():
         spool.place.rmdir()
+
+
+def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[str, Any]) -> str:
+    """Runs "list", "convert", "make" or "publish", or I/N of its parts, but for what is done; says what it has done."""
+    if part is not None and step not in ("convert", "make"):
+        raise ConfigError(f"--part: the step {step} has no parts; leave it out")
+    share = _share(part)
+    checked = pack_options(**options)
+    source, destination = source_path(src, checked.source.remote), destination_of(dst)
+    check_apart(source, destination, checked.spool)
+    job = Job.of(source, destination, checked)
+    if step == "list":
+        return _begun(job)
+    if _is_packed(job):
+        return f"{job.destination} is already packed with these options; nothing to do"
+    if step == "publish":
+        listed = read_listed(job)
+        with opened(job.destination, checked, shared_spool=True) as journal:
+            made = Made(listed.plan, finished(job, journal))
+            info = publish(journal, listed, checked, made, time.monotonic()).info
+            remove_spool(job)
+        return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
+    read_listed(job)
+    return _of_tables(job, share) if step == "convert" else _of_shards(job, share)
+
+
+def _begun(job: Job) -> str:
+    with opened(job.destination, job.options, shared_spool=True) as journal:
+        listed = list_all(job)
+        if begin(job, journal, listed) is not None:
+            return f"{job.destination} is already packed from these sources with these options; nothing to do"
+        rows = sum(len(part.runs) for part in read_parts(job, "convert"))
+        shards = sum(1 for _ in read_parts(job, "make"))
+    converted = f"--step convert ({rows:,} runs of rows), then " if rows else ""
+    return f"listed {listed.files:,} files; next: {converted}--step make ({shards:,} shards)"
+
+
+def _is_packed(job: Job) -> bool:
+    """Whether the step "list" has found nothing to do: there is a dataset with these options, and no plan."""
+    journal = Journal(job.store())
+    info = journal.description()
+    if info is None or journal.plan() is not None:
+        return False
+    made = first_pack(info)["options"]
+    return bool(made == job.options.shaping(made.get("fields")))
+
+
+def _of_tables(job: Job, share: slice) -> str:
+    parts = list(read_parts(job, "convert"))
+    if not parts:
+        return "nothing to convert: only rows of tables are; next: --step make"
+    done = _each(convert_step, job, parts[share])
+    return f"converted {done.files:,} rows, {done.rejected:,} rejected; the others of this part were there"
+
+
+def _of_shards(job: Job, share: slice) -> str:
+    ours, there = list(read_parts(job, "make"))[share], job.store().sizes(WORK_FOLDER)
+    left = [part for part in ours if part.name not in there]
+    done = _each(make_step, job, left)
+    were = f"{len(ours) - len(left)} of {len(ours)} were there"
+    return f"made {len(left):,} shards of {done.files:,} files, {done.rejected:,} rejected; {were}"
+
+
+def _each(step: Callable[[Job, Part, int], Done], job: Job, parts: Sequence[Part]) -> Done:
+    workers = job.options.workers or granted_cpus()
+    made = [step(job, part, workers) for part in parts]
+    return Done(sum(each.files for each in made), sum(each.rejected for each in made))
+
+
+def _share(part: str | None) -> slice:
+    """Of a list of parts, those of I/N."""
+    found = _PART.fullmatch("1/1" if part is None else part)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ConfigError(f"--part: expected I/N with I from 1 to N, such as 3/64, got {part!r}")
+    return slice(int(found[1]) - 1, None, int(found[2]))
