@@ -6,11 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
@@ -27,9 +28,9 @@ from fastpipe.verify.verification import verify as run_verify
 _SHOWN = 20
 
 
+@takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
     data: Packed,
-    quick: Annotated[bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")] = False,
     repair: Annotated[
         str | None,
         typer.Option(
@@ -44,13 +45,8 @@ def verify(
             metavar="FOLDER", help="Folder or URL that image paths of SRC are relative to.", show_default=False
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
-    on: Annotated[
-        On,
-        typer.Option(help="Read the shards in threads of this process, or in tasks of a Ray cluster that sees DATA."),
-    ] = On.THREADS,
-    address: Address = None,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every image decodes.
 
@@ -67,9 +63,7 @@ def verify(
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
         with _progress() as progress:
-            report = run_verify(
-                where, quick=quick, workers=workers, executor=on.value, address=address, on_progress=progress
-            )
+            report = run_verify(where, **options, on_progress=progress)
         if not as_json:
             _tell(report)
         repaired: list[str] = []
@@ -80,7 +74,7 @@ def verify(
                     source_path(repair),
                     report,
                     image_root=image_root,
-                    workers=workers,
+                    workers=options["workers"],
                     on_progress=packing,
                 )
         if as_json:
