@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,7 +61,7 @@ def verify(
             )
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
-        with _progress() as progress:
+        with shown(err, "verifying", partial(_words, time.monotonic())) as progress:
             report = run_verify(where, **options, on_progress=progress)
         if not as_json:
             _tell(report)
@@ -123,20 +122,8 @@ def _next_step(report: Report) -> str:
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[VerifyProgress], None]]:
-    """Shows how far a check is: a bar with images/s, MB/s and time left, or a line now and then.
-
-    Yields:
-        A function to call with each VerifyProgress.
-    """
-    started = time.monotonic()
-
-    def words(now: VerifyProgress) -> str:
-        seconds = max(time.monotonic() - started, 1e-6)
-        found = f"  problems: {now.findings}" if now.findings else ""
-        rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
-        return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
-
-    with shown(err, "verifying", words) as show:
-        yield show
+def _words(started: float, now: VerifyProgress) -> str:
+    seconds = max(time.monotonic() - started, 1e-6)
+    found = f"  problems: {now.findings}" if now.findings else ""
+    rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
+    return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"

@@ -97,8 +97,8 @@ def pack(
         damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again. With "decode"
             the dataset has the same samples as torchvision's ImageFolder.
         exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
-        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels, load
-            about twice as fast and take a third more bytes.
+        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels,
+            load about twice as fast and take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
@@ -203,7 +203,7 @@ def remove(
     back. With several of the three, a sample goes that all of them name.
 
     Args:
-        dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
+        dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
         keys: of samples, as `batch["key"]` has them: the paths of their sources.
         classes: names: their samples go. The classes stay in the list, so that labels do not change.
         where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or a field of numbers,

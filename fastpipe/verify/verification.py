@@ -46,7 +46,7 @@ def verify(
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
         quick: check only sizes and structure; read no shard.
         workers: number of threads, or of tasks of Ray at a time; None: the CPUs granted to this process.
-        executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray cluster that sees them.
+        executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray cluster that sees it.
         address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT; None: $RAY_ADDRESS,
             else Ray is started on this machine.
         on_progress: called now and then, in this thread.
