@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fastpipe.cli import raise_at_ctrl_c
+from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.format.folder import Place, Url
 from fastpipe.store.remote.options import place_of

@@ -110,7 +110,7 @@ def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
     done = run_script(
         """
         import signal, sys
-        from fastpipe.cli import end_at_ctrl_c, raise_at_ctrl_c
+        from fastpipe.cli.interrupts import end_at_ctrl_c, raise_at_ctrl_c
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
         end_at_ctrl_c()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
