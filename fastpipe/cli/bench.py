@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,8 @@ import typer
 
 from fastpipe.bench.measure import compare
 from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
-from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
-from fastpipe.cli.tables import count, show
+from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.format.layout import JPEG_STORAGE
@@ -76,22 +76,22 @@ def bench(
                     "DataLoader runs on; here this counts more than in training"
                 )
 
-        def tell(number: int, contender: str, figures: Figures) -> None:
-            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
-
-        results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell)
+        results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
-            print_json(
-                {
-                    "task": asdict(task),
-                    "results": [result.as_dict() for result in results],
-                    "skipped": skipped,
-                }
-            )
+            figures = [result.as_dict() for result in results]
+            print_json({"task": asdict(task), "results": figures, "skipped": skipped})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
-        for name, reason in skipped.items():
-            out.print(f"not measured: {NAMES[name]}: {reason}")
+        tell_skipped(skipped)
+
+
+def tell_run(number: int, contender: str, figures: Figures) -> None:
+    err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
+
+
+def tell_skipped(skipped: Mapping[str, str]) -> None:
+    for name, reason in skipped.items():
+        out.print(f"not measured: {NAMES[name]}: {reason}")
 
 
 def _contenders(against: str) -> tuple[list[str], dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import add, bench, cache, demo, doctor, inspect, log, pack, preview, remove, unpack, verify
+from fastpipe.cli import bench, cache, demo, doctor, growing, inspect, pack, preview, unpack, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -16,12 +16,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 100},
 )
 for _command in (
     pack.pack,
-    add.add,
-    remove.remove,
-    log.log,
+    growing.add,
+    growing.remove,
+    growing.log,
     bench.bench,
     inspect.inspect,
     verify.verify,

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,6 @@ from rich.console import Console
 from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.format.folder import Place, Url
-from fastpipe.packing.cluster import executor
 from fastpipe.store.remote.options import place_of
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -38,21 +36,6 @@ Packed = Annotated[
     str,
     typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...)."),
 ]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="With --on ray: the cluster, as auto (that of this machine) or HOST:PORT.",
-        show_default="$RAY_ADDRESS, else Ray is started on this machine",
-    ),
-]
-
-
-class On(StrEnum):
-    """What the work runs on."""
-
-    THREADS = executor.THREADS
-    RAY = executor.RAY
 
 
 def place(data: str) -> Place:
@@ -71,18 +54,13 @@ def exit_codes() -> Iterator[None]:
     try:
         raise_at_ctrl_c()
         yield
-    except ConfigError as problem:
-        err.print(f"fastpipe: {readable(str(problem))}")
-        raise typer.Exit(2) from problem
-    except FastpipeError as problem:
-        err.print(f"fastpipe: {readable(str(problem))}")
-        raise typer.Exit(1) from problem
+    except (FastpipeError, OSError) as problem:
+        whose = "" if isinstance(problem, FastpipeError) else "system error: "
+        err.print(f"fastpipe: {whose}{readable(str(problem))}")
+        raise typer.Exit(2 if isinstance(problem, ConfigError) else 1) from problem
     except KeyboardInterrupt as problem:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from problem
-    except OSError as problem:
-        err.print(f"fastpipe: system error: {readable(str(problem))}")
-        raise typer.Exit(1) from problem
 
 
 def check_new(file: Path, *, overwrite: bool) -> None:

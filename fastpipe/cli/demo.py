@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.task import NAMES, Figures
-from fastpipe.cli.bench_tables import throughput_table
+from fastpipe.cli.bench import tell_run, tell_skipped
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.pack_table import pack_table
-from fastpipe.cli.tables import show
+from fastpipe.cli.tables import pack_table, show, throughput_table
 from fastpipe.demo import PHOTOS
 from fastpipe.errors.checks import whole
 
@@ -38,10 +36,7 @@ def demo(
         def say(text: str) -> None:
             out.print(f"* {text}")
 
-        def tell(number: int, contender: str, figures: Figures) -> None:
-            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
-
-        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell)
+        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell_run)
         if not done.summary.already_packed:
             out.print(pack_table(done.summary))
         out.print(
@@ -50,7 +45,6 @@ def demo(
         )
         out.print()
         show(out, throughput_table(done.results))
-        for name, reason in done.skipped.items():
-            out.print(f"not measured: {NAMES[name]}: {reason}")
+        tell_skipped(done.skipped)
         out.print(f"open {done.sheet}: it shows a training batch as the model sees it")
         out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch")

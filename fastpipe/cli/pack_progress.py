@@ -15,23 +15,6 @@ from fastpipe.packing.job.threads import PackProgress
 _SPEED_OVER_S = 5.0
 
 
-class _Speed:
-    """Rates over the last few seconds, of files and bytes."""
-
-    def __init__(self, start: PackProgress) -> None:
-        self._points = [(time.monotonic(), start.files, start.bytes)]
-
-    def update(self, now: PackProgress) -> tuple[float, float]:
-        """Files and MB a second."""
-        time_s = time.monotonic()
-        self._points.append((time_s, now.files, now.bytes))
-        while len(self._points) > 2 and time_s - self._points[1][0] > _SPEED_OVER_S:
-            self._points.pop(0)
-        then_s, files_then, bytes_then = self._points[0]
-        span_s = max(time_s - then_s, 1e-6)
-        return (now.files - files_then) / span_s, (now.bytes - bytes_then) / span_s / 1e6
-
-
 @contextlib.contextmanager
 def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then.
@@ -39,12 +22,15 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     Yields:
         A function to call with each PackProgress.
     """
-    speed: _Speed | None = None
-    step = ""
+    seen: list[tuple[float, PackProgress]] = []  # of this step, over the last few seconds
 
     def words(now: PackProgress) -> str:
-        assert speed is not None
-        images, megabytes = speed.update(now)
+        seen.append((time.monotonic(), now))
+        while len(seen) > 2 and seen[-1][0] - seen[1][0] > _SPEED_OVER_S:
+            seen.pop(0)
+        then_s, then = seen[0]
+        span_s = max(seen[-1][0] - then_s, 1e-6)
+        images, megabytes = (now.files - then.files) / span_s, (now.bytes - then.bytes) / span_s / 1e6
         doing = f"{now.step}: " if now.step != "packing" else ""
         uploaded = f"  {now.uploaded_bytes / 1e6:,.0f} MB uploaded" if now.uploaded_bytes else ""
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
@@ -57,9 +43,8 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     with shown(console, "packing", words) as show:
 
         def update(now: PackProgress) -> None:
-            nonlocal speed, step
-            if speed is None or now.step != step:
-                speed, step = _Speed(now), now.step
+            if not seen or now.step != seen[-1][1].step:
+                seen[:] = [(time.monotonic(), now)]
             show(now)
 
         yield update

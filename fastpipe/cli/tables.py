@@ -1,10 +1,17 @@
-"""Tables of all commands for a terminal, and numbers with their nouns."""
+"""What several commands show -> tables for a terminal, and numbers with their nouns."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
+
+from fastpipe.bench.measure import Result
+from fastpipe.bench.task import NAMES, Figures
+from fastpipe.errors import readable
+from fastpipe.packing.job.threads import Summary
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:
@@ -27,3 +34,95 @@ def count(number: int, word: str) -> str:
     """A number and its word: 1 file, 2 files, 3 classes."""
     ending = "" if number == 1 else "es" if word.endswith("s") else "s"
     return f"{number:,} {word}{ending}"
+
+
+def throughput_table(results: Sequence[Result]) -> RenderableType:
+    """Loaders against each other: images/s and what they take; the ratio is fastpipe's images/s by theirs."""
+    table = new_table("loader", "images/s", "range", "ratio", "CPUs", "1st batch", "PSS")
+    for result in results:
+        figures = result.median
+        table.add_row(
+            NAMES[result.contender],
+            f"{figures.images_per_s:,.0f}",
+            f"{result.slowest:,.0f}-{result.fastest:,.0f}",
+            "" if result.contender == "fastpipe" else f"{result.ratio:.2f} x",
+            "?" if figures.cpus is None else f"{figures.cpus:.2f}",
+            f"{figures.first_batch_s:.2f} s",
+            "?" if figures.memory_mb is None else f"{figures.memory_mb:,.0f} MB",
+        )
+    return table
+
+
+def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableType:
+    """Where fastpipe's time goes: each stage as if it were the only one."""
+    table = new_table("fastpipe's stages", "runs in", "us per image", "images/s alone")
+    pool = f"{workers} threads" if workers != 1 else "1 thread"
+    rows = (
+        ("read", pool, figures.read_us, workers),
+        ("decode the crop", pool, figures.decode_us, workers),
+        ("resize and collate into the batch", pool, figures.resize_us, workers),
+        (f"plan and submit (batches of {batch_size})", "main thread", figures.plan_us, 1),
+    )
+    for name, where, micros, threads in rows:
+        if micros is not None:
+            table.add_row(name, where, f"{micros:,.1f}", f"{threads * 1e6 / max(micros, 1e-3):,.0f}")
+    return table
+
+
+def pack_table(summary: Summary) -> RenderableType:
+    """What packing did."""
+    info, tally = summary.info, summary.tally
+    pack = info["packs"][-1]
+    files = pack["source"]["files"]
+    table = Table.grid(padding=(0, 2))
+    table.add_row("packed", f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}")
+    shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
+    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
+    if tally.source_bytes:
+        share = shard_bytes / tally.source_bytes
+        table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes")
+        speed = summary.files / max(summary.seconds, 1e-9)
+        table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
+    if summary.uploaded_bytes:
+        table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
+    if info.get("fields"):
+        table.add_row("fields", ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items()))
+    unlabelled = info["samples"] - sum(info["class_counts"])
+    if unlabelled:
+        hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+        table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
+    changes = info["counts"]["reencoded"]
+    if info["counts"]["png"]:
+        table.add_row("stored as PNG", _by_reason(info["counts"]["png"]))
+    if changes:
+        table.add_row("encoded again", f"{_by_reason(changes)}; all others keep their exact pixels")
+    if info["counts"]["exif_oriented"]:
+        turned = (
+            "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
+        )
+        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} images have one; {turned}")
+    if info["counts"]["stray_bytes"]:
+        table.add_row(
+            "stray bytes",
+            f"{info['counts']['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out",
+        )
+    if info["counts"].get("multi_frame"):
+        table.add_row("frames", f"{info['counts']['multi_frame']:,} files have several; the first of each was packed")
+    empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
+    if empty:
+        table.add_row("empty classes", _names(empty))
+    if summary.stray:
+        where = f"{count(len(summary.stray), 'file')} next to the class folders, or without a row"
+        table.add_row("not packed", f"{where}: {_names(summary.stray)}")
+    if summary.dropped:
+        kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
+        table.add_row("left out", f"{kinds}: members that are neither an image nor a label")
+    return table
+
+
+def _by_reason(counts: dict[str, int]) -> str:
+    return f"{sum(counts.values()):,} ({', '.join(f'{pictures:,} {reason}' for reason, pictures in counts.items())})"
+
+
+def _names(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(readable(name) for name in names[:most]) + (" ..." if len(names) > most else "")

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import count
 from fastpipe.machine.progress import shown
+from fastpipe.packing.api import pack
 from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
 
-
-class Format(StrEnum):
-    """What unpacking writes."""
-
-    FOLDER = "folder"
-    WEBDATASET = "webdataset"
+Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
 
 
 def _words(now: UnpackProgress) -> str:
     return f"{now.images:,}/{now.total_images:,} images"
 
 
+@takes(declared(pack, ["workers"]))
 def unpack(
     data: Packed,
     dst: Annotated[str, typer.Argument(metavar="DST", help="New or empty folder for the images.")],
@@ -32,8 +30,8 @@ def unpack(
         Format,
         typer.Option("--format", help="One folder of files for each class, or tar shards (WebDataset)."),
     ] = Format.FOLDER,
-    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
 
@@ -41,7 +39,7 @@ def unpack(
     """
     with exit_codes():
         with shown(err, "unpacking", _words) as show:
-            found = run_unpack(place(data), place(dst), form.value, workers=workers, on_progress=show)
+            found = run_unpack(place(data), place(dst), form, **options, on_progress=show)
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
             return

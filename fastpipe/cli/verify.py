@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
@@ -27,9 +27,9 @@ from fastpipe.verify.verification import verify as run_verify
 _SHOWN = 20
 
 
+@takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
     data: Packed,
-    quick: Annotated[bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")] = False,
     repair: Annotated[
         str | None,
         typer.Option(
@@ -44,13 +44,8 @@ def verify(
             metavar="FOLDER", help="Folder or URL that image paths of SRC are relative to.", show_default=False
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
-    on: Annotated[
-        On,
-        typer.Option(help="Read the shards in threads of this process, or in tasks of a Ray cluster that sees DATA."),
-    ] = On.THREADS,
-    address: Address = None,
     as_json: AsJson = False,
+    **options: Any,
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every image decodes.
 
@@ -66,10 +61,8 @@ def verify(
             )
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
-        with _progress() as progress:
-            report = run_verify(
-                where, quick=quick, workers=workers, executor=on.value, address=address, on_progress=progress
-            )
+        with shown(err, "verifying", partial(_words, time.monotonic())) as progress:
+            report = run_verify(where, **options, on_progress=progress)
         if not as_json:
             _tell(report)
         repaired: list[str] = []
@@ -80,7 +73,7 @@ def verify(
                     source_path(repair),
                     report,
                     image_root=image_root,
-                    workers=workers,
+                    workers=options["workers"],
                     on_progress=packing,
                 )
         if as_json:
@@ -129,20 +122,8 @@ def _next_step(report: Report) -> str:
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[VerifyProgress], None]]:
-    """Shows how far a check is: a bar with images/s, MB/s and time left, or a line now and then.
-
-    Yields:
-        A function to call with each VerifyProgress.
-    """
-    started = time.monotonic()
-
-    def words(now: VerifyProgress) -> str:
-        seconds = max(time.monotonic() - started, 1e-6)
-        found = f"  problems: {now.findings}" if now.findings else ""
-        rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
-        return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
-
-    with shown(err, "verifying", words) as show:
-        yield show
+def _words(started: float, now: VerifyProgress) -> str:
+    seconds = max(time.monotonic() - started, 1e-6)
+    found = f"  problems: {now.findings}" if now.findings else ""
+    rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
+    return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"

@@ -17,19 +17,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = [
-    "ClusterError",
-    "ConfigError",
-    "DatasetError",
-    "EngineError",
-    "FastpipeError",
-    "ImageError",
-    "PackError",
-    "SampleError",
-    "readable",
-]
-
-
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 

@@ -7,45 +7,47 @@ controllers.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
 
-@dataclass(frozen=True)
-class Cgroup:
-    """A control group that this process is in, by itself or by way of one inside it.
+T = TypeVar("T")
 
-    Attributes:
-        folder: its files.
-        version: 1 or 2; they name their files differently.
+
+class Cgroup(NamedTuple):
+    """A control group that this process is in, by itself or by way of one inside it: its files, and 1 or 2, for the
+    versions name their files differently. Where a file cannot be read, or holds something else, there is an OSError or
+    ValueError.
     """
 
     folder: Path
     version: int
 
     def number(self, name: str) -> int:
-        """A file that holds one number.
-
-        Raises:
-            OSError, ValueError: it cannot be read, or holds something else ("max").
-        """
+        """A file that holds one number."""
         return int((self.folder / name).read_text())
 
     def numbers(self, name: str) -> dict[str, int]:
-        """A file of lines of a name and a number.
-
-        Raises:
-            OSError, ValueError: it cannot be read, or holds something else.
-        """
+        """A file of lines of a name and a number."""
         return {key: int(value) for key, value in map(str.split, (self.folder / name).read_text().splitlines())}
 
 
-def cgroups_of(controller: str) -> Iterator[Cgroup]:
-    """The groups that a controller ("cpu", "memory") limits this process by: the innermost first, then those around it.
+def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
+    """What the groups say that a controller ("cpu", "memory") limits this process by; not those that say nothing."""
+    found = []
+    for group in _cgroups_of(controller):
+        with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
+            if (said := read(group)) is not None:
+                found.append(said)
+    return found
+
+
+def _cgroups_of(controller: str) -> Iterator[Cgroup]:
+    """The innermost group first, then those around it.
 
     In a container the path may be that of the host: then only the mount point, which is the container's own group, is
     there. Those that are not are given too; nothing can be read from them.

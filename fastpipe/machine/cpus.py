@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 
-from fastpipe.machine.cgroups import Cgroup, cgroups_of
+from fastpipe.machine.cgroups import Cgroup, each_cgroup
 
 
 def granted_cpus() -> int:
@@ -30,13 +29,7 @@ def cpu_quota() -> float | None:
 
     Sources: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us).
     """
-    quotas = []
-    for group in cgroups_of("cpu"):
-        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            quota = _quota(group)
-            if quota is not None:
-                quotas.append(quota)
-    return min(quotas, default=None)
+    return min(each_cgroup("cpu", _quota), default=None)
 
 
 def _quota(group: Cgroup) -> float | None:

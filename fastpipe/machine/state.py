@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cgroups import Cgroup, cgroups_of
+from fastpipe.machine.cgroups import Cgroup, each_cgroup
 from fastpipe.machine.cpus import cpu_quota, granted_cpus
 
 PROC = Path("/proc")
@@ -71,21 +71,24 @@ def _cpu_times() -> list[int]:
 
 def _throttled() -> tuple[int, float] | None:
     """How often the CPU quota has stopped this process's cgroups, and for how many seconds; the most of them."""
-    found = []
-    for group in cgroups_of("cpu"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            stat = group.numbers("cpu.stat")
-            seconds = stat["throttled_usec"] / 1e6 if group.version == 2 else stat["throttled_time"] / 1e9
-            found.append((stat["nr_throttled"], seconds))
-    return max(found, default=None)
+
+    def read(group: Cgroup) -> tuple[int, float]:
+        stat = group.numbers("cpu.stat")
+        seconds = stat["throttled_usec"] / 1e6 if group.version == 2 else stat["throttled_time"] / 1e9
+        return stat["nr_throttled"], seconds
+
+    return max(each_cgroup("cpu", read), default=None)
 
 
 def memory_bytes() -> tuple[int, int] | None:
     """Memory that programs can still have, and all there is, in bytes; None where the kernel does not say."""
+    return _meminfo("MemAvailable", "MemTotal")
+
+
+def _meminfo(first: str, second: str) -> tuple[int, int] | None:
     with contextlib.suppress(OSError, KeyError, ValueError):
         info = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
-        free, total = (int(info[name].split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))
-        return free, total
+        return int(info[first].split()[0]) * 1024, int(info[second].split()[0]) * 1024
     return None
 
 
@@ -95,30 +98,22 @@ def container_memory_bytes() -> tuple[int, int] | None:
     Files that were read and not touched since are not in use: they make room when it is needed. Sources: the kernel's
     documentation of cgroup v2 (memory.max, memory.current, memory.stat) and v1 (memory.limit_in_bytes and so on).
     """
-    limits = []
-    for group in cgroups_of("memory"):
-        with contextlib.suppress(OSError, ValueError):
-            new = group.version == 2
-            limit = group.number("memory.max" if new else "memory.limit_in_bytes")
-            used = group.number("memory.current" if new else "memory.usage_in_bytes")
-            if limit < _NO_LIMIT:
-                limits.append((max(0, used - _file_bytes(group, new)), limit))
-    return min(limits, key=lambda each: each[1] - each[0], default=None)
+    return min(each_cgroup("memory", _memory), key=lambda each: each[1] - each[0], default=None)
 
 
-def _file_bytes(group: Cgroup, new: bool) -> int:
+def _memory(group: Cgroup) -> tuple[int, int] | None:
+    new = group.version == 2
+    limit = group.number("memory.max" if new else "memory.limit_in_bytes")
+    used = group.number("memory.current" if new else "memory.usage_in_bytes")
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return group.numbers("memory.stat")["inactive_file" if new else "total_inactive_file"]
-    return 0
+        used -= group.numbers("memory.stat")["inactive_file" if new else "total_inactive_file"]
+    return None if limit >= _NO_LIMIT else (max(0, used), limit)
 
 
 def swap_used_bytes() -> int:
     """Swap in use; 0 where there is none."""
-    with contextlib.suppress(OSError, KeyError, ValueError):
-        info = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
-        total, free = (int(info[name].split()[0]) * 1024 for name in ("SwapTotal", "SwapFree"))
-        return total - free
-    return 0
+    total, free = _meminfo("SwapTotal", "SwapFree") or (0, 0)
+    return total - free
 
 
 def oom_kills() -> int | None:
@@ -131,8 +126,8 @@ def oom_kills() -> int | None:
 
 def container_oom_kills() -> int | None:
     """Those of this container, killed at its limit or at the machine's; None where the kernel does not say."""
-    found = []
-    for group in cgroups_of("memory"):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            found.append(group.numbers("memory.events" if group.version == 2 else "memory.oom_control")["oom_kill"])
-    return max(found, default=None)
+    return max(each_cgroup("memory", _killed), default=None)
+
+
+def _killed(group: Cgroup) -> int:
+    return group.numbers("memory.events" if group.version == 2 else "memory.oom_control")["oom_kill"]

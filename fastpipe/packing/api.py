@@ -13,14 +13,14 @@ from fastpipe.packing.cluster.executor import THREADS, on_ray
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
-from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 if TYPE_CHECKING:
     from fastpipe.packing.growth.grow import Grown
 
-_OF_ADD = (
+OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
@@ -67,33 +67,38 @@ def pack(
     to do.
 
     Args:
-        src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
-            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a
-            CSV, TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of
-            COCO, Pascal VOC or YOLO: see docs/sources.md. Or a URL of these: see docs/remote.md.
-        dst: a new or empty folder, or an unfinished or finished dataset; or the URL of one (s3://, gs://, az://).
+        src: a folder with one folder of images for each class, or a folder of images without classes; a tar file, or a
+            folder of tar files (WebDataset), whose members such as KEY.txt and KEY.json become fields; a CSV, TSV or
+            JSONL file that lists images; a folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal
+            VOC or YOLO: see docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): see
+            docs/remote.md.
+        dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its URL (s3://, gs://,
+            az://).
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
-            or "yolo"; "auto": what it certainly is, otherwise there is an error that says what to choose.
-        image_column: the column with the images, or with their paths; None: the only one there is.
-        label_column: the column with the labels; None: "label", if there is one.
+            or "yolo"; "auto": find out, and stop if it is not certain.
+        image_column: column with the images, or with their paths; None: the only one.
+        label_column: column with the labels; None: "label", if there is one.
         fields: further columns to store: name of the field -> column, or column:kind, such as {"caption": "text"};
             None: all columns.
-        image_root: the folder that paths of images are relative to; None: the folder of the file that has them.
-        split: the part of `src` to pack, such as "train", if it has several.
+        image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
+        split: part of `src` to pack, such as "train", if it has several.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded
             again; None: images without loss become PNGs, others JPEGs of quality 95, or 90 if `max_size` shrinks them.
-        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG.
-        tile: approximate width in pixels of the smallest part that can be decoded alone; 0: no tiles.
-        shard_size: of a shard, about, in bytes or as text such as "256MB".
-        seed: for the order of the samples.
-        shuffle: False: keep the order of classes and paths.
+        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG, however large.
+        tile: approximate width in pixels of a tile, the smallest part that can be decoded alone (restart markers); 0:
+            no tiles.
+        shard_size: size of a shard, about, in bytes or as text such as "256MB".
+        seed: seed for the order of the samples.
+        shuffle: False: keep the order of classes and paths. Training then mixes the samples of a large dataset less
+            well.
         on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
-        damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again.
+        damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again. With "decode"
+            the dataset has the same samples as torchvision's ImageFolder.
         exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
-        storage: how JPEGs are stored: "jpeg", or "coefficients": about twice as fast to load, with the same pixels,
-            and a third more bytes.
+        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels,
+            load about twice as fast and take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
@@ -101,12 +106,13 @@ def pack(
         storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"}; None: the environment
             says who one is, as for the cloud's own tools.
         read_timeout: for URLs: seconds without a byte after which a request is made again.
-        spool: for a `dst` that is a URL: the folder in which shards are made, before they are uploaded. With
-            executor="ray": a folder or URL that all workers see, for lists and converted rows of tables; None: beside
-            the dataset.
-        executor: "threads" of this process, or tasks of a "ray" cluster: see docs/cluster.md. The bytes are the same.
-        address: of the Ray cluster: "auto" for that of this machine, or HOST:PORT; None: that of RAY_ADDRESS, else one
-            is started on this machine.
+        spool: for a `dst` that is a URL: folder in which shards are made, before they are uploaded. On a cluster:
+            folder or URL that all workers see, for lists and converted rows of tables; None: the cache folder; on a
+            cluster: in `dst`.
+        executor: run in "threads" of this process, or with "ray" in tasks of a Ray cluster: see docs/cluster.md. The
+            bytes are the same.
+        address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT; None: $RAY_ADDRESS,
+            else Ray is started on this machine.
         on_progress: called now and then, in this thread.
 
     Returns:
@@ -145,12 +151,12 @@ def add(
     the end loaders see the old version. If the program is interrupted, run it again: it continues where it stopped.
 
     Args:
-        src: as of `pack`.
-        dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
-        by: how samples are known: by the "path" of their source, in `src`; with "content" sources whose picture is in
-            the dataset under another path are left out, too.
-        changed: what becomes of a source that has changed since it was packed: "error", "replace": the new one comes
-            in its place, or "skip".
+        src: as of `fastpipe pack`. Sources that `dst` has are not packed again.
+        dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
+        by: how samples are known: by the "path" of their source in `src`; with "content" also by their picture, so that
+            renamed copies are left out.
+        changed: a source that has changed since it was packed: stop with an "error", "replace" its sample, or "skip"
+            it.
         executor, address: as of `pack`.
         on_progress: called now and then, in this thread.
         **options: those of `pack` that say how `src` is read, workers, on_error, storage_options, read_timeout, spool.
@@ -166,10 +172,10 @@ def add(
     """
     from fastpipe.packing.growth import grow  # most programs only pack
 
-    choice("--by", by, ("path", "content"))
-    choice("--changed", changed, ("error", "replace", "skip"))
-    if unknown := options.keys() - _OF_ADD:
-        raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(_OF_ADD)}")
+    choice("--by", by, CHOICES["by"])
+    choice("--changed", changed, CHOICES["changed"])
+    if unknown := options.keys() - OF_ADD:
+        raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(OF_ADD)}")
     given = pack_options(**options)
     places = source_path(src, given.source.remote), destination_of(dst)
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
@@ -197,7 +203,7 @@ def remove(
     back. With several of the three, a sample goes that all of them name.
 
     Args:
-        dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
+        dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
         keys: of samples, as `batch["key"]` has them: the paths of their sources.
         classes: names: their samples go. The classes stay in the list, so that labels do not change.
         where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or a field of numbers,

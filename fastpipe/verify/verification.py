@@ -43,10 +43,11 @@ def verify(
 
     Args:
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
-        quick: read no shard: their sizes only, and dataset.json, index.npy and sidecars.
-        workers: threads, or tasks of Ray at a time; None: the CPUs granted to this process.
-        executor: "threads" of this process, or "ray": tasks of a Ray cluster read the shards, this process the rest.
-        address: of the Ray cluster; None: that of RAY_ADDRESS, else one is started on this machine.
+        quick: check only sizes and structure; read no shard.
+        workers: number of threads, or of tasks of Ray at a time; None: the CPUs granted to this process.
+        executor: read the shards in "threads" of this process, or with "ray" in tasks of a Ray cluster that sees it.
+        address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT; None: $RAY_ADDRESS,
+            else Ray is started on this machine.
         on_progress: called now and then, in this thread.
 
     Raises:

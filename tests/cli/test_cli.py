@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from cli_run import COMMAND, failed, fp, succeeded
 from pack_sources import jpeg_bytes, write_folder
 
@@ -48,6 +50,41 @@ def test_help_explains_every_option(command: str) -> None:
     assert len(options) >= 2
     assert command in succeeded("--help")
     assert text.isascii()
+
+
+def options_of(command: str) -> set[str]:
+    return set(re.findall(r"^  (--[a-z-]+)", succeeded(command, "--help"), re.MULTILINE))
+
+
+def test_options_are_explained_by_the_words_of_the_python_function() -> None:
+    text = " ".join(succeeded("pack", "--help").split())
+    assert "--max-scans <int> Reject progressive JPEGs with more scans. [default: 256]" in text
+    assert "--workers <int> Number of threads. [default: (the CPUs granted to this process)]" in text
+    assert "--no-shuffle Keep the order of classes and paths." in text
+    assert "--on-error <report|fail> If a file cannot be packed: report lists it" in text
+    assert "or 90 if --max-size shrinks them" in text
+    python = set(inspect.signature(fastpipe.pack).parameters) - {"storage_options", "read_timeout", "on_progress"}
+    renamed = {"fields": "field", "shuffle": "no_shuffle", "executor": "on"}
+    flags = {f"--{renamed.get(name, name).replace('_', '-')}" for name in python - {"src", "dst"}}
+    assert options_of("pack") == flags | {"--step", "--part", "--json", "--help"}
+    for name in python:
+        assert re.search(rf"^        {name}: ", fastpipe.pack.__doc__ or "", re.MULTILINE), name
+
+
+@pytest.mark.parametrize("command", ["pack", "add", "remove", "verify"])
+def test_help_names_only_options_that_are_there(command: str) -> None:
+    assert set(re.findall(r"--[a-z][a-z-]*", succeeded(command, "--help"))) == options_of(command)
+
+
+def test_tables_of_options_in_the_docs_name_only_options_that_are_there() -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    tables = [
+        re.findall(r"--[a-z][a-z-]*", each) for each in re.findall(r"\| option \| effect \|\n((?:\|.*\n)+)", text)
+    ]
+    assert set(tables[0]) <= options_of("pack")
+    assert "--max-scans" in tables[0]
+    assert set(tables[1]) <= options_of("verify")
+    assert "--quick" in tables[1]
 
 
 @pytest.mark.parametrize("command", ["verify", "unpack", "log"])

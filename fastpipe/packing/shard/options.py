@@ -12,12 +12,35 @@ from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
-from fastpipe.sources.options import SourceOptions, source_options
+from fastpipe.packing.cluster.executor import RAY, THREADS
+from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of
 
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
+
+# The words that a user chooses from, and the least and the greatest number, by the option's name.
+CHOICES = {
+    "format": tuple(each.value for each in Format),
+    "on_error": ("report", "fail"),
+    "damaged": DAMAGED,
+    "exif": ("ignore", "apply"),
+    "storage": tuple(PICTURE_ENDINGS),
+    "executor": (THREADS, RAY),
+    "by": ("path", "content"),
+    "changed": ("error", "replace", "skip"),
+}
+_LIMITS = {
+    "workers": (1, 1024),
+    "max_size": (1, 65500),
+    "quality": (1, 100),
+    "tile": (0, 65500),
+    "shard_size": (100_000, 2**40),
+    "seed": (0, 2**64 - 1),
+    "max_pixels": (1, 65500 * 65500),
+    "max_scans": (1, 2**31 - 1),
+}
 
 
 @dataclass(frozen=True)
@@ -48,27 +71,18 @@ class PackOptions:
     spool: Place | None = None
 
     def __post_init__(self) -> None:
-        whole("--shard-size", self.shard_size, least=100_000, most=2**40)
-        whole("--seed", self.seed, least=0, most=2**64 - 1)
-        if self.workers is not None:
-            whole("--workers", self.workers, least=1, most=1024)
-        if self.encode.max_size is not None:
-            whole("--max-size", self.encode.max_size, least=1, most=65500)
-        if self.encode.quality is not None:
-            whole("--quality", self.encode.quality, least=1, most=100)
-            if self.encode.lossless:
-                raise ConfigError(
-                    "--lossless does not go with --quality, which is that of images with loss: leave out one"
-                )
-        whole("--tile", self.encode.tile, least=0, most=65500)
-        whole("--max-pixels", self.encode.max_pixels, least=1, most=65500 * 65500)
-        whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
-        choice("--damaged", self.encode.damaged, DAMAGED)
-        choice("--storage", self.encode.storage, tuple(PICTURE_ENDINGS))
-        flag("--lossless", self.encode.lossless)
-        flag("--keep-metadata", self.encode.keep_metadata)
-        flag("shuffle", self.shuffle)
-        flag("--overwrite", self.overwrite)
+        for part in (self, self.encode):
+            for each in fields(part):
+                name, value = each.name, getattr(part, each.name)
+                if name in _LIMITS and not (value is None and each.default is None):
+                    least, most = _LIMITS[name]
+                    whole(f"--{name.replace('_', '-')}", value, least=least, most=most)
+                elif isinstance(each.default, bool):
+                    flag(name, value)
+        choice("--damaged", self.encode.damaged, CHOICES["damaged"])
+        choice("--storage", self.encode.storage, CHOICES["storage"])
+        if self.encode.quality is not None and self.encode.lossless:
+            raise ConfigError("--lossless does not go with --quality, which is that of images with loss: leave out one")
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
@@ -112,9 +126,9 @@ def pack_options(
         place = place_of(spool)
         own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
     return PackOptions(
-        EncodeOptions(apply_exif=choice("--exif", exif, ("ignore", "apply")) == "apply", **encode),
+        EncodeOptions(apply_exif=choice("--exif", exif, CHOICES["exif"]) == "apply", **encode),
         source=source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
-        fail_fast=choice("--on-error", on_error, ("report", "fail")) == "fail",
+        fail_fast=choice("--on-error", on_error, CHOICES["on_error"]) == "fail",
         **own,
     )

@@ -1,0 +1,124 @@
+"""`fastpipe add`, `remove` and `log`: a packed dataset -> its next version, or a table of its versions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import declared, takes
+from fastpipe.cli.pack import PYTHON_ONLY
+from fastpipe.cli.pack_progress import pack_progress
+from fastpipe.cli.tables import count
+from fastpipe.errors import readable
+from fastpipe.packing.api import OF_ADD
+from fastpipe.packing.api import add as run_add
+from fastpipe.packing.api import pack as run_pack
+from fastpipe.packing.api import remove as run_remove
+from fastpipe.packing.growth.grow import Grown
+from fastpipe.packing.growth.version import versions
+
+_MOST = 5  # rejected files in the summary
+_OF_PACK = (*(name for name in OF_ADD if name not in PYTHON_ONLY), "executor", "address")
+
+
+@takes([*declared(run_add, ("src", "dst", "by", "changed")), *declared(run_pack, _OF_PACK)])
+def add(as_json: AsJson = False, **options: Any) -> None:
+    """Add the images of SRC that a packed dataset does not have.
+
+    They come into new shards, with the options of the dataset; until the end loaders see the old version. If the
+    command is interrupted, run it again: it continues where it stopped.
+    """
+    with exit_codes():
+        with pack_progress(err) as progress:
+            grown = run_add(**options, on_progress=progress)
+        if as_json:
+            print_json(_json(grown))
+            return
+        out.print(_words(grown, options["dst"]))
+        for path, reason in grown.rejected[:_MOST]:
+            out.print(f"    {path}: {reason}")
+
+
+@takes(declared(run_remove, ["dst"]))
+def remove(
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help='A file with a key on each line: paths of sources, as batch["key"] has them.'
+        ),
+    ] = None,
+    classes: Annotated[
+        list[str] | None, typer.Option("--class", metavar="NAME", help="Samples of a class; may be repeated.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COMPARISON",
+            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, width, height, "
+            "channels, bits or class, an operator, and a value. May be repeated: then all hold.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    **options: Any,
+) -> None:
+    """Remove samples from a packed dataset.
+
+    Index and columns of its next version do not have them; shards stay. `fastpipe pack DST NEW` gives the space back.
+    """
+    with exit_codes():
+        lines = None if keys is None else [line for line in keys.read_text(encoding="utf-8").splitlines() if line]
+        grown = run_remove(**options, keys=lines, classes=classes, where=where)
+        if as_json:
+            print_json(_json(grown))
+        else:
+            out.print(_words(grown, options["dst"]))
+
+
+def log(data: Packed, as_json: AsJson = False) -> None:
+    """List the versions of a dataset, the newest last: when each was made, and by which command.
+
+    `fastpipe.open(DATA, version=N)` opens one, and a loader takes what it gives.
+    """
+    with exit_codes():
+        found = versions(place(data))
+        if as_json:
+            print_json(found)
+            return
+        table = Table("version", "when", "samples", "added", "removed", "command", box=None, pad_edge=False)
+        for column in table.columns[:-1]:
+            column.no_wrap = True
+        for column in (table.columns[0], *table.columns[2:-1]):
+            column.justify = "right"
+        table.columns[-1].overflow = "fold"
+        for entry in found:
+            when = datetime.fromtimestamp(entry["time_ns"] / 1e9).strftime("%Y-%m-%d %H:%M")
+            numbers = (f"{entry[name]:,}" for name in ("samples", "added", "removed"))
+            table.add_row(str(entry["version"]), when, *numbers, readable(entry["command"]))
+        out.print(table)
+
+
+def _json(grown: Grown) -> dict[str, object]:
+    """What became of a dataset, for programs."""
+    own = {"version": grown.info["version"], "samples": grown.info["samples"]}
+    said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
+    return {**own, **said, "rejected": [{"path": path, "reason": reason} for path, reason in grown.rejected]}
+
+
+def _words(grown: Grown, dst: str) -> str:
+    """What became of a dataset, in a sentence."""
+    parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
+    left = {
+        "are there already": grown.known,
+        "are copies of others": grown.copies,
+        "have changed and were skipped": grown.skipped,
+        "cannot be packed": len(grown.rejected),
+    }
+    parts += [f"{count(number, 'file')} {what}" for what, number in left.items() if number]
+    done = grown.added or grown.removed
+    now = f"version {grown.info['version']} of {dst} has {count(grown.info['samples'], 'sample')}"
+    return f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}"
