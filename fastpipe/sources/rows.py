@@ -26,14 +26,10 @@ _FILES = ("mask", "image")  # kinds whose values may name files
 
 
 class Row(NamedTuple):
-    """What a source says of one image.
-
-    `values` are as JSON has them: of a table by column, and from `rows_of` on by name of the field. Those of "mask" and
-    "image" are paths of files. Paths have "/", and are relative to the image root.
-    """
+    """What a source says of one image. Paths have "/", and are relative to the image root."""
 
     where: str  # names it: the file that it stands in, and its number there
-    values: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}  # as JSON has them, by column, from `rows_of` on by field; of "mask", "image": paths
     problem: str | None = None  # why it cannot be packed; None: nothing is known
     path: str = ""  # of the image's file
     label: int | str | None = None  # a number, or the name of a class
@@ -81,11 +77,7 @@ def list_rows(
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
-    """Lists the images that rows name, in no order; `beside`, files that no row names are stray.
-
-    Each row is a sample, called after its image's path. Rows with the same path are called PATH, PATH#2, PATH#3. Values
-    are kept in `Notes`, so memory is bounded by the number of rows, not by their size.
-    """
+    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray."""
     for each in fields:
         if each.kind == "bytes":
             raise PackError(
@@ -108,9 +100,7 @@ def list_rows(
 
 
 def _relative_path(path: str, image_root: SourcePath) -> str:
-    """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there;
-    others, and "..", stay. Where the image root is a URL, so is an absolute path. URLs of web servers have escapes.
-    """
+    """A row's path as it names a sample: clean, from the image root on. URLs of web servers have escapes."""
     if not isinstance(image_root, Path):
         path = unquote(path) if scheme_of(path) in ("http", "https") else path
         path = path.removeprefix(f"{image_root}/")
