@@ -88,7 +88,7 @@ class _Text:
             try:
                 value, end = self._parse(self._text, self._at)
             except ValueError as problem:  # it is damaged, or ends in the middle
-                why = str(problem).split(":")[0]  # the error itself would keep the text in memory
+                why = str(getattr(problem, "msg", problem))  # the error itself would keep the text in memory
             else:
                 if self._ended or self._text[end : end + 1] in _BEHIND:
                     self._at = end

@@ -39,14 +39,11 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     images = named_as_image(seen, how)
     if metadata:
         images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
-    columns = choose_columns(
-        name,
-        seen,
-        how,
-        images,
-        lambda column: "image" if column in further else seen[column].kind,
-        _FURTHER if metadata else "",
-    )
+
+    def kind_of(column: str) -> str:
+        return "image" if column in further else seen[column].kind
+
+    columns = choose_columns(name, seen, how, images, kind_of, _FURTHER if metadata else "")
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
         raise PackError(
             f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "

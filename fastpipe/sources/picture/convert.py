@@ -15,13 +15,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.sources.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
-from fastpipe.sources.picture.pillow import (
-    OpenedImage,
-    TooManyPixelsError,
-    open_image,
-    refuse_more_pixels,
-    rgb_of,
-)
+from fastpipe.sources.picture.pillow import OpenedImage, TooManyPixelsError, open_image, refuse_more_pixels, rgb_of
 from fastpipe.sources.picture.png import encode_png, is_ours
 from fastpipe.sources.picture.probe import COEFFICIENTS, code_of, form_of, image_format, native
 
