@@ -87,13 +87,7 @@ def list_rows(
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found = _SourceList(image_root, fields, Labels(classes), place)
-    waiting = iter(rows)
-    ahead = 1 if isinstance(image_root, Path) else 512  # rows hold their values
-    while run := list(islice(waiting, ahead)):
-        found.look_ahead(run)
-        for row in run:
-            found.add(row)
-    found.notes.flush()
+    found.take(rows)
     stray = sorted(path for path in beside if path not in found.taken)
     names = found.labels.settle(found.sources)
     return Listing(image_root, names, found.sources, stray, fields=tuple(fields), notes=found.notes)
@@ -126,17 +120,20 @@ class _SourceList:
         self._place = place
         self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
 
-    def look_ahead(self, rows: Sequence[Row]) -> None:
-        """Finds out the states of the files that these rows name, if each by itself would take long."""
-        if isinstance(self._root, Path):
-            return
+    def take(self, rows: Iterable[Row]) -> None:
         files = [each.name for each in self._fields if each.kind in _FILES]
-        said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
-        names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
-        found = self._root.look_up(names)
-        self._states = {name: state for name, state in zip(names, found, strict=True) if state is not None}
+        waiting = iter(rows)
+        while run := list(islice(waiting, 1 if isinstance(self._root, Path) else 512)):  # rows hold their values
+            if not isinstance(self._root, Path):
+                said: list[Any] = [path for row in run for path in (row.path, *map(row.values.get, files))]
+                names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
+                states = zip(names, self._root.look_up(names), strict=True)
+                self._states = {name: state for name, state in states if state is not None}
+            for row in run:
+                self._add(row)
+        self.notes.flush()
 
-    def add(self, row: Row) -> None:
+    def _add(self, row: Row) -> None:
         path = _relative_path(row.path, self._root) if _is_name(row.path) else ""
         try:
             if row.problem is not None or not path:
