@@ -1,8 +1,4 @@
-"""A path of a source, on this machine or behind a URL -> its state, its bytes, and the names in a folder.
-
-All that tells the two apart while a source is listed and read stands here. A file that is not as it was listed is an
-error.
-"""
+"""A path of a source, on this machine or behind a URL -> its state, its bytes, and the names in a folder."""
 
 from __future__ import annotations
 
@@ -126,11 +122,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
-    """The paths of all files below root/folder, relative to root, with "/". PackError: a folder cannot be listed.
-
-    Links are followed, but none back to a folder that is being walked or holds it, which would bring the same files
-    again. Not `hidden`: without names that begin with a dot, and all that is in such folders.
-    """
+    """The paths of all files below root/folder, relative to root, with "/"; not `hidden`: without dotted names."""
     if not isinstance(root, Path):
         for path in (root / folder).files_below():
             if hidden or not any(part.startswith(".") for part in path.split("/")):
@@ -156,11 +148,7 @@ def _refuse(problem: OSError) -> NoReturn:
 
 
 def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
-    """Bytes `start` to `stop` of a file, which must have the size and time that it was listed with, before and after.
-
-    So no file is packed half old and half new. (Not ctime: backups and indexers change that of files that stay the
-    same.) PackError: it has changed, or is gone. OSError: it cannot be read.
-    """
+    """Bytes of a file that has not changed since it was listed (not ctime: backups change it). PackError: it has."""
     stop = listed.size_bytes if stop is None else stop
     if not isinstance(root, Path):
         return root.objects.read((root / path).key, start, stop, listed)

@@ -18,9 +18,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
-    """The entries of the lists of the outermost object: name of the list, number of the entry, and the entry. A value
-    that is no list is one entry, with the number -1. Memory is bounded by the largest entry.
-    """
+    """List, number and value of each entry of an object's lists; -1: the value is no list. One is held at a time."""
     try:
         with open_unchanged(path) as file:
             text = _Text(file)
@@ -90,7 +88,7 @@ class _Text:
             try:
                 value, end = self._parse(self._text, self._at)
             except ValueError as problem:  # it is damaged, or ends in the middle
-                why = str(problem).split(":")[0]  # the error itself would keep the text in memory
+                why = str(getattr(problem, "msg", problem))  # the error itself would keep the text in memory
             else:
                 if self._ended or self._text[end : end + 1] in _BEHIND:
                     self._at = end

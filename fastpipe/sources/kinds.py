@@ -27,8 +27,6 @@ from fastpipe.sources.tars import list_archives, list_dataset
 from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
-_SUFFIXES = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "coco"}
-_SUFFIXES |= {".parquet": "parquet", ".arrow": "arrow", ".tar": "webdataset"}
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -43,9 +41,7 @@ class Recognised(NamedTuple):
 
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
-    """Lists what is to be packed, in the order of `packing_order`. PackError: there is nothing that can be, or it is
-    damaged. DatasetError: it is a packed dataset that is unfinished or damaged.
-    """
+    """Lists what is to be packed, in packing order. PackError, DatasetError: nothing is there, or it is damaged."""
     how = how or SourceOptions()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
@@ -66,7 +62,8 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
 
 def format_of(name: str) -> str | None:
     """The format of a file by the ending of its name; None: that says none."""
-    return _SUFFIXES.get(os.path.splitext(name)[1].lower())
+    ending = os.path.splitext(name)[1].lower()
+    return next((kind for kind, each in _FORMATS.items() if ending in each.endings), None)
 
 
 def could_be_source(path: Path) -> bool:
@@ -141,10 +138,11 @@ def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[S
 
 
 class _SourceKind(NamedTuple):
-    """A kind of source: who lists it, the options that have a meaning for it, and the folders that tell it."""
+    """A kind of source: who lists it, the options that mean something, the endings and the folders that tell it."""
 
     listed: Callable[[Recognised, SourceOptions], Listing]
     options: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  # of a file's name
     folders: tuple[str, ...] = ()
 
 
@@ -152,22 +150,20 @@ _OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields",)),
+    "webdataset": _SourceKind(_of_images, ("fields",), (".tar",)),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
-    "csv": _SourceKind(_of_rows, _OPTIONS),
-    "jsonl": _SourceKind(_of_rows, _OPTIONS),
-    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS),
-    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS),
-    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split")),
-    "voc": _SourceKind(_of_boxes, ("split",), VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split",), YOLO_FOLDERS),
+    "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
+    "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
+    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
+    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
+    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split"), (".json",)),
+    "voc": _SourceKind(_of_boxes, ("split",), folders=VOC_FOLDERS),
+    "yolo": _SourceKind(_of_boxes, ("split",), folders=YOLO_FOLDERS),
 }
 
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
-    """Finds out what a source is, and which of its files count. PackError: it is not certain, or does not go with an
-    option; or it cannot be listed.
-    """
+    """Tells what a source is, and which of its files count. PackError: not certain, or not with these options."""
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
     for name in _OPTIONS:

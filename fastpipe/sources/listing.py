@@ -258,9 +258,7 @@ def in_hex(total: int) -> str:
 
 
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:
-    """What sources are sorted by: a seeded hash of the path, a fair shuffle in which a file keeps its place among the
-    others when some come or go; or the class. Then the path.
-    """
+    """The key to sort by: a seeded hash of the path, which new files do not change; or the class. Then the path."""
     if shuffle:
         return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)
     return lambda source: (source.label, source.path)
@@ -276,9 +274,7 @@ OF_THE_FILE = {errno.EACCES, errno.EPERM}
 
 
 def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
-    """The content of a source file, or of a tar's member, or the first bytes of it; see `read_as_listed`. OSError only
-    of a file that is a source by itself.
-    """
+    """The content of a source, or its first bytes; see `read_as_listed`. OSError: only of a file by itself."""
     start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
     if source.archive is None:
         return read_as_listed(root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size)

@@ -30,11 +30,7 @@ _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
 def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False) -> Listing:
-    """Lists the images that a file of a kind ("csv", "jsonl" or "parquet") names, in no order.
-
-    It is read twice: to see what its columns hold, and to list it. `metadata` is that of Hugging Face's ImageFolder:
-    file_name is the image, *_file_name are further ones, and files beside it that have no row are told.
-    """
+    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder."""
     name, typed = readable(str(path)), kind != "csv"
     rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows if typed else csv_rows, path)
     seen = _seen(rows(), name, typed=typed)
@@ -43,14 +39,11 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     images = named_as_image(seen, how)
     if metadata:
         images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
-    columns = choose_columns(
-        name,
-        seen,
-        how,
-        images,
-        lambda column: "image" if column in further else seen[column].kind,
-        _FURTHER if metadata else "",
-    )
+
+    def kind_of(column: str) -> str:
+        return "image" if column in further else seen[column].kind
+
+    columns = choose_columns(name, seen, how, images, kind_of, _FURTHER if metadata else "")
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
         raise PackError(
             f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "
@@ -93,11 +86,7 @@ def separator(path: SourcePath) -> str:
 
 
 def csv_rows(path: SourcePath) -> Iterator[Row]:
-    """The records of a CSV or TSV file; its values are texts.
-
-    It has a header row, is UTF-8, and has values in quotes where they hold separators or line ends (RFC 4180). Spaces
-    behind a separator do not count: people write `path, label`. PackError: nobody can say where a record ends.
-    """
+    """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count); all are texts."""
 
     def wrong(line: int, what: str) -> PackError:
         return PackError(f"{readable(str(path))}, line {line}: {what}")

@@ -26,14 +26,10 @@ _FILES = ("mask", "image")  # kinds whose values may name files
 
 
 class Row(NamedTuple):
-    """What a source says of one image.
-
-    `values` are as JSON has them: of a table by column, and from `rows_of` on by name of the field. Those of "mask" and
-    "image" are paths of files. Paths have "/", and are relative to the image root.
-    """
+    """What a source says of one image. Paths have "/", and are relative to the image root."""
 
     where: str  # names it: the file that it stands in, and its number there
-    values: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}  # as JSON has them, by column, from `rows_of` on by field; of "mask", "image": paths
     problem: str | None = None  # why it cannot be packed; None: nothing is known
     path: str = ""  # of the image's file
     label: int | str | None = None  # a number, or the name of a class
@@ -81,11 +77,7 @@ def list_rows(
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
-    """Lists the images that rows name, in no order; `beside`, files that no row names are stray.
-
-    Each row is a sample, called after its image's path. Rows with the same path are called PATH, PATH#2, PATH#3. Values
-    are kept in `Notes`, so memory is bounded by the number of rows, not by their size.
-    """
+    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray."""
     for each in fields:
         if each.kind == "bytes":
             raise PackError(
@@ -95,22 +87,14 @@ def list_rows(
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found = _SourceList(image_root, fields, Labels(classes), place)
-    waiting = iter(rows)
-    ahead = 1 if isinstance(image_root, Path) else 512  # rows hold their values
-    while run := list(islice(waiting, ahead)):
-        found.look_ahead(run)
-        for row in run:
-            found.add(row)
-    found.notes.flush()
+    found.take(rows)
     stray = sorted(path for path in beside if path not in found.taken)
     names = found.labels.settle(found.sources)
     return Listing(image_root, names, found.sources, stray, fields=tuple(fields), notes=found.notes)
 
 
 def _relative_path(path: str, image_root: SourcePath) -> str:
-    """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there;
-    others, and "..", stay. Where the image root is a URL, so is an absolute path. URLs of web servers have escapes.
-    """
+    """A row's path as it names a sample: clean, from the image root on. URLs of web servers have escapes."""
     if not isinstance(image_root, Path):
         path = unquote(path) if scheme_of(path) in ("http", "https") else path
         path = path.removeprefix(f"{image_root}/")
@@ -136,17 +120,20 @@ class _SourceList:
         self._place = place
         self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
 
-    def look_ahead(self, rows: Sequence[Row]) -> None:
-        """Finds out the states of the files that these rows name, if each by itself would take long."""
-        if isinstance(self._root, Path):
-            return
+    def take(self, rows: Iterable[Row]) -> None:
         files = [each.name for each in self._fields if each.kind in _FILES]
-        said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
-        names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
-        found = self._root.look_up(names)
-        self._states = {name: state for name, state in zip(names, found, strict=True) if state is not None}
+        waiting = iter(rows)
+        while run := list(islice(waiting, 1 if isinstance(self._root, Path) else 512)):  # rows hold their values
+            if not isinstance(self._root, Path):
+                said: list[Any] = [path for row in run for path in (row.path, *map(row.values.get, files))]
+                names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
+                states = zip(names, self._root.look_up(names), strict=True)
+                self._states = {name: state for name, state in states if state is not None}
+            for row in run:
+                self._add(row)
+        self.notes.flush()
 
-    def add(self, row: Row) -> None:
+    def _add(self, row: Row) -> None:
         path = _relative_path(row.path, self._root) if _is_name(row.path) else ""
         try:
             if row.problem is not None or not path:

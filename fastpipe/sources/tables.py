@@ -43,13 +43,12 @@ class Table(NamedTuple):
 class TableListing(Listing):
     """The rows of tables. They are read as a stream, so a pack goes by way of a spool.
 
-    A row is called FILE/NUMBER: its number in the file, counted from 0, with as many digits as the last row's, at least
-    six; so the order of names is that of rows. It stands in the listing with its size unknown, `archive` its file and
-    `offset_bytes` its number. `kind` is "parquet" or "arrow"; `tables` are the files by name.
+    A row is called FILE/NUMBER, with as many digits as the last row's, so the order of names is that of rows. Its size
+    is unknown, `archive` is its file, `offset_bytes` its number. `kind` is "parquet" or "arrow".
     """
 
     kind: str = ""
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)  # the files, by name
     columns: ColumnChoice = _NO_COLUMNS
 
     def open(self, path: SourcePath) -> TableFile:
@@ -81,11 +80,7 @@ class TableListing(Listing):
 
 
 def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
-    """Lists the rows of a Parquet file, of a folder of them, or of one that `save_to_disk` wrote, in no order.
-
-    The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches. If the
-    images are paths of files, these are the sources, as a manifest's are.
-    """
+    """Lists the rows of Parquet or Arrow files, in no order; where they hold paths, the files are the sources."""
     kind, names, stray = _tables_in(root, how.split)
     if how.format not in ("auto", kind):
         raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {kind} files")

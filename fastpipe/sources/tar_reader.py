@@ -68,9 +68,7 @@ class Member(NamedTuple):
 
 
 class TarFile:
-    """An open tar file, read by ranges, in a `with`; its state is that when it was opened. PackError: it is no regular
-    file, or cannot be read.
-    """
+    """An open tar file, read by ranges; its state is of its opening. PackError: not regular, or not readable."""
 
     def __init__(self, path: SourcePath) -> None:
         self.path = path
@@ -236,9 +234,7 @@ def _parse(block: bytes) -> _Header | None:
 
 
 def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
-    """What an extended header says of the member behind it, by pax's keywords, in which there is no "="; and its type,
-    behind one, so that two of a type meet. ValueError: it is damaged.
-    """
+    """An extended header's keywords and values, and "=" and its type, so that two of a type meet."""
     itself = {b"=" + kind.lower(): b""}
     if kind == _LONG_LINK:
         return itself

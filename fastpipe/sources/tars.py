@@ -205,11 +205,8 @@ class Gathered:
             self.origins.add(whole)
         identity = None if ours is None else ours.identity
         size, mtime, ctime, _ = self._tar.state
-        at = member.offset_bytes
-        found = Source(
-            whole, label, member.size_bytes, mtime, ctime, problem, self._archive, at, size, identity=identity
-        )
-        self.sources.append(found)
+        in_tar = self._archive, member.offset_bytes, size
+        self.sources.append(Source(whole, label, member.size_bytes, mtime, ctime, problem, *in_tar, identity=identity))
         return problem is None
 
 
@@ -227,12 +224,10 @@ def split_key(name: str) -> tuple[str, str]:
 def list_archives(
     root: SourcePath, tars: list[str], stray: Sequence[str] = (), asked: tuple[FieldColumn, ...] | None = None
 ) -> Listing:
-    """Lists what is in the tar files of a folder, in no order; of a tar itself with [""] as the name.
+    """Lists what is in the tars of a folder, in no order; of a tar itself with [""] as the name.
 
-    If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
-    called after them. Else, if members are in folders, they hold an image folder, and the classes are its folders.
-    Else they are a WebDataset without labels. The columns of `asked`, the fields to take, are endings of members; None:
-    all. PackError: a tar is damaged or none, or no member has an ending that was asked for.
+    If a member is a KEY.cls, they are a WebDataset with these labels; else, if members are in folders, an image folder;
+    else a WebDataset without labels. `asked` are the fields to take, by the endings of members; None: all.
     """
     files, samples, others = Gathered(), Gathered(), list(stray)
     for name in tars:

@@ -15,13 +15,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.sources.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
-from fastpipe.sources.picture.pillow import (
-    OpenedImage,
-    TooManyPixelsError,
-    open_image,
-    refuse_more_pixels,
-    rgb_of,
-)
+from fastpipe.sources.picture.pillow import OpenedImage, TooManyPixelsError, open_image, refuse_more_pixels, rgb_of
 from fastpipe.sources.picture.png import encode_png, is_ours
 from fastpipe.sources.picture.probe import COEFFICIENTS, code_of, form_of, image_format, native
 
@@ -81,9 +75,7 @@ class Packed:
 
 
 def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
-    """Packs a whole file, or pixels of a program, whose EXIF orientation is 1..8; None: the file's own. ImageError: it
-    is no image, damaged anywhere in its first frame, or over a limit.
-    """
+    """Packs a file, or pixels whose EXIF orientation is given; None: the file's own. ImageError: it is refused."""
     if isinstance(data, OpenedImage):
         return _pack_opened(data, "pixels", how, orientation)
     name = image_format(data)
@@ -103,9 +95,7 @@ def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | No
 
 
 def stored_header(data: bytes) -> tuple[int, int, int, int]:
-    """Width, height, channels and bits that `convert` would store, from the header alone. How many pixels they make is
-    not limited; of more than MAX_PIXELS the channels are a guess. ImageError: `convert` would refuse it.
-    """
+    """Width, height, channels and bits that `convert` would store, from the header alone. ImageError: as `convert`."""
     name, lossless, form = image_format(data), False, PixelForm()
     if name == COEFFICIENTS:
         return *native(_engine.picture_size, data, MAX_PIXELS), *form_of(data)
@@ -146,9 +136,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
 
 
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
-    """Packs a JPEG that is refused otherwise, as Pillow shows it: with gray or shifted blocks where data are damaged,
-    or missing before an end marker. Pillow takes none that ends early.
-    """
+    """Packs a damaged JPEG as Pillow shows it: with gray or shifted blocks. Pillow takes none that ends early."""
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
     known = _known(opened.size, orientation or opened.orientation, how)
     segments: list[Segment] = []

@@ -49,10 +49,7 @@ _turbo = functools.cache(open_turbojpeg)  # of all threads: it makes a handle fo
 
 
 def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
-    """(height, width, 3) uint8, sides of 1 to MAX_SIDE -> a JPEG without metadata; the same pixels, the same bytes.
-
-    Quality is 1..100, libjpeg's scale; sampling "444", "420" or "gray" (luma only). The library works without the GIL.
-    """
+    """(height, width, 3) uint8 -> a JPEG; the same pixels, the same bytes. Sampling is a key of _SAMPLINGS."""
     try:
         encoded: bytes = _turbo().encode(
             rgb,
@@ -77,9 +74,7 @@ def apply_orientation(image: NDArray[Any], orientation: int) -> NDArray[Any]:
 
 
 def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
-    """(height, width, 1..4) uint8 or uint16 -> its longest side `max_size` pixels, by area averaging, in the same
-    proportions.
-    """
+    """(height, width, 1..4) uint8 or uint16 -> its longest side `max_size` pixels, by area averaging."""
     height, width, channels = samples.shape
     longest = max(height, width)
     # Round half up in whole numbers: the same on every machine.
@@ -90,9 +85,7 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 
 @functools.cache
 def opencv() -> Any:
-    """OpenCV, which is to use only the calling thread (0), for packing runs one on each core, and to write nothing to
-    stderr.
-    """
+    """OpenCV, which uses only the calling thread (0), for packing runs one a core, and writes nothing to stderr."""
     import cv2
 
     cv2.setNumThreads(0)
@@ -102,9 +95,7 @@ def opencv() -> Any:
 
 @functools.cache
 def made_with() -> dict[str, str]:
-    """The versions of the libraries that decide bytes, by name: the engine's libjpeg-turbo transcodes, Pillow decodes,
-    OpenCV shrinks and decodes colours of 16 bits, libturbojpeg encodes JPEGs, zlib PNGs.
-    """
+    """The versions of the libraries that decide bytes, by name."""
     found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing", "zlib": zlib.ZLIB_RUNTIME_VERSION}
     with contextlib.suppress(PackError):  # JPEGs can be packed without it. It tells no version: so what it makes does
         picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)

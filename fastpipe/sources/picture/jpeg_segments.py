@@ -37,9 +37,7 @@ class JpegHeader(NamedTuple):
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
-    """Walks the segments of a JPEG up to its first scan, and passes over bytes between them, as libjpeg does.
-    ImageError: the file ends before its first scan, or has no usable frame header.
-    """
+    """Walks the segments up to the first scan, over bytes between them, as libjpeg does. ImageError: there is none."""
     frame: tuple[tuple[int, int], int] | None = None
     segments: list[Segment] = []
     end = 2
@@ -103,9 +101,7 @@ def exif_orientation(block: bytes) -> int:
 
 
 def _orientations(block: bytes) -> Iterator[tuple[int, str, bool]]:
-    """Where the first directory of a TIFF has the tag: offset of its value, how to read it, whether viewers do. No
-    pointer to another directory is followed, so cycles cost nothing.
-    """
+    """Offset, format, and whether viewers read it, of each orientation in a TIFF's first directory; no other."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if order is None or len(block) < 8:
         return

@@ -100,19 +100,14 @@ class OpenedImage:
 
 
 def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
-    """Samples -> (height, width, 3) uint8, C-contiguous, as Pillow's ``convert("RGB")`` and the engine show them.
-
-    Alpha is dropped, not blended; gray is repeated; of 16 bits the high ones are taken.
-    """
+    """Samples -> (height, width, 3) uint8, as ``convert("RGB")``: no alpha, gray repeated, the high 8 bits of 16."""
     colors = samples[:, :, : samples.shape[2] - (samples.shape[2] % 2 == 0)]
     high = (colors >> 8).astype(np.uint8) if colors.dtype == np.uint16 else colors
     return np.ascontiguousarray(np.broadcast_to(high, (*high.shape[:2], 3)))
 
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
-    """Reads the header of an image file, whose format is called `name`. ImageError: it is over the limit, damaged, or
-    of a kind that is not supported.
-    """
+    """Reads the header of a file of a format. ImageError: it is over the limit, damaged, or not supported."""
     if name == "PNG":
         return _open_png(data, max_pixels)
     if name == "ICO":
@@ -278,9 +273,7 @@ def _check_mode(mode: str, name: str) -> None:
 
 
 def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
-    """Refuses a TIFF that Pillow would read wrong in silence, or at a cost far beyond its size. Gives `_samples` its
-    bits, and whether it is inverted.
-    """
+    """Its bits, and whether 0 is white. ImageError: Pillow would read it wrong in silence, or at a huge cost."""
     tags = image.tag_v2
     width, height = tags[256], tags[257]
     # Camera raw files are TIFFs whose first picture is a preview; packing that would be a silent mistake.
@@ -337,9 +330,7 @@ def _is_lossless_webp(data: bytes) -> bool:
 
 
 def _check_jpeg_2000(data: bytes) -> int:
-    """Refuses a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4). Gives
-    the byte at which the codestream begins.
-    """
+    """The codestream's first byte. ImageError: the file ends early, which Pillow takes (ITU-T T.800, A.4, I.5.4)."""
     start, end = 0, len(data)
     if not data.startswith(_CODESTREAM) and (box := data.find(b"jp2c")) >= 4:
         start, length = box + 4, int.from_bytes(data[box - 4 : box], "big")

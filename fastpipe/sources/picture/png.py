@@ -24,9 +24,7 @@ _TRIED = 8  # every so many strips are deflated in each way, to choose one
 
 
 def encode_png(samples: NDArray[Any], *, filters: bool = True, strip_rows: int | None = None) -> bytes:
-    """Encodes a picture or mask: (height, width, channels) or (height, width), uint8 or uint16, not empty. Channels are
-    gray; gray and alpha; RGB; RGB and alpha. The same samples give the same bytes. Most of the time, the GIL is
-    released.
+    """Encodes (height, width, 1..4) or (height, width) uint8 or uint16, not empty; the same samples, the same bytes.
 
     Not `filters`: PNG's, which are no use for ids, are not tried. `strip_rows`: of a strip; None: as many as are fast.
     """

@@ -159,9 +159,7 @@ class _Scanned(NamedTuple):
 def read_files(
     columns: Columns, numbers: NDArray[np.int64], find: Callable[[Columns, NDArray[np.int64]], object]
 ) -> None:
-    """Fills in what `find`, `headers` or `identities`, finds out of some files, in threads. DatasetError: the system,
-    not a file, is at fault: an I/O error, too many open files.
-    """
+    """Fills in what `find` finds out of files, in threads. DatasetError: the system, not a file, is at fault."""
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
@@ -180,14 +178,14 @@ def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
     for number in numbers.tolist():
         path, row = columns.file_of(number), columns.files[number]
         try:
-            row["identity"] = _identity(path, int(row["offset"]), int(row["size"]))
+            with LocalFile(path) as file:
+                row["identity"] = identity_of(int(row["size"]), partial(_read_at, file, int(row["offset"])))
         except OSError as problem:
             raise _unreadable(path, problem) from problem
 
 
-def _identity(path: bytes, start: int, size: int) -> int:
-    with LocalFile(path) as file:
-        return identity_of(size, lambda at, count: file.read_at(count, start + at))
+def _read_at(file: LocalFile, start: int, at: int, count: int) -> bytes:
+    return file.read_at(count, start + at)
 
 
 def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
@@ -221,9 +219,7 @@ def _unreadable(path: bytes, problem: OSError) -> DatasetError:
 
 
 def _look(path: bytes, start: int, size: int) -> tuple[int, int, int, int]:
-    """Width, height, channels and bits of what the engine cannot read, as packing stores it. ImageError: packing would
-    refuse it.
-    """
+    """Width, height, channels and bits of what the engine cannot read. ImageError: packing would refuse it."""
     from fastpipe.sources.picture.convert import stored_header
 
     with LocalFile(path) as file:

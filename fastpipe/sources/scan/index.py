@@ -87,9 +87,7 @@ def scanned(path: Path, source: UnpackedSource, max_pixels: int | None, fingerpr
 
 
 class UnpackedIndex(Index):
-    """The description of an unpacked source, whose records are in memory, made by a scan; see Note [unpacked sources].
-    DatasetError: there is no picture.
-    """
+    """The description of an unpacked source; see Note [unpacked sources]. DatasetError: there is no picture."""
 
     packed = False
     version = 0
@@ -191,9 +189,7 @@ class UnpackedIndex(Index):
         return [readable(paths[number]) for number in self._numbers[samples].tolist()]
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        """See Index. The first time that identities are asked for, all files are read in part, as long as a scan.
-        DatasetError: one cannot be read.
-        """
+        """See Index. The first call for identities reads parts of all files. DatasetError: one cannot be read."""
         if name == "key":
             return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
         known = self._columns.files["identity"]

@@ -19,9 +19,8 @@ def open_data(
     remote: RemoteOptions | None = None,
     version: int | None = None,
 ) -> Index:
-    """The index of a dataset, packed or not, in a folder of this machine or behind a URL; raises as `fastpipe.open`.
-    `fingerprint` is of an unpacked source that this program has scanned: if the scan is still in the cache, the source
-    is not listed again. Reading a file tells whether it has changed.
+    """The index of a dataset, packed or not; raises as `fastpipe.open`. `fingerprint` is of an unpacked source that
+    this program has scanned: if the scan is still in the cache, the source is not listed again.
     """
     place = place_of(data)
     if version is not None:
