@@ -44,6 +44,7 @@ class Mixing(Operation):
         cutmix: alpha of cutmix's; 0: no cutmix. With both, each sample takes one of them, half and half.
     """
 
+    by_rows = False
     mixes = in_pairs = moves_shown = True
 
     def __init__(self, mixup: float, cutmix: float) -> None:
