@@ -72,7 +72,8 @@ class Kornia(Operation):
         kornia_modules.keep_apart(self, module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
         self._row_by_row = kornia_modules.draws_row_by_row(module)
-        self._mover = FieldMover(module, keys) if keys.kinds & movable(module) else None
+        self.could_move = movable(module)
+        self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
         self.moves = frozenset() if self._mover is None else self._mover.kinds
         self.moves_shown = moves_places(module)
         self._shower: FieldMover | None = None  # made where it is needed

@@ -26,6 +26,7 @@ class Operation(torch.nn.Module, ABC):
         fresh: what it returns may be overwritten; False: it may be its maker's.
         moves: the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image", of
             second pictures.
+        could_move: those that it would move in a container that names them.
         moves_shown: `move_shown` is right, and changes something.
         mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
         in_pairs: it mixes each image with one other image.
@@ -35,10 +36,21 @@ class Operation(torch.nn.Module, ABC):
     by_rows = True
     fresh = True
     moves: frozenset[str] = frozenset()
+    could_move: frozenset[str] = frozenset()
     moves_shown = False
     mixes = False
     in_pairs = False
     compiles = False
+
+    @property
+    def name(self) -> str:
+        """What its user passed, for messages."""
+        return type(getattr(self, "module", self)).__name__
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether it is there to make mirror images."""
+        return self.name in ("RandomHorizontalFlip", "RandomVerticalFlip")
 
     @abstractmethod
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:

@@ -126,6 +126,7 @@ class Layer:
 class Policy(Operation):
     """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
 
+    name = "RandAugment or TrivialAugment"  # type: ignore[assignment]
     moves_shown = True
 
     def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
