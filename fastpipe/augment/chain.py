@@ -251,13 +251,13 @@ class Chain(torch.nn.Module):
         check_fits(images, labels, plan, tensors)
         classes = classes_of_labels(self.num_classes, num_classes) if self.soft else 0
         with unaffected(images.device):
-            out = self._apply(images, plan, plan.split(tensors))
+            out = self._carried_out(images, plan, plan.split(tensors))
             if self.soft:
                 check_labels(labels, classes)
                 labels = self._soft_labels(labels, classes, plan, tensors)
         return out, labels
 
-    def _apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
         whole = any(not operation.by_rows for operation in self._after)

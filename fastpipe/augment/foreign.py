@@ -47,7 +47,6 @@ class Foreign(Operation):
     Draws of one row a sample depend on the sample; see Note [draws by sample]. All that it draws otherwise from torch's
     global generators (or Python's, or numpy's) is seeded from (seed, epoch, batch) and its position; they are as before
     afterwards.
-
     """
 
     by_rows = False
@@ -92,10 +91,8 @@ class Foreign(Operation):
 
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
-    """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's.
-
-    All are put back as they were, also after an exception. Nothing waits for the device: a CUDA generator's state is
-    kept on the host. It gives a function that seeds them again.
+    """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's;
+    all are put back afterwards. Nothing waits: a CUDA generator's state is on the host. Gives what seeds them again.
     """
     generators = [torch.default_generator]
     if device.type == "cuda":

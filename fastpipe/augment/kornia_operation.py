@@ -43,17 +43,11 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the module.
+    """One call of the module."""
 
-    Attributes:
-        rows: numbers in the batch of the images that it changes, one image twice; None: all of them.
-        seed: of its draws that are not by sample.
-        leaves, tree: its parameters; None: made on the device.
-    """
-
-    rows: NDArray[np.int64] | None
-    seed: int
-    leaves: list[Any] | None
+    rows: NDArray[np.int64] | None  # in the batch, of the images that it changes, one image twice; None: all of them
+    seed: int  # of its draws that are not by sample
+    leaves: list[Any] | None  # and tree: its parameters; None: made on the device
     tree: TreeSpec | None
     nature: Nature
 

@@ -21,20 +21,13 @@ _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 @dataclass(frozen=True)
 class Nature:
-    """What a module does with images of a size, with so many channels.
-
-    Attributes:
-        draws_once: it draws something once a call.
-        whole_maps: parameters are as large as images.
-        size: (height, width) of its results.
-        by_row: the places of the parameters with a row for each image; None: it has to be called with all of them.
-    """
+    """What a module does with images of a size, with so many channels."""
 
     channels: int
-    draws_once: bool
-    whole_maps: bool
-    size: tuple[int, int]
-    by_row: frozenset[int] | None
+    draws_once: bool  # something once a call
+    whole_maps: bool  # parameters are as large as images
+    size: tuple[int, int]  # (height, width) of its results
+    by_row: frozenset[int] | None  # places of parameters with a row an image; None: it is called with all of them
 
 
 @torch.no_grad()
