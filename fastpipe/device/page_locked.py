@@ -49,8 +49,8 @@ class PageLocked:
     """Makes page-locked memory. `register` is CUDA's, of (address, bytes); RuntimeError: it refuses.
 
     `release` gives, of an address, what is called in order when an array and all that refers to it is gone, before it
-    is unmapped: it ends the copies from it, and unregisters it. Each is called even if one before it raises; all must be
-    written in C and never call back into Python.
+    is unmapped: it ends the copies from it, and unregisters it. Each is called even if one before it raises; all must
+    be written in C and never call back into Python.
     """
 
     def __init__(

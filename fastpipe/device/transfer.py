@@ -63,7 +63,7 @@ class Transfer:
     """Queues copies and augmentation on a stream, and gives host memory back once it has been copied.
 
     `views` are, of each, what is done with its images, None: nothing; and a seed, which decides the augmentation
-    together with epoch, batch and samples. `classes` are those in the dataset; the watchdog is of waits for the loop's own work.
+    together with epoch, batch and samples. The watchdog is of waits for the loop's own work.
     """
 
     def __init__(
