@@ -27,11 +27,9 @@ _KEEP = 3  # with the user, being made, one more while both are held for a momen
 
 
 class Canvases:
-    """Lends output tensors.
-
-    Fresh memory costs a page fault every 4 kB, which takes a CPU ten times as long as normalising the batch does. So
-    outputs come from a SlotRing: as there, two batches that somebody holds never share memory. torch recycles the
-    memory of other devices itself.
+    """Lends output tensors. Fresh memory costs a page fault every 4 kB, which takes a CPU ten times as long as
+    normalising the batch does. So outputs come from a SlotRing: as there, two batches that somebody holds never share
+    memory. torch recycles the memory of other devices itself.
     """
 
     def __init__(self) -> None:
@@ -267,7 +265,8 @@ class Chain(torch.nn.Module):
             part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
         for first, end in parts(images, part_bytes):
             part, size = self._operate(images[first:end], first, plan, stages)
-            if self._as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
+            as_is = self.mean is None and not self._after  # but for the dtype, so results may be anything
+            if as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
                 self._check_size(part, plan.channels, size if self._after else None)
@@ -302,11 +301,6 @@ class Chain(torch.nn.Module):
         for operation, host in zip(self.stages, plan.hosts, strict=False):
             points = operation.move_points(points, host)
         return points
-
-    @property
-    def _as_is(self) -> bool:
-        """Whether nothing but the dtype changes after the operations, so that their results may be anything."""
-        return self.mean is None and not self._after
 
     def _operate(
         self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]

@@ -49,10 +49,9 @@ def saturation(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Turns the hue; -0.5 and 0.5 are the opposite colour.
-
-    By way of HSV without making it: a colour has a least and a greatest channel, which stay, and a place on the circle
-    of six sixths, on which each channel is greatest, least or on its way between.
+    """Turns the hue; -0.5 and 0.5 are the opposite colour. By way of HSV without making it: a colour has a least and a
+    greatest channel, which stay, and a place on the circle of six sixths, on which each channel is greatest, least or
+    on its way between.
     """
     if images.shape[1] == 1:
         return images
@@ -129,10 +128,8 @@ def equalize(images: Tensor) -> Tensor:
 
 
 def _histogram(tones: Tensor) -> Tensor:
-    """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs.
-
-    On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would add to one number, one
-    after the other.
+    """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs. On a GPU, neighbouring pixels count in tables
+    of their own: in a flat image all of them would add to one number, one after the other.
     """
     count, channels, area = tones.shape
     shape: tuple[int, ...] = (count, channels, 256)

@@ -31,11 +31,6 @@ def _draws_once_a_call(module: torch.nn.Module) -> bool:
     return bool(kinds) and kinds[0].__name__ not in _WITHOUT_DRAWS
 
 
-def _draws_apart(module: torch.nn.Module) -> bool:
-    """Whether it is an augmentation of kornia whose draws have no row a sample: of patches, of a container."""
-    return kornia_modules.is_own(module) and not kornia_modules.is_planned(module)
-
-
 class Foreign(Operation):
     """Calls a module with the whole batch, (n, c, height, width) float32 in [0, 1], in channels_last.
 
@@ -56,7 +51,10 @@ class Foreign(Operation):
         super().__init__()
         self.module = module
         parts = [module, *module.children()] if kornia_modules.is_own(module) else list(module.modules())
-        self.image_by_image = any(_draws_once_a_call(part) or _draws_apart(part) for part in parts)
+        self.image_by_image = any(
+            _draws_once_a_call(part) or (kornia_modules.is_own(part) and not kornia_modules.is_planned(part))
+            for part in parts
+        )
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: the generators' seed, and the samples' seeds. Arrays: the latter."""

@@ -16,9 +16,8 @@ CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
 @contextmanager
 def unaffected(device: torch.device) -> Iterator[None]:
-    """Keeps the program's autocast, default dtype and default device from reaching in.
-
-    Operations work in float32; what modules of others make on no device in particular is where their images are.
+    """Keeps the program's autocast, default dtype and default device from reaching in. Operations work in float32; what
+    modules of others make on no device in particular is where their images are.
     """
     dtype = torch.get_default_dtype()
     with ExitStack() as stack:

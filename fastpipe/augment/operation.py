@@ -50,9 +50,8 @@ class Operation(torch.nn.Module, ABC):
 
     @abstractmethod
     def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on.
-
-        It may overwrite them. The host's part and the tensors, on the images' device, are the whole batch's.
+        """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on; may overwrite
+        them. The host's part and the tensors, on the images' device, are the whole batch's.
         """
 
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
@@ -60,10 +59,7 @@ class Operation(torch.nn.Module, ABC):
         return size
 
     def move_points(self, points: Tensor, host: Any) -> Tensor:
-        """Moves points (N, P, 2) float32 x, y of the batch as `run` moves pixels, on the CPU; may overwrite them.
-
-        They are counted from the centre of the first pixel.
-        """
+        """Moves points (N, P, 2) float32 x, y, from the centre of the first pixel, on the CPU; may overwrite them."""
         return points
 
     def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -83,6 +79,20 @@ class Operation(torch.nn.Module, ABC):
     def fast(self, function: Function) -> Function:
         """The function, or its compiled form."""
         return compiled(function) if self.compiles else function
+
+
+class Apart(Operation):
+    """Has a module that is no child of it, and so stays where it is when the operation is moved."""
+
+    by_rows = False
+    module: Any
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        object.__setattr__(self, "module", module)
+
+    def extra_repr(self) -> str:
+        return repr(self.module)
 
 
 @cache
