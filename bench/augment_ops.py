@@ -202,7 +202,7 @@ def normalising(batch: Batch) -> dict[str, Call]:
     keeps, narrow, fresh = Augment.imagenet(), Augment.imagenet(dtype=torch.bfloat16), Augment.imagenet()
 
     def forget() -> object:
-        fresh._chain = copy.deepcopy(fresh._chain)
+        fresh._canvases = copy.deepcopy(fresh._canvases)
         return fresh(batch.bytes)
 
     return {

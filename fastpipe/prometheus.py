@@ -38,21 +38,12 @@ _COUNTERS: tuple[_Row, ...] = (
     (
         "stage_seconds",
         "Time in the loader by stage; device: a GPU's own time for copies and augmentation.",
-        (
-            "stage",
-            {
-                "plan": "plan_s",
-                "wait": "wait_s",
-                "transfer": "transfer_s",
-                "augment": "augment_s",
-                "device": "device_s",
-            },
-        ),
+        ("stage", {stage: f"{stage}_s" for stage in ("plan", "wait", "transfer", "augment", "device")}),
     ),
     (
         "thread_seconds",
         "Time that the engine's threads spent in each stage, summed over threads.",
-        ("stage", {"read": "read_s", "decode": "decode_s", "resize": "resize_s", "convert": "convert_s"}),
+        ("stage", {stage: f"{stage}_s" for stage in ("read", "decode", "resize", "convert")}),
     ),
     (
         "images",
@@ -71,6 +62,10 @@ _COUNTERS: tuple[_Row, ...] = (
     ("prepare_seconds", "Time that prepare= took, in its thread.", "prepare_s"),
     ("prepare_wait_seconds", "Part of the loop's waiting in which prepare= had not returned.", "prepare_wait_s"),
 )
+_QUEUES = (
+    *("rows_waiting", "batches_making", "batches_ready", "batches_copying"),
+    *("hints_waiting", "ranges_waiting", "requests_under_way"),
+)
 _GAUGES: tuple[_Row, ...] = (
     ("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),
     ("threads", "Threads of the engine, and those that convert.", "threads"),
@@ -80,18 +75,7 @@ _GAUGES: tuple[_Row, ...] = (
         "Lengths of the queues: rows that wait for a thread; batches that are being made, are ready, or are being "
         "copied to the device; ranges that the kernel is to read ahead; ranges of remote shards to be requested, and "
         "requests under way.",
-        (
-            "queue",
-            {
-                "rows_waiting": "rows_waiting",
-                "batches_making": "batches_making",
-                "batches_ready": "batches_ready",
-                "batches_copying": "batches_copying",
-                "hints_waiting": "hints_waiting",
-                "ranges_waiting": "ranges_waiting",
-                "requests_under_way": "requests_under_way",
-            },
-        ),
+        ("queue", {queue: queue for queue in _QUEUES}),
     ),
     ("slots", "Batch buffers in use and free.", ("state", {"lent": "slots_lent", "idle": "slots_idle"})),
     ("ring_bytes", "Memory that holds remote samples which no cache keeps.", "ring_bytes"),
@@ -124,10 +108,8 @@ class LoaderCollector(Collector):
     def collect(self) -> Iterator[_Family]:
         """The metrics now; prometheus_client calls this in its own thread."""
         found = {name: loader.stats() for name, reference in self._loaders.items() if (loader := reference())}
-        for row in _COUNTERS:
-            yield _filled(CounterMetricFamily, row, found)
-        for row in _GAUGES:
-            yield _filled(GaugeMetricFamily, row, found)
+        for family, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            yield from (_filled(family, row, found) for row in rows)
         ratio = GaugeMetricFamily(
             "fastpipe_load_ratio",
             "Time in the loader divided by the time of the steps, since the loader was created; for a shorter "

@@ -2,7 +2,7 @@
 
     plan (numpy) -> arrays -> operations -> pixels (normalise) -> erasing -> mixing
 
-`module` is the class that users see, `chain` the order of the stations.
+`module` has the class that users see, `chain` its base: the order of the stations.
 """
 
 from fastpipe.augment.module import Augment, as_augment

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.mixing import Mixing, one_hot
+from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
+from fastpipe.augment.mixing import one_hot
+from fastpipe.augment.moving import moved
 from fastpipe.augment.operation import Operation
-from fastpipe.augment.options import Moments, of_channels
+from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.augment.plan import AugmentPlan, Draws, Step
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 _KEEP = 3  # with the user, being made, one more while both are held for a moment
 
 
 class Canvases:
-    """Lends output tensors.
-
-    Fresh memory costs a page fault every 4 kB, which takes a CPU ten times as long as normalising the batch does. So
-    outputs come from a SlotRing: as there, two batches that somebody holds never share memory. torch recycles the
-    memory of other devices itself.
+    """Lends output tensors. Fresh memory costs a page fault every 4 kB, which takes a CPU ten times as long as
+    normalising the batch does. So outputs come from a SlotRing: as there, two batches that somebody holds never share
+    memory. torch recycles the memory of other devices itself.
     """
 
     def __init__(self) -> None:
@@ -55,145 +55,270 @@ class Canvases:
         return Canvases, ()
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(torch.nn.Module):
     """All that happens to the images of a batch. The order is that of torchvision's recipes.
 
     Mixing comes last and in float32, and the output is rounded to its dtype once, after it: so a mixed pixel has the
-    share that its label says.
-
-    Attributes:
-        operations: between uint8 and normalising.
-        dtype: of the output.
-        mean, std: of pixels in [0, 1], as they were given, or None; see `moments`.
+    share that its label says. `mean` and `std` are of pixels in [0, 1], or None.
     """
 
-    operations: tuple[Operation, ...]
-    dtype: torch.dtype
-    mean: Moments | None
-    std: Moments | None
-    erasing: Erasing | None
-    mixing: Mixing | None
-    _canvases: Canvases = field(default_factory=Canvases)
+    label_smoothing: float
+    num_classes: int | None
+
+    def __init__(
+        self, before: Sequence[Operation], after: Sequence[Operation], dtype: torch.dtype, mean: object, std: object
+    ) -> None:
+        super().__init__()
+        self.operations = torch.nn.ModuleList(before)
+        self.stages = tuple(before)  # what happens before normalising, in order
+        self._after = tuple(after)
+        self.dtype = dtype
+        self.mean, self.std = checked_moments(mean, std)
+        self._canvases = Canvases()
 
     @property
-    def _part_bytes(self) -> int | None:
-        if not self.operations:
-            return pixels.NORMALISE_BYTES
-        return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
+    def _numbered(self) -> list[tuple[int, Operation]]:
+        """All operations, and their numbers in a plan; normalising has the number that is missing."""
+        return [*enumerate(self.stages), *enumerate(self._after, len(self.stages) + 1)]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether fastpipe's own operations run through torch.compile."""
+        return any(operation.compiles for operation in self.stages)
+
+    @property
+    def soft(self) -> bool:
+        """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
+        return bool(self.mixers) or self.label_smoothing > 0
+
+    @property
+    def mixers(self) -> list[Operation]:
+        """What mixes images, in order."""
+        return [operation for _, operation in self._numbered if operation.mixes]
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether each image is mixed once, with one other image."""
+        return [mixer.in_pairs for mixer in self.mixers] == [True]
+
+    @property
+    def moves(self) -> frozenset[str]:
+        """The kinds of fields that move with images: "mask", "boxes", "keypoints"; "image", second pictures."""
+        return frozenset[str]().union(*(operation.moves for _, operation in self._numbered))
+
+    @property
+    def moves_shown(self) -> bool:
+        """Whether `move_shown` changes anything."""
+        return any(operation.moves_shown for _, operation in self._numbered)
 
     def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """mean and std of images with so many channels; 0 and 1 where they are not normalised."""
+        """mean and std that images with so many channels are normalised by, of pixels in [0, 1]; 0 and 1: not at all.
+
+        Raises:
+            ConfigError: another number of channels was given.
+        """
         return of_channels("mean", self.mean, channels, 0.0), of_channels("std", self.std, channels, 1.0)
 
-    def plan(self, draws: Draws, size: tuple[int, int], mixing: Draws | None = None, bits: int = 8) -> AugmentPlan:
-        """Draws what happens to a batch of images of `size` (height, width); `mixing` draws for what mixes images."""
-        steps, given, mixing = [], size, mixing or draws
-        for position, operation in enumerate(self.operations):
+    @unaffected(torch.device("cpu"))
+    def plan(
+        self,
+        samples: NDArray[np.int64],
+        size: tuple[int, int],
+        *,
+        seed: int,
+        epoch: int,
+        batch: int,
+        mixing_seed: int | None = None,
+        shown: NDArray[np.int64] | None = None,
+        channels: int = 3,
+        bits: int = 8,
+    ) -> AugmentPlan:
+        """Draws the augmentation of one batch, on the host.
+
+        Args:
+            samples: (n,) int64 sample numbers, at least one.
+            size: (height, width) of the images in pixels.
+            seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
+            mixing_seed: in place of seed, for what mixes images: views of one seed have one partner and one share.
+            shown: (n, 2), height and width of the image at the top left of each row, where the rest is padding.
+            channels: 1, 3 or 4.
+            bits: 8 for uint8 or 16 for uint16.
+
+        Raises:
+            ConfigError: mean, std or a module does not fit the channels.
+        """
+        shares = None if shown is None else shown / size
+        size = int(size[0]), int(size[1])
+        seeds = seed, seed if mixing_seed is None else mixing_seed
+        draws, mixing = (
+            Draws(samples, seed=each, epoch=epoch, batch=batch, shown=shares, channels=channels) for each in seeds
+        )
+        steps, given = [], size
+        for position, operation in enumerate(self.stages):
             steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
-            size = operation.size_after(size, draws.channels)
-        full = 1 if self.operations else full_of(bits)
-        steps.append(Step(None, affine(*self.moments(draws.channels), full=full)))
-        steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
-        steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(mixing, size, len(steps)))
+            size = operation.size_after(size, channels)
+        full = 1 if self.stages else full_of(bits)
+        steps.append(Step(None, affine(*self.moments(channels), full=full)))
+        for operation in self._after:
+            steps.append(operation.plan(mixing if operation.mixes else draws, size, len(steps)))
         arrays = {
             f"{number}.{name}": np.ascontiguousarray(array)
             for number, step in enumerate(steps)
             for name, array in step.arrays.items()
         }
-        return AugmentPlan(len(draws), given, draws.channels, bits, tuple(step.host for step in steps), arrays)
+        return AugmentPlan(len(draws), given, channels, bits, tuple(step.host for step in steps), arrays)
 
-    def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
+        last = len(plan.hosts) - 1
+        if (share := plan.arrays.get(f"{last}.share")) is not None:
+            return np.roll(np.arange(plan.count), 1), share
+        (place,) = (place for place, stage in enumerate(self.stages) if stage.mixes)
+        return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
+
+    @torch.no_grad()
+    @unaffected(torch.device("cpu"))
+    def move_places(
+        self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+    ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
+        """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the host, in pixels.
+
+        Boxes are cut off at the border; one that left the image has no width or no height.
+        """
+        if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
+            return boxes, points
+        return moved(plan, self.size_after(plan), boxes, points, self._move_points)
+
+    @torch.no_grad()
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
+        """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
+
+        Args:
+            masks: (N, height, width) of ids; or pictures, (N, height, width, C), uint8 or uint16.
+            plan, tensors: as for `carry_out`.
+            fill: the id where pixels come from outside the image.
+        """
+        kind = "mask" if masks.ndim == 3 else "image"
+        if kind not in self.moves:
+            return masks
+        planes = masks[:, None] if kind == "mask" else masks.permute(0, 3, 1, 2)
+        ids = planes.to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
+        with unaffected(masks.device):
+            for operation, host, own in self._steps(plan, tensors):
+                if kind in operation.moves:
+                    ids = operation.move_masks(ids, host, own)
+        made = ids.add(fill).to(masks.dtype)
+        return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
+
+    @torch.no_grad()
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+        """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
+        if not self.moves_shown:
+            return shown
+        marks = shown[:, None].to(torch.float32)
+        with unaffected(shown.device):
+            for operation, host, own in self._steps(plan, tensors):
+                marks = operation.move_shown(marks, host, own)
+        return marks[:, 0] > 0.5
+
+    @torch.no_grad()
+    def carry_out(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        plan: AugmentPlan,
+        tensors: Mapping[str, Tensor],
+        *,
+        num_classes: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Applies a plan on the images' device, in its current stream; never waits for the device.
+
+        Args:
+            images: (N, C, height, width) uint8 or uint16, channels_last.
+            labels: (N,) int64 on the same device, each below the number of classes.
+            plan: of this batch.
+            tensors: plan.arrays on the same device.
+            num_classes: number of classes of the dataset; used if Augment(num_classes=) was not given.
+
+        Returns:
+            images, channels_last in this Augment's dtype; labels, unchanged or soft.
+
+        Raises:
+            ConfigError: the tensors do not match the plan, a module returned no batch, or num_classes is missing.
+        """
+        check_fits(images, labels, plan, tensors)
+        classes = classes_of_labels(self.num_classes, num_classes) if self.soft else 0
+        with unaffected(images.device):
+            out = self._carried_out(images, plan, plan.split(tensors))
+            if self.soft:
+                check_labels(labels, classes)
+                labels = self._soft_labels(labels, classes, plan, tensors)
+        return out, labels
+
+    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
-        for first, end in parts(images, self._part_bytes):
+        whole = any(not operation.by_rows for operation in self._after)
+        normalising = len(self.stages)
+        part_bytes: int | None = pixels.NORMALISE_BYTES
+        if self.stages:
+            part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
+        for first, end in parts(images, part_bytes):
             part, size = self._operate(images[first:end], first, plan, stages)
-            if self._as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
+            as_is = self.mean is None and not self._after  # but for the dtype, so results may be anything
+            if as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
-                boxed = self.erasing is not None or self.mixing is not None
-                self._check_size(part, plan.channels, size if boxed else None)
-                dtype = torch.float32 if self.mixing is not None else self.dtype
+                self._check_size(part, plan.channels, size if self._after else None)
+                dtype = torch.float32 if whole else self.dtype
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
-            self._finish(part, out[first:end], first, plan, stages)
+            normalise(part, stages[normalising]["scale"], stages[normalising]["shift"], out[first:end])
+            for number, operation in enumerate(self._after, normalising + 1):
+                if operation.by_rows:
+                    operation.run(out[first:end], first, plan.hosts[number], stages[number])
         assert out is not None
-        if self.mixing is None:
-            return out
-        return self.mixing.run(out, 0, plan.hosts[-1], stages[-1]).to(self.dtype)
-
-    @property
-    def moving(self) -> tuple[Operation, ...]:
-        """All that moves pixels from place to place or from image to image, in order."""
-        return self.operations if self.mixing is None else (*self.operations, self.mixing)
+        for number, operation in enumerate(self._after, normalising + 1):
+            if not operation.by_rows:
+                out = operation.run(out, 0, plan.hosts[number], stages[number])
+        return out.to(self.dtype)
 
     def _steps(
-        self, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
+        self, plan: AugmentPlan, tensors: Mapping[str, Tensor]
     ) -> Iterator[tuple[Operation, Any, Mapping[str, Tensor]]]:
-        """`moving`, each with its part of a plan."""
-        yield from zip(self.operations, plan.hosts, stages, strict=False)
-        if self.mixing is not None:
-            yield self.mixing, plan.hosts[-1], stages[-1]
+        """Each operation with its part of a plan."""
+        stages = plan.split(tensors)
+        return ((operation, plan.hosts[number], stages[number]) for number, operation in self._numbered)
 
     def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
         """(height, width) of what becomes of the images."""
         size = plan.size
-        for operation in self.operations:
+        for operation in self.stages:
             size = operation.size_after(size, plan.channels)
         return size
 
-    def move_points(self, points: Tensor, plan: AugmentPlan) -> Tensor:
+    def _move_points(self, points: Tensor, plan: AugmentPlan) -> Tensor:
         """Points (n, P, 2) of a batch -> where the operations move them."""
-        for operation, host in zip(self.operations, plan.hosts, strict=False):
+        for operation, host in zip(self.stages, plan.hosts, strict=False):
             points = operation.move_points(points, host)
         return points
-
-    def move_masks(
-        self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]], fill: int, kind: str
-    ) -> Tensor:
-        """Masks of ids or second pictures (n, c, height, width) -> the same, moved, in the same dtype."""
-        ids = masks.to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
-        for operation, host, tensors in self._steps(plan, stages):
-            if kind in operation.moves:
-                ids = operation.move_masks(ids, host, tensors)
-        return ids.add(fill).to(masks.dtype)
-
-    def move_shown(self, shown: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """(n, height, width) bool: the pixels of images, not of padding -> the same of the images afterwards."""
-        marks = shown[:, None].to(torch.float32)
-        for operation, host, tensors in self._steps(plan, stages):
-            marks = operation.move_shown(marks, host, tensors)
-        return marks[:, 0] > 0.5
-
-    @property
-    def _as_is(self) -> bool:
-        """Whether nothing but the dtype changes after the operations, so that their results may be anything."""
-        return self.mean is None and self.erasing is None and self.mixing is None
 
     def _operate(
         self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
     ) -> tuple[Tensor, tuple[int, int]]:
         """The operations' result, and the size that was planned for it."""
         size = plan.size
-        if not self.operations:
+        if not self.stages:
             return images, size
-        images = to_unit(images, _memory_format(self.operations[0]))
-        for number, operation in enumerate(self.operations):
+        images = to_unit(images, _memory_format(self.stages[0]))
+        for number, operation in enumerate(self.stages):
             if not isinstance(operation, Foreign):
                 self._check_size(images, plan.channels, size)
-                if number and not self.operations[number - 1].fresh:
+                if number and not self.stages[number - 1].fresh:
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])
             size = operation.size_after(size, plan.channels)
         return images, size
-
-    def _finish(
-        self, images: Tensor, out: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
-    ) -> None:
-        number = len(self.operations)
-        normalise(images, stages[number]["scale"], stages[number]["shift"], out)
-        if self.erasing is not None:
-            self.erasing.apply(out.permute(0, 2, 3, 1), first, plan.hosts[number + 1], stages[number + 1])
 
     def _check_size(self, images: Tensor, channels: int, size: tuple[int, int] | None) -> None:
         """Raises ConfigError where they are no images with so many channels, of `size` if it is given."""
@@ -211,14 +336,12 @@ class Chain:
                 f"loader: size={shape[2:]}"
             )
 
-    def soft_labels(
-        self, labels: Tensor, classes: int, smoothing: float, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
-    ) -> Tensor:
-        """Labels (n,) int64 -> (n, classes) float32, mixed as the images are."""
+    def _soft_labels(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
         soft = one_hot(labels, classes)
-        for operation, host, tensors in self._steps(plan, stages):
+        for operation, host, own in self._steps(plan, tensors):
             if operation.mixes:
-                soft = operation.mixed_labels(soft, host, tensors)
+                soft = operation.mixed_labels(soft, host, own)
+        smoothing = self.label_smoothing
         return soft.mul_(1 - smoothing).add_(smoothing / classes) if smoothing else soft
 
 

@@ -49,10 +49,9 @@ def saturation(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Turns the hue; -0.5 and 0.5 are the opposite colour.
-
-    By way of HSV without making it: a colour has a least and a greatest channel, which stay, and a place on the circle
-    of six sixths, on which each channel is greatest, least or on its way between.
+    """Turns the hue; -0.5 and 0.5 are the opposite colour. By way of HSV without making it: a colour has a least and a
+    greatest channel, which stay, and a place on the circle of six sixths, on which each channel is greatest, least or
+    on its way between.
     """
     if images.shape[1] == 1:
         return images
@@ -129,10 +128,8 @@ def equalize(images: Tensor) -> Tensor:
 
 
 def _histogram(tones: Tensor) -> Tensor:
-    """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs.
-
-    On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would add to one number, one
-    after the other.
+    """(n, c, pixels) of 256 tones -> (n, c, 256), how often each occurs. On a GPU, neighbouring pixels count in tables
+    of their own: in a flat image all of them would add to one number, one after the other.
     """
     count, channels, area = tones.shape
     shape: tuple[int, ...] = (count, channels, 256)
@@ -147,12 +144,8 @@ def _histogram(tones: Tensor) -> Tensor:
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Moves pixels: the nearest pixel, black outside.
-
-    Args:
-        images: (n, c, height, width) float32.
-        matrices: (n, 6) float32 a b c d e f, which say where an output pixel comes from: x = a x' + b y' + c,
-            y = d x' + e y' + f, x' and y' in pixels from the middle, x and y from -1 to 1, as grid_sample wants them.
+    """Moves pixels: the nearest pixel, black outside. (n, 6) a b c d e f say where an output pixel comes from:
+    x = a x' + b y' + c, y = d x' + e y' + f, x' and y' in pixels from the middle, x and y from -1 to 1, as grid_sample.
     """
     height, width = images.shape[2:]
     x = torch.arange(-(width - 1) / 2, width / 2, dtype=torch.float32, device=images.device)
@@ -165,13 +158,7 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 
 
 def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
-    """Blurs across, then down, with reflected borders.
-
-    Args:
-        images: (n, c, height, width) float32.
-        sigmas: (n,) in pixels, above 0.
-        radius: the kernel has 2 * radius + 1 taps; below height and width.
-    """
+    """Blurs across, then down, with reflected borders and 2 * radius + 1 taps, less than a side; sigmas in pixels."""
     taps = torch.arange(radius + 1, dtype=torch.float32, device=images.device)
     weights = torch.exp(-0.5 * (taps / sigmas[:, None]) ** 2)  # (n, radius + 1), from the middle outwards
     weights = weights / (2 * weights.sum(1, keepdim=True) - weights[:, :1])

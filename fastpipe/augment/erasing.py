@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.operation import on_rows
+from fastpipe.augment.operation import Operation, on_rows
 from fastpipe.augment.pixels import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
@@ -25,30 +24,33 @@ RATIO = (0.3, 3.3)  # height divided by width
 _TRIES = 10
 
 
-@dataclass(frozen=True)
-class Erasing:
+class Erasing(Operation):
     """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour."""
 
-    probability: float
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
 
-    def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws the boxes. Host and arrays: "rows" (m,), "boxes" (m, 4) int64 top, left, bottom, right."""
         boxes = _boxes(draws, size)
         chosen = (draws.each(Stream.ERASE) < self.probability) & (boxes[:, 2] > boxes[:, 0])
         rows = np.flatnonzero(chosen & (boxes[:, 3] > boxes[:, 1]))
         return Step((rows, boxes[rows]), {"rows": rows, "boxes": boxes[rows]})
 
-    def apply(
+    def run(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
-    ) -> None:
-        """Blanks the boxes in images (n, height, width, c), the batch's rows from `first` on, in place."""
+    ) -> Tensor:
+        """Blanks the boxes, in place."""
         rows, boxes = host
+        lying = images.permute(0, 2, 3, 1)  # as they lie in memory
         if not pixels.on_cpu(images.device):
-            blanked = on_rows(_blank, images, first, rows, tensors["rows"], tensors["boxes"])
-            assert blanked is images
-            return
-        for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
-            cut_out(images[rows[place] - first], boxes[place].tolist()).zero_()
+            blanked = on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"])
+            assert blanked is lying
+        else:
+            for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
+                cut_out(lying[rows[place] - first], boxes[place].tolist()).zero_()
+        return images
 
 
 def _boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:

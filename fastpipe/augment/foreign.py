@@ -31,11 +31,6 @@ def _draws_once_a_call(module: torch.nn.Module) -> bool:
     return bool(kinds) and kinds[0].__name__ not in _WITHOUT_DRAWS
 
 
-def _draws_apart(module: torch.nn.Module) -> bool:
-    """Whether it is an augmentation of kornia whose draws have no row a sample: of patches, of a container."""
-    return kornia_modules.is_own(module) and not kornia_modules.is_planned(module)
-
-
 class Foreign(Operation):
     """Calls a module with the whole batch, (n, c, height, width) float32 in [0, 1], in channels_last.
 
@@ -47,7 +42,6 @@ class Foreign(Operation):
     Draws of one row a sample depend on the sample; see Note [draws by sample]. All that it draws otherwise from torch's
     global generators (or Python's, or numpy's) is seeded from (seed, epoch, batch) and its position; they are as before
     afterwards.
-
     """
 
     by_rows = False
@@ -57,7 +51,10 @@ class Foreign(Operation):
         super().__init__()
         self.module = module
         parts = [module, *module.children()] if kornia_modules.is_own(module) else list(module.modules())
-        self.image_by_image = any(_draws_once_a_call(part) or _draws_apart(part) for part in parts)
+        self.image_by_image = any(
+            _draws_once_a_call(part) or (kornia_modules.is_own(part) and not kornia_modules.is_planned(part))
+            for part in parts
+        )
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: the generators' seed, and the samples' seeds. Arrays: the latter."""
@@ -92,10 +89,8 @@ class Foreign(Operation):
 
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
-    """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's.
-
-    All are put back as they were, also after an exception. Nothing waits for the device: a CUDA generator's state is
-    kept on the host. It gives a function that seeds them again.
+    """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's;
+    all are put back afterwards. Nothing waits: a CUDA generator's state is on the host. Gives what seeds them again.
     """
     generators = [torch.default_generator]
     if device.type == "cuda":

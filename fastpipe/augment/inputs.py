@@ -16,9 +16,8 @@ CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
 @contextmanager
 def unaffected(device: torch.device) -> Iterator[None]:
-    """Keeps the program's autocast, default dtype and default device from reaching in.
-
-    Operations work in float32; what modules of others make on no device in particular is where their images are.
+    """Keeps the program's autocast, default dtype and default device from reaching in. Operations work in float32; what
+    modules of others make on no device in particular is where their images are.
     """
     dtype = torch.get_default_dtype()
     with ExitStack() as stack:
@@ -42,11 +41,8 @@ def check_images(images: object) -> None:
             f"{images.dtype}; Augment itself converts them to floating point"
         )
     if images.ndim != 4 or images.shape[1] not in CHANNELS or 0 in images.shape:
-        hint = (
-            "; permute(0, 3, 1, 2) moves the channels to the second place"
-            if images.ndim == 4 and images.shape[3] in CHANNELS
-            else ""
-        )
+        last = images.ndim == 4 and images.shape[3] in CHANNELS
+        hint = "; permute(0, 3, 1, 2) moves the channels to the second place" * last
         raise ConfigError(
             "Augment: expected images (N, C, height, width), C = 1 of gray, 3 of RGB or 4 of RGB with alpha, got shape "
             f"{tuple(images.shape)}{hint}"
@@ -84,9 +80,8 @@ def classes_of_labels(own: int | None, dataset: int | None) -> int:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Raises ConfigError where one is no class, if the labels are on the CPU: a look at others would wait for them.
-
-    There, a label that is no class makes a row of zeros before smoothing.
+    """Raises ConfigError where one is no class, if the labels are on the CPU. A look at others would wait for them:
+    there such a label makes a row of zeros before smoothing.
     """
     if labels.device.type != "cpu":
         return

@@ -37,10 +37,8 @@ SHOWN = FieldKeys(frozenset(["mask"]), {"resample": "nearest", "align_corners": 
 
 
 def field_keys(module: Any) -> FieldKeys:
-    """What a container says; the `data_keys=None` of kornia's dict form stands for all kinds.
-
-    Raises:
-        ConfigError: a key is not of a loader's batch, or fields could not follow.
+    """What a container says; `data_keys=None`, of kornia's dict form, stands for all kinds. ConfigError: a key is not
+    of a loader's batch, or fields could not follow.
     """
     if type(module).__name__ != "AugmentationSequential" or not kornia_modules.is_own(module):
         return FieldKeys()

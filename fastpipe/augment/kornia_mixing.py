@@ -18,7 +18,7 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.mixing import box_share
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.operation import Apart
 from fastpipe.augment.pixels import inside
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.errors import ConfigError
@@ -82,20 +82,15 @@ _KINDS: dict[str, Callable[[Any, Parameters, Draws, tuple[int, int]], Arrays]] =
 }
 
 
-class KorniaMixing(Operation):
-    """Mixes the images of a batch, and their labels, as one of kornia's modules would.
-
-    Raises:
-        ConfigError: labels cannot follow what this module does.
+class KorniaMixing(Apart):
+    """Mixes the images of a batch, and their labels, as one of kornia's modules would; ConfigError: labels cannot
+    follow.
     """
 
-    by_rows = False
     mixes = True
-    module: Any
 
     def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()
-        kornia_modules.keep_apart(self, module)
+        super().__init__(module)
         name = type(module).__name__
         generator: Any = getattr(module, "_param_generator", None)
         if not kornia_modules.is_own(module) or name not in _KINDS:
@@ -130,9 +125,6 @@ class KorniaMixing(Operation):
         if "boxes" in arrays:
             arrays["boxes"] = np.where(applied[:, None], arrays["boxes"], 0)
         return Step((bool(applied.any()), parameters), arrays)
-
-    def extra_repr(self) -> str:
-        return repr(self.module)
 
     def run(self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
         applied, parameters = host

@@ -85,11 +85,6 @@ def children(module: torch.nn.Module) -> list[torch.nn.Module] | None:
     return None if getattr(module, "random_apply", False) else list(module.children())
 
 
-def keep_apart(owner: torch.nn.Module, module: torch.nn.Module) -> None:
-    """Sets owner.module without making it a child, so that it stays where it is when `owner` is moved."""
-    object.__setattr__(owner, "module", module)
-
-
 def place(module: torch.nn.Module, device: torch.device) -> None:
     """Moves weights and buffers to the device; kornia's augmentations stay on the CPU: Note [kornia's samplers]."""
     parts: Iterator[Any] = module.modules()

@@ -30,7 +30,7 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.kornia_fields import SHOWN, FieldKeys, FieldMover, movable, moves_places
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.operation import Apart
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -43,36 +43,26 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the module.
+    """One call of the module."""
 
-    Attributes:
-        rows: numbers in the batch of the images that it changes, one image twice; None: all of them.
-        seed: of its draws that are not by sample.
-        leaves, tree: its parameters; None: made on the device.
-    """
-
-    rows: NDArray[np.int64] | None
-    seed: int
-    leaves: list[Any] | None
+    rows: NDArray[np.int64] | None  # in the batch, of the images that it changes, one image twice; None: all of them
+    seed: int  # of its draws that are not by sample
+    leaves: list[Any] | None  # and tree: its parameters; None: made on the device
     tree: TreeSpec | None
     nature: Nature
 
 
-class Kornia(Operation):
-    """Calls a module of kornia, see kornia_modules.is_planned, with parameters that depend on seed, epoch and sample.
-
+class Kornia(Apart):
+    """Calls a module of kornia, see kornia_modules.is_planned, with parameters that depend on seed, epoch and sample;
     `keys`, of the container that it is in, say which fields it moves.
     """
 
-    by_rows = False
-    module: Any
-
     def __init__(self, module: torch.nn.Module, keys: FieldKeys = FieldKeys()) -> None:  # noqa: B008
-        super().__init__()
-        kornia_modules.keep_apart(self, module)
+        super().__init__(module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
         self._row_by_row = kornia_modules.draws_row_by_row(module)
-        self._mover = FieldMover(module, keys) if keys.kinds & movable(module) else None
+        self.could_move = movable(module)
+        self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
         self.moves = frozenset() if self._mover is None else self._mover.kinds
         self.moves_shown = moves_places(module)
         self._shower: FieldMover | None = None  # made where it is needed
@@ -102,9 +92,6 @@ class Kornia(Operation):
 
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
         return self._nature(size, channels).size
-
-    def extra_repr(self) -> str:
-        return repr(self.module)
 
     def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
         """Carries its calls out; raises ConfigError where it returns no batch."""

@@ -21,28 +21,19 @@ _CPU, _META = torch.device("cpu"), torch.device("meta")
 
 @dataclass(frozen=True)
 class Nature:
-    """What a module does with images of a size, with so many channels.
-
-    Attributes:
-        draws_once: it draws something once a call.
-        whole_maps: parameters are as large as images.
-        size: (height, width) of its results.
-        by_row: the places of the parameters with a row for each image; None: it has to be called with all of them.
-    """
+    """What a module does with images of a size, with so many channels."""
 
     channels: int
-    draws_once: bool
-    whole_maps: bool
-    size: tuple[int, int]
-    by_row: frozenset[int] | None
+    draws_once: bool  # something once a call
+    whole_maps: bool  # parameters are as large as images
+    size: tuple[int, int]  # (height, width) of its results
+    by_row: frozenset[int] | None  # places of parameters with a row an image; None: it is called with all of them
 
 
 @torch.no_grad()
 def nature_of(module: Any, size: tuple[int, int], channels: int) -> Nature:
-    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image.
-
-    Raises:
-        ConfigError: it takes no images with so many channels, as far as a trial can tell.
+    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image. ConfigError:
+    it takes no images with so many channels, as far as a trial can tell.
     """
     parameters, others = _drawn(module, 2, size, channels)
     leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
@@ -86,9 +77,8 @@ def _tried(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
 def computed_with(
     module: torch.nn.Module, mover: FieldMover | None, images: Tensor, leaves: list[Any], tree: TreeSpec
 ) -> list[int]:
-    """The places of the parameters that it, and its mover of masks, only compute with, tried on tensors without data.
-
-    A module that asks for the value of a parameter on a device would wait for it there.
+    """The places of the parameters that it, and its mover of masks, only compute with, tried on tensors without data:
+    to ask for the value of another on a device would wait for it there.
     """
     module, mover = copy.deepcopy((module, mover))  # one copy of the module that both have
     kornia_modules.place(module, _META)

@@ -37,13 +37,11 @@ def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArra
 
 
 class Mixing(Operation):
-    """Mixes each sample with its neighbour; after normalising.
-
-    Args:
-        mixup: alpha of mixup's Beta distribution; 0: no mixup.
-        cutmix: alpha of cutmix's; 0: no cutmix. With both, each sample takes one of them, half and half.
+    """Mixes each sample with its neighbour; after normalising. `mixup` and `cutmix` are the alphas of their Beta
+    distributions; 0: not done. With both, each sample takes one of them, half and half.
     """
 
+    by_rows = False
     mixes = in_pairs = moves_shown = True
 
     def __init__(self, mixup: float, cutmix: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,25 @@ from torch import Tensor
 
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
-from fastpipe.augment.inputs import check_fits, check_images, check_labels, classes_of_labels, unaffected
+from fastpipe.augment.inputs import check_images
 from fastpipe.augment.mixing import Mixing
-from fastpipe.augment.moving import moved
-from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     check_normalised_once,
     checked_dtype,
-    checked_moments,
     checked_operations,
     compile_operations,
     instead,
     number,
 )
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.augment.plan import AugmentPlan, Draws
 from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
 from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
 from fastpipe.plan.draws import Stream, key
-from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 
-class Augment(torch.nn.Module):
+class Augment(Chain):
     """Augments, normalises and mixes batches of images on their device.
 
     Images are (N, C, height, width), uint8 (0 to 255) or uint16 (0 to 65535); C is 1 (gray), 3 (RGB) or 4 (RGB and
@@ -80,24 +75,19 @@ class Augment(torch.nn.Module):
         num_classes: int | None = None,
         compile: bool = False,
     ) -> None:
-        super().__init__()
         stages = checked_operations(operations, Augment)
         check_normalised_once(stages, mean)
         if flag("compile", compile):
             compile_operations(stages)
-        self.operations = torch.nn.ModuleList(stages)
-        self._calls = 0  # without seed and batch
-        self.label_smoothing = number("label_smoothing", label_smoothing, most=1, below=True)
-        self.num_classes = None if num_classes is None else whole("num_classes", num_classes, least=1, most=2**31)
+        smoothing = number("label_smoothing", label_smoothing, most=1, below=True)
+        classes = None if num_classes is None else whole("num_classes", num_classes, least=1, most=2**31)
         probability = number("erasing", erasing, most=1)
         alphas = number("mixup", mixup), number("cutmix", cutmix)
-        self._chain = Chain(
-            tuple(stages),
-            checked_dtype(dtype),
-            *checked_moments(mean, std),
-            erasing=Erasing(probability) if probability else None,
-            mixing=Mixing(*alphas) if any(alphas) else None,
-        )
+        after = ([Erasing(probability)] if probability else []) + ([Mixing(*alphas)] if any(alphas) else [])
+        super().__init__(stages, after, checked_dtype(dtype), mean, std)
+        self.label_smoothing, self.num_classes = smoothing, classes
+        self._probability, self._alphas = probability, alphas
+        self._calls = 0  # without seed and batch
 
     @classmethod
     def imagenet(cls, **options: Any) -> Augment:
@@ -141,170 +131,10 @@ class Augment(torch.nn.Module):
         return cls(Policy(TRIVIAL_AUGMENT, 1, None), **options)
 
     @property
-    def compiled(self) -> bool:
-        """Whether fastpipe's own operations run through torch.compile."""
-        return any(operation.compiles for operation in self._chain.operations)
-
-    def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """mean and std that images with so many channels are normalised by, of pixels in [0, 1]; 0 and 1: not at all.
-
-        Raises:
-            ConfigError: another number of channels was given.
-        """
-        return self._chain.moments(channels)
-
-    @property
-    def soft(self) -> bool:
-        """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
-        return bool(self.mixers) or self.label_smoothing > 0
-
-    @property
-    def mixers(self) -> list[Operation]:
-        """What mixes images, in order."""
-        return [operation for operation in self._chain.moving if operation.mixes]
-
-    @property
     def labelling(self) -> tuple[object, ...] | None:
         """What decides the soft labels of a batch, to be compared; None: labels stay as they are."""
         mixers = [(place, stage.module) for place, stage in enumerate(self.stages) if stage.mixes]
-        alphas = self._chain.mixing and self._chain.mixing.alphas
-        return (self.label_smoothing, self.num_classes, alphas, mixers) if self.soft else None
-
-    @property
-    def in_pairs(self) -> bool:
-        """Whether each image is mixed once, with one other image."""
-        return [mixer.in_pairs for mixer in self.mixers] == [True]
-
-    @unaffected(torch.device("cpu"))
-    def plan(
-        self,
-        samples: NDArray[np.int64],
-        size: tuple[int, int],
-        *,
-        seed: int,
-        epoch: int,
-        batch: int,
-        mixing_seed: int | None = None,
-        shown: NDArray[np.int64] | None = None,
-        channels: int = 3,
-        bits: int = 8,
-    ) -> AugmentPlan:
-        """Draws the augmentation of one batch, on the host.
-
-        Args:
-            samples: (n,) int64 sample numbers, at least one.
-            size: (height, width) of the images in pixels.
-            seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
-            mixing_seed: in place of seed, for what mixes images: views of one seed have one partner and one share.
-            shown: (n, 2), height and width of the image at the top left of each row, where the rest is padding.
-            channels: 1, 3 or 4.
-            bits: 8 for uint8 or 16 for uint16.
-
-        Raises:
-            ConfigError: mean, std or a module does not fit the channels.
-        """
-        parts = None if shown is None else shown / size
-        seeds = seed, seed if mixing_seed is None else mixing_seed
-        draws, mixing = (
-            Draws(samples, seed=each, epoch=epoch, batch=batch, shown=parts, channels=channels) for each in seeds
-        )
-        return self._chain.plan(draws, (int(size[0]), int(size[1])), mixing, bits)
-
-    def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
-        last = len(plan.hosts) - 1
-        if (share := plan.arrays.get(f"{last}.share")) is not None:
-            return np.roll(np.arange(plan.count), 1), share
-        (place,) = (place for place, stage in enumerate(self.stages) if stage.mixes)
-        return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
-
-    @property
-    def moves(self) -> frozenset[str]:
-        """The kinds of fields that move with images: "mask", "boxes", "keypoints"; "image", second pictures."""
-        return frozenset[str]().union(*(operation.moves for operation in self._chain.moving))
-
-    @property
-    def stages(self) -> tuple[Operation, ...]:
-        """What happens before normalising, in order."""
-        return self._chain.operations
-
-    @torch.no_grad()
-    @unaffected(torch.device("cpu"))
-    def move_places(
-        self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
-        """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the host, in pixels.
-
-        Boxes are cut off at the border; one that left the image has no width or no height.
-        """
-        if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
-            return boxes, points
-        return moved(self._chain, plan, boxes, points)
-
-    @torch.no_grad()
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
-        """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
-
-        Args:
-            masks: (N, height, width) of ids; or pictures, (N, height, width, C), uint8 or uint16.
-            plan, tensors: as for `carry_out`.
-            fill: the id where pixels come from outside the image.
-        """
-        kind = "mask" if masks.ndim == 3 else "image"
-        if kind not in self.moves:
-            return masks
-        planes = masks[:, None] if kind == "mask" else masks.permute(0, 3, 1, 2)
-        with unaffected(masks.device):
-            made = self._chain.move_masks(planes, plan, plan.split(tensors), fill, kind)
-        return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
-
-    @property
-    def moves_shown(self) -> bool:
-        """Whether `move_shown` changes anything."""
-        return any(operation.moves_shown for operation in self._chain.moving)
-
-    @torch.no_grad()
-    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
-        """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
-        if not self.moves_shown:
-            return shown
-        with unaffected(shown.device):
-            return self._chain.move_shown(shown, plan, plan.split(tensors))
-
-    @torch.no_grad()
-    def carry_out(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        plan: AugmentPlan,
-        tensors: Mapping[str, Tensor],
-        *,
-        num_classes: int | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Applies a plan on the images' device, in its current stream; never waits for the device.
-
-        Args:
-            images: (N, C, height, width) uint8 or uint16, channels_last.
-            labels: (N,) int64 on the same device, each below the number of classes.
-            plan: of this batch.
-            tensors: plan.arrays on the same device.
-            num_classes: number of classes of the dataset; used if Augment(num_classes=) was not given.
-
-        Returns:
-            images, channels_last in this Augment's dtype; labels, unchanged or soft.
-
-        Raises:
-            ConfigError: the tensors do not match the plan, a module returned no batch, or num_classes is missing.
-        """
-        check_fits(images, labels, plan, tensors)
-        classes = classes_of_labels(self.num_classes, num_classes) if self.soft else 0
-        stages = plan.split(tensors)
-        with unaffected(images.device):
-            out = self._chain.apply(images, plan, stages)
-            if self.soft:
-                check_labels(labels, classes)
-                labels = self._chain.soft_labels(labels, classes, self.label_smoothing, plan, stages)
-        return out, labels
+        return (self.label_smoothing, self.num_classes, self._alphas, mixers) if self.soft else None
 
     def forward(
         self,
@@ -360,14 +190,13 @@ class Augment(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What is not a module of its own."""
-        chain = self._chain
         said = {
-            "dtype": chain.dtype,
-            "mean": chain.mean,
-            "std": chain.std,
-            "erasing": chain.erasing and chain.erasing.probability,
-            "mixup": chain.mixing and chain.mixing.alphas[0],
-            "cutmix": chain.mixing and chain.mixing.alphas[1],
+            "dtype": self.dtype,
+            "mean": self.mean,
+            "std": self.std,
+            "erasing": self._probability,
+            "mixup": self._alphas[0],
+            "cutmix": self._alphas[1],
             "label_smoothing": self.label_smoothing,
             "num_classes": self.num_classes,
         }

@@ -12,26 +12,30 @@ only then become the upright boxes around them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.augment.chain import Chain
 from fastpipe.augment.plan import AugmentPlan
 from fastpipe.plan.geometry import swap_pairs
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
 
 Float32s = NDArray[np.float32]
+Mover = Callable[[torch.Tensor, AugmentPlan], torch.Tensor]
 _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 
 
 def moved(
-    chain: Chain, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+    plan: AugmentPlan,
+    size: tuple[int, int],
+    boxes: Mapping[str, PlacedBoxes],
+    points: Mapping[str, PlacedPoints],
+    move: Mover,
 ) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
-    """Moves boxes and points as the chain moves the images of a batch; see Augment.move_places."""
+    """Moves boxes and points of images that become of `size` as `move` moves points (n, P, 2); Augment.move_places."""
     height, width = plan.size
     around = {name: each.edges[:, _CORNERS] - np.float32(0.5) for name, each in boxes.items()}
     single = {name: each.values[..., :2] for name, each in points.items()}
@@ -41,12 +45,12 @@ def moved(
     given: list[tuple[Float32s, NDArray[np.int64]]] = [(triangles, np.arange(plan.count))]
     given += [(values, boxes[name].rows) for name, values in around.items()]
     given += [(values, points[name].rows) for name, values in single.items()]
-    turned, *made = _all_at_once(chain, plan, given)
+    turned, *made = _all_at_once(plan, given, move)
     one, other = turned[:, 1] - turned[:, 0], turned[:, 2] - turned[:, 0]
     mirrored = one[:, 0] * other[:, 1] < one[:, 1] * other[:, 0]
     new_boxes, new_points = {}, {}
     for name, corners in zip(boxes, made, strict=False):
-        edges = _upright(boxes[name].edges, around[name], corners, chain.size_after(plan))
+        edges = _upright(boxes[name].edges, around[name], corners, size)
         new_boxes[name] = PlacedBoxes(edges, boxes[name].rows, boxes[name].labels)
     for name, xy in zip(points, made[len(boxes) :], strict=True):
         old = points[name]
@@ -57,7 +61,7 @@ def moved(
     return new_boxes, new_points
 
 
-def _all_at_once(chain: Chain, plan: AugmentPlan, things: list[tuple[Float32s, NDArray[np.int64]]]) -> list[Float32s]:
+def _all_at_once(plan: AugmentPlan, things: list[tuple[Float32s, NDArray[np.int64]]], move: Mover) -> list[Float32s]:
     """Moves things of V points each, (M, V, 2), with the rows that they are on: all in one tensor (n, points, 2)."""
     places: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     begin = 0
@@ -68,7 +72,7 @@ def _all_at_once(chain: Chain, plan: AugmentPlan, things: list[tuple[Float32s, N
     canvas = np.zeros((plan.count, begin, 2), dtype=np.float32)
     for (values, _), where in zip(things, places, strict=True):
         canvas[where] = values
-    made = chain.move_points(torch.from_numpy(canvas), plan).numpy()
+    made = move(torch.from_numpy(canvas), plan).numpy()
     return [made[where] for where in places]
 
 

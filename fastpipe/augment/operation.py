@@ -21,24 +21,28 @@ Function = Callable[..., Tensor]
 class Operation(torch.nn.Module, ABC):
     """One stage between uint8 and normalising: images float32 in [0, 1] in, the same out.
 
-    Attributes:
-        by_rows: a batch may be given in parts; False: only whole.
-        fresh: what it returns may be overwritten; False: it may be its maker's.
-        moves: the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image", of
-            second pictures.
-        moves_shown: `move_shown` is right, and changes something.
-        mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
-        in_pairs: it mixes each image with one other image.
-        compiles: functions are compiled before they run.
+    `moves` are the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image",
+    of second pictures.
     """
 
-    by_rows = True
-    fresh = True
+    by_rows = True  # a batch may be given in parts; False: only whole
+    fresh = True  # what it returns may be overwritten; False: it may be its maker's
     moves: frozenset[str] = frozenset()
-    moves_shown = False
-    mixes = False
-    in_pairs = False
-    compiles = False
+    could_move: frozenset[str] = frozenset()  # those that it would move in a container that names them
+    moves_shown = False  # `move_shown` is right, and changes something
+    mixes = False  # images, so it also has `mixed_labels`, and labels become soft
+    in_pairs = False  # it mixes each image with one other image
+    compiles = False  # functions, before they run
+
+    @property
+    def name(self) -> str:
+        """What its user passed, for messages."""
+        return type(getattr(self, "module", self)).__name__
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether it is there to make mirror images."""
+        return self.name in ("RandomHorizontalFlip", "RandomVerticalFlip")
 
     @abstractmethod
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -46,9 +50,8 @@ class Operation(torch.nn.Module, ABC):
 
     @abstractmethod
     def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on.
-
-        It may overwrite them. The host's part and the tensors, on the images' device, are the whole batch's.
+        """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on; may overwrite
+        them. The host's part and the tensors, on the images' device, are the whole batch's.
         """
 
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
@@ -56,10 +59,7 @@ class Operation(torch.nn.Module, ABC):
         return size
 
     def move_points(self, points: Tensor, host: Any) -> Tensor:
-        """Moves points (N, P, 2) float32 x, y of the batch as `run` moves pixels, on the CPU; may overwrite them.
-
-        They are counted from the centre of the first pixel.
-        """
+        """Moves points (N, P, 2) float32 x, y, from the centre of the first pixel, on the CPU; may overwrite them."""
         return points
 
     def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -79,6 +79,20 @@ class Operation(torch.nn.Module, ABC):
     def fast(self, function: Function) -> Function:
         """The function, or its compiled form."""
         return compiled(function) if self.compiles else function
+
+
+class Apart(Operation):
+    """Has a module that is no child of it, and so stays where it is when the operation is moved."""
+
+    by_rows = False
+    module: Any
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        object.__setattr__(self, "module", module)
+
+    def extra_repr(self) -> str:
+        return repr(self.module)
 
 
 @cache
@@ -102,15 +116,10 @@ def on_colour(function: Function) -> Function:
 def on_rows(
     function: Function, images: Tensor, first: int, rows: NDArray[np.int64], index: Tensor, *parameters: Tensor
 ) -> Tensor:
-    """Applies a function to some rows of a batch. The host knows them too, so it need not ask the device for sizes.
+    """Applies a function of images, which it may overwrite, and parameters, one a row, to some rows of a batch.
 
-    Args:
-        function: of (k, c, height, width) images, which it may overwrite, and (k,) parameters.
-        images: (n, c, height, width): the batch's rows from `first` on; may be overwritten.
-        first: the number in the batch of images[0].
-        rows: (m,) numbers in the batch, ascending.
-        index: the same, int64 on the device of the images.
-        parameters: each (m,), one a row.
+    The images are its rows from `first` on. `rows` (m,) are numbers in the batch, ascending; `index` the same on the
+    device, which the host need not ask for sizes.
     """
     count = len(images)
     low, high = bisect_left(rows, first), bisect_left(rows, first + count)

@@ -50,10 +50,8 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
 
 
 def stages_of(module: torch.nn.Module, keys: FieldKeys | None = None) -> list[Operation]:
-    """A module, or the modules of a container that only calls them in turn -> stages; `keys`: of the containers around.
-
-    Raises:
-        ConfigError: it mixes images somewhere inside.
+    """A module, or those of a container that only calls them in turn -> stages; `keys`: of the containers around.
+    ConfigError: it mixes images somewhere inside.
     """
     if isinstance(module, Operation):
         return [module]
@@ -136,9 +134,8 @@ def _moments(name: str, value: object) -> Moments:
 
 
 def of_channels(name: str, given: Moments | None, channels: int, neutral: float) -> tuple[float, ...]:
-    """mean or std -> a number for each of so many channels.
-
-    Three numbers are those of RGB: gray gets their luma, and alpha the neutral one, 0 or 1, as all channels of None.
+    """mean or std -> a number for each of so many channels. Three numbers are those of RGB: gray gets their luma, and
+    alpha the neutral one, 0 or 1, as all channels of None.
     """
     if not isinstance(given, tuple):
         return (neutral if given is None else given,) * channels

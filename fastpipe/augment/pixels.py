@@ -24,10 +24,8 @@ NORMALISE_BYTES = 2**22
 
 
 def on_cpu(device: torch.device) -> bool:
-    """Whether to lay out work for a CPU or for an accelerator.
-
-    True: memory and the cache count: images are taken one by one, boxes by slices, at places that the host knows.
-    False: launches count: a batch is taken at once, boxes by masks, whose places the device has.
+    """True: memory and the cache count, so images are taken one by one, boxes by slices, at places that the host knows.
+    False: launches count, so a batch is taken at once, boxes by masks, whose places the device has.
     """
     return device.type == "cpu"
 
@@ -47,10 +45,7 @@ def inside(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """How a batch of images is taken: (first row, row after the last), in order.
-
-    `part_bytes`: of float32 images, a thread; None: the batch is taken whole on any device.
-    """
+    """(first row, row after the last) of each part of a batch, of so many bytes of float32 a thread; None: of all."""
     count = len(images)
     step = count
     if on_cpu(images.device) and part_bytes is not None:
@@ -80,13 +75,7 @@ def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[st
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
-    """Writes images * scale + shift.
-
-    Args:
-        images: (n, c, height, width) uint8, uint16 or float32.
-        scale, shift: (c,) float32 on the same device.
-        out: (n, c, height, width) in channels_last, any floating dtype; rounded to it once.
-    """
+    """Writes images, uint8, uint16 or float32, * scale + shift, (c,) float32; `out`, channels_last, is rounded once."""
     if not on_cpu(images.device):
         images = images.to(torch.float32) if images.dtype == torch.uint16 else images  # which has no arithmetic
         torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))  # one kernel

@@ -17,14 +17,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """The draws of one batch.
-
-    Attributes:
-        samples: (n,) sample numbers.
-        seed, epoch, batch: name the draws.
-        shown: (n, 2), the parts of the height and the width of each row that have the image, at the top left, where the
-            rest is padding; None: rows are full.
-        channels: of the images; no draw of fastpipe's own operations depends on them.
+    """The draws of one batch, of (n,) samples. `shown` (n, 2) are the parts of the height and the width of each row
+    that have the image, at the top left, where the rest is padding; None: rows are full.
     """
 
     samples: NDArray[np.int64] = field(kw_only=False)
@@ -32,7 +26,7 @@ class Draws:
     epoch: int
     batch: int
     shown: NDArray[np.float64] | None = None
-    channels: int = 3
+    channels: int = 3  # no draw of fastpipe's own operations depends on them
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -46,10 +40,7 @@ class Draws:
         return float(uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0])
 
     def generator_seed(self, stream: int, position: int) -> int:
-        """In [0, 2**64): a seed for a generator that draws for this batch as a whole.
-
-        It also depends on the batch's first sample: ranks that share a global batch must not repeat one another.
-        """
+        """A 64-bit seed of the batch, and of its first sample: ranks that share a batch must not repeat one another."""
         batch_key = key(key(self.seed, self.epoch, stream), self.batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 

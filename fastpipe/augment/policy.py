@@ -27,21 +27,13 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Space:
-    """How far operations go at the last bin.
+    """How far operations go at the last bin."""
 
-    Attributes:
-        shear: tangent of the angle.
-        translate: pixels; None: 150/331 of the image's side.
-        rotate: degrees.
-        enhance: how far from 1 the factors of brightness, saturation, contrast and sharpness are.
-        posterize: bits taken away.
-    """
-
-    shear: float
-    translate: float | None
-    rotate: float
-    enhance: float
-    posterize: int
+    shear: float  # tangent of the angle
+    translate: float | None  # pixels; None: 150/331 of the image's side
+    rotate: float  # degrees
+    enhance: float  # how far from 1 the factors of brightness, saturation, contrast and sharpness are
+    posterize: int  # bits taken away
 
 
 RANDAUGMENT = Space(shear=0.3, translate=None, rotate=30.0, enhance=0.9, posterize=4)
@@ -114,18 +106,16 @@ def _moves(pick: str, share: Values, space: Space, size: tuple[int, int]) -> dic
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer's rows in the batch, group by group, ascending in each; last those that stay as they are.
-
-    Each group that has samples: name of the function, where it begins in rows and where it ends.
-    """
+    """A layer's rows in the batch, group by group, ascending in each; last those that stay as they are."""
 
     rows: NDArray[np.int64]
-    groups: tuple[tuple[str, int, int], ...]
+    groups: tuple[tuple[str, int, int], ...]  # that have samples: the function's name, first place and end in rows
 
 
 class Policy(Operation):
     """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
 
+    name = "RandAugment or TrivialAugment"
     moves_shown = True
 
     def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
@@ -150,10 +140,8 @@ class Policy(Operation):
 
     def _plan_layer(self, draws: Draws, size: tuple[int, int], number: int) -> tuple[Layer, NDArray[np.float32]]:
         picked = (draws.each(Stream.OPERATION + number) * len(PICKS)).astype(np.int64)
-        if self.magnitude is None:
-            bins = np.floor(draws.each(Stream.MAGNITUDE + number) * (LAST_BIN + 1))
-        else:
-            bins = np.full(len(draws), float(self.magnitude))
+        drawn = np.floor(draws.each(Stream.MAGNITUDE + number) * (LAST_BIN + 1))
+        bins = drawn if self.magnitude is None else np.full(len(draws), float(self.magnitude))
         sign = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
         numbers = np.zeros((len(draws), 6))
         for code, pick in enumerate(PICKS):

@@ -161,14 +161,8 @@ def _allocate(size_bytes: int) -> NDArray[np.uint8]:
 
 
 def stream_of(device: object) -> Stream:
-    """Checks `device` and makes its stream.
-
-    Args:
-        device: None or "cpu"; "cuda", "cuda:1"; a torch.device. "cuda" is the current GPU. Where that is cuda:0
-            because nobody has set one, and a launcher set LOCAL_RANK, it is the GPU of that number.
-
-    Raises:
-        ConfigError: it is none of these, or not there.
+    """The stream of None or "cpu"; "cuda", "cuda:1"; a torch.device; else ConfigError. "cuda" is the current GPU. Where
+    that is cuda:0 because nobody has set one, and a launcher set LOCAL_RANK, it is the GPU of that number.
     """
     expected = 'device: expected "cpu", "cuda" or "cuda:0", "cuda:1", ...'
     try:

@@ -46,19 +46,15 @@ atexit.register(_ends.clear)  # CUDA ends with the process; where a kernel has f
 
 
 class PageLocked:
-    """Makes page-locked memory.
+    """Makes page-locked memory. `register` is CUDA's, of (address, bytes); RuntimeError: it refuses.
 
-    Args:
-        register: of CUDA: (address, bytes); raises RuntimeError if it refuses.
-        release: (address) -> what is called, in order, when an array and all that refers to it is gone, before it is
-            unmapped: it ends the copies from it, and unregisters it. Each is called even if one before it raises; all
-            must be written in C and never call back into Python.
+    `release` gives, of an address, what is called in order when an array and all that refers to it is gone, before it
+    is unmapped: it ends the copies from it, and unregisters it. Each is called even if one before it raises; all must
+    be written in C and never call back into Python.
     """
 
     def __init__(
-        self,
-        register: Callable[[int, int], None],
-        release: Callable[[int], Sequence[Callable[[], object]]],
+        self, register: Callable[[int, int], None], release: Callable[[int], Sequence[Callable[[], object]]]
     ) -> None:
         self._register = register
         self._release = release

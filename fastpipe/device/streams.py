@@ -13,11 +13,7 @@ class Mark:
     """A place in a queue of work: all that was queued before it. On the CPU nothing is queued: it has been done."""
 
     def done(self) -> bool:
-        """Whether all of it has been done; never waits.
-
-        Raises:
-            RuntimeError: work of the program has failed on the device.
-        """
+        """Whether all of it has been done; never waits. RuntimeError: work of the program has failed on the device."""
         return True
 
     def wait(self, timeout_s: float) -> bool:
@@ -30,17 +26,11 @@ class Mark:
 
 
 class Stream:
-    """Where batches are made ready for the training loop. The CPU does all at once, in the thread that asks.
+    """Where batches are made ready for the training loop. The CPU does all at once, in the thread that asks."""
 
-    Attributes:
-        device: that they end up on.
-        copies: its memory is not the host's.
-        lookahead: batches to make ready beyond the one that is handed out.
-    """
-
-    device = torch.device("cpu")
-    copies = False
-    lookahead = 0  # more would only delay the batch that is handed out
+    device = torch.device("cpu")  # that they end up on
+    copies = False  # its memory is not the host's
+    lookahead = 0  # batches to make ready beyond the one handed out, which more of them would only delay here
 
     @property
     def pinned_bytes(self) -> int:

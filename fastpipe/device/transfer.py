@@ -39,47 +39,31 @@ _STEP_UNDONE = (
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """A batch whose way to the device is queued.
+    """A batch whose way to the device is queued."""
 
-    Attributes:
-        batch: what the loop gets, to be used after `ready` only.
-        images: of the batch, by view.
-        labels, valid: of the batch.
-        memory: a tensor of each piece of memory that the batch is in.
-        ready: its work is done.
-    """
-
-    batch: Batch
-    images: tuple[torch.Tensor, ...]
+    batch: Batch  # what the loop gets, to be used after `ready` only
+    images: tuple[torch.Tensor, ...]  # by view
     labels: torch.Tensor
     valid: torch.Tensor
-    memory: tuple[torch.Tensor, ...]
-    ready: Mark
+    memory: tuple[torch.Tensor, ...]  # a tensor of each piece of memory that the batch is in
+    ready: Mark  # its work is done
 
 
 @dataclass(frozen=True)
 class _Work:
-    """The device's work for a batch: marks before the copies, after them, and after the augmentation.
-
-    in_time: all was queued before the device had done the copies, so that it did not pause for the host.
-    """
+    """The device's work for a batch: marks before the copies, after them, and after the augmentation."""
 
     first: Mark
     copied: Mark
     ready: Mark
-    in_time: bool
+    in_time: bool  # all was queued before the device had done the copies: it did not pause for the host
 
 
 class Transfer:
     """Queues copies and augmentation on a stream, and gives host memory back once it has been copied.
 
-    Args:
-        stream: where.
-        views: of each view, what is done with its images, None: nothing; and a seed, which decides the
-            augmentation together with epoch, batch and samples.
-        classes: in the dataset.
-        stats: transfer_s, augment_s, device_s and held_s are added to.
-        watchdog: of waits for the training loop's own work.
+    `views` are, of each, what is done with its images, None: nothing; and a seed, which decides the augmentation
+    together with epoch, batch and samples. The watchdog is of waits for the loop's own work.
     """
 
     def __init__(
@@ -111,19 +95,13 @@ class Transfer:
 
     @property
     def under_way(self) -> int:
-        """Batches that are queued and were not done at the last `collect`; on the CPU none.
-
-        Any thread may ask: it does not look at the device. A look from another thread would break a CUDA graph that
-        the training loop captures.
+        """Batches that are queued and were not done at the last `collect`; on the CPU none. Any thread may ask: a look
+        at the device from another one would break a CUDA graph that the training loop captures.
         """
         return len(self._working) if self._stream.copies else 0
 
     def collect(self) -> None:
-        """Lets go of host memory that has been copied, and counts what the device has done.
-
-        Raises:
-            RuntimeError: work of the program has failed on the device.
-        """
+        """Lets go of host memory that has been copied, and counts what the device has done. Raises as Mark.done."""
         while self._copying and self._copying[0][0].done():
             self._copying.popleft()
         while self._working and self._working[0].ready.done():
@@ -236,9 +214,8 @@ class Transfer:
         return augment, plan
 
     def hand_over(self, staged: StagedBatch) -> Batch:
-        """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
-
-        A loop that queues work faster than the device does it waits here, for the step of some batches ago.
+        """Gives a batch to the training loop's stream, which waits for it on the device. A loop that queues work faster
+        than the device does it waits here, for the step of some batches ago.
         """
         self._users.append(self._stream.hand_over(staged.ready, staged.memory))
         if len(self._users) > _MOST_UNDONE:

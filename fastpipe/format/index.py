@@ -69,20 +69,16 @@ class Index:
         form_counts: how many samples have each form of pixels.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
-        may_be_large: there may be pictures of more than max_pixels.
-        scattered: samples lie anywhere in the order of `samples_at`: nothing is gained by reading neighbours together.
-        why_not: of several datasets, the fields that not all have, or that do not go together, and why.
-        packed: `fastpipe pack` wrote it. The next three are for sources that are not packed: scan/index.py.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
         odd: (samples,) bool: pictures that have to be converted before the engine reads them; None: none.
         convert: makes a PNG or JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
 
-    packed = True
-    scattered = False
-    may_be_large = True
+    packed = True  # by `fastpipe pack`; mtimes_ns, odd and convert are for other sources: scan/index.py
+    scattered = False  # in the order of `samples_at`: nothing is gained by reading neighbours together
+    may_be_large = True  # there may be pictures of more than max_pixels
     restored_by = RESTORE
-    why_not: Mapping[str, str] = {}
+    why_not: Mapping[str, str] = {}  # of several datasets, fields that not all have, or that do not go together
     mtimes_ns: NDArray[np.int64] | None = None
     odd: NDArray[np.bool_] | None = None
     convert: Callable[[int], bytes] | None = None
@@ -128,8 +124,7 @@ class Index:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {REPACK}"
             ) from problem
-        self.shard_sizes = self.shards.sizes
-        self.shard_starts = self.shards.starts
+        self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
         self.files = self.folder / version_folder(self.version)
         try:
             rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)

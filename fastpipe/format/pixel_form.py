@@ -13,15 +13,10 @@ from fastpipe.format.shard_list import count
 
 
 class PixelForm(NamedTuple):
-    """What a pixel of a picture holds.
+    """What a pixel of a picture holds."""
 
-    Attributes:
-        channels: 1: gray, 3: RGB, 4: RGB and alpha; gray with alpha counts as 4.
-        bits: of a channel: 8 or 16.
-    """
-
-    channels: int = 3
-    bits: int = 8
+    channels: int = 3  # 1: gray, 3: RGB, 4: RGB and alpha; gray with alpha counts as 4
+    bits: int = 8  # of a channel: 8 or 16
 
     @property
     def dtype(self) -> np.dtype[Any]:

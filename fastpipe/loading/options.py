@@ -179,7 +179,7 @@ def check_together(
         if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
             raise impossible("mixed buckets")
         for part in moving_parts(augment):
-            if in_buckets and not part.shows:
+            if in_buckets and not part.moves_shown:
                 raise impossible("padding", part.name)
         if augment.soft and not labelled and (without := len(data) - sum(data.class_counts)):
             raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
