@@ -24,8 +24,8 @@ from fastpipe.samples.field_names import Asked
 from fastpipe.samples.fields import Fields, by_sample, split
 
 if TYPE_CHECKING:
-    from fastpipe.engine.engine import Engine, Job
-    from fastpipe.engine.fetched_job import FetchedJob
+    from fastpipe.engine.engine import Engine
+    from fastpipe.engine.jobs import FetchedJob, Job
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 _MOST_NAMED = 8  # samples in a message
