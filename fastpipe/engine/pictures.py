@@ -132,8 +132,8 @@ class Pictures:
             raise self._index.sample_error(sample, problem) from None
 
     def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8] | NDArray[np.int32]:
-        """The whole mask of a sample, in memory of its own: (height, width) of ids, uint8, or int32 of 16 bits. `record`
-        is that of the index, whose size the mask has, `field` its own; SampleError: it cannot be read.
+        """The whole mask of a sample, in memory of its own: (height, width) of ids, uint8, or int32 of 16 bits.
+        `record` is that of the index, whose size the mask has, `field` its own; SampleError: it cannot be read.
         """
         ids = np.empty((record["height"], record["width"]), dtype=np.int32 if field["bits"] == 16 else np.uint8)
         return self._read(sample, record, field, _engine.Shard.read_mask, ids)
