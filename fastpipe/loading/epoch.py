@@ -30,7 +30,8 @@ from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here
     from fastpipe.device.transfer import StagedBatch, Transfer
-    from fastpipe.loading.fields import FieldReader, Prepare
+    from fastpipe.loading.prepare import Prepare
+    from fastpipe.samples.fields import FieldReader
 
 _REPLACE_ATTEMPTS = 16
 
