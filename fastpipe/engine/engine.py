@@ -34,19 +34,12 @@ _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What the engine runs on.
+    """What the engine runs on."""
 
-    Attributes:
-        libjpeg_turbo: version it was built with.
-        resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
-        decode: what decodes common JPEGs: "baseline", our own decoder, or "libjpeg".
-        coefficients: what reads stored coefficients: "avx512", "avx2", "neon" or "scalar".
-    """
-
-    libjpeg_turbo: str
-    resize: str
-    decode: str
-    coefficients: str
+    libjpeg_turbo: str  # version it was built with
+    resize: str  # the kernels in use: "avx512", "avx2", "neon" or "scalar"
+    decode: str  # what decodes common JPEGs: "baseline", our own decoder, or "libjpeg"
+    coefficients: str  # what reads stored coefficients: "avx512", "avx2", "neon" or "scalar"
 
 
 def engine_facts() -> EngineFacts:
