@@ -1,4 +1,4 @@
-"""The plan of samples -> the values of their fields: of a batch, or a dict for each; tv_tensors if there are any."""
+"""The plan of samples -> the values of their fields: of a batch, or a dict of tensors for each sample."""
 
 from __future__ import annotations
 
