@@ -43,9 +43,9 @@ class Watchdog:
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` or `look_outside` should be called again, at most 1."""
+        """Seconds until `look` or `look_outside` should be called again: 0.1 at most, so soon is a close() seen."""
         limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
-        return min(1.0, max(limit - waited_s, 0.01))
+        return min(0.1, max(limit - waited_s, 0.01))
 
     def look(self, waited_s: float) -> None:
         """Warns in the log if this wait has been too long; EngineError: ten times the time has passed."""
