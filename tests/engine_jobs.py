@@ -7,7 +7,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.engine import Engine, Job
+from fastpipe.engine.engine import Engine
+from fastpipe.engine.jobs import Job
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content

@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -30,18 +29,12 @@ _PATIENCE_S = 10.0
 
 
 class _Row(NamedTuple):
-    """What a thread has to do.
+    """What a thread has to do."""
 
-    Attributes:
-        sample: its number.
-        tasks: of TASK_DTYPE, one for each slot.
-        slots: where its rows go.
-        ended: gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
-    """
-
-    sample: int
-    tasks: NDArray[np.void]
-    slots: Sequence[Slot]
+    sample: int  # its number
+    tasks: NDArray[np.void]  # of TASK_DTYPE, one for each slot
+    slots: Sequence[Slot]  # where its rows go
+    # Gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
     ended: weakref.ref[Future[_engine.Reason | None]]
 
 
@@ -106,12 +99,7 @@ class _State:
 
 
 class Conversions:
-    """Threads that convert.
-
-    Args:
-        convert: makes what the engine decodes of a sample.
-        threads: how many, at most.
-    """
+    """At most so many threads; `convert` makes what the engine decodes of a sample."""
 
     def __init__(self, convert: Callable[[int], bytes], threads: int) -> None:
         self._state = _State(convert)
@@ -130,16 +118,8 @@ class Conversions:
         *,
         refused: bool = False,
     ) -> list[Future[_engine.Reason | None]]:
-        """Puts rows in line.
-
-        Args:
-            samples: their numbers.
-            tasks: (n,) or (n, slots).
-            slots: where they go.
-            refused: the engine's threads have tried them, and counted them as failed.
-
-        Returns:
-            For each, what will be None, or why it failed. Dropping it takes the row back, unless it has begun.
+        """Puts the rows of samples in line; their tasks are (n,) or (n, slots). For each, what will be None, or why it
+        failed. Dropping it takes the row back, unless it has begun. `refused`: the engine has counted them as failed.
         """
         while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
@@ -217,8 +197,3 @@ def _close_all() -> None:
         conversions = reference()
         if conversions is not None:
             conversions.close()
-
-
-def cancelled(rows: list[Future[_engine.Reason | None]]) -> None:
-    """Takes back the rows that have not begun, and waits for the others, 10 s at most."""
-    wait_for([row for row in rows if not row.cancel()], _PATIENCE_S)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import atexit
 import os
-import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
+from fastpipe.engine.jobs import PATIENCE_S, FetchedJob, Job, MixedJob, Reason
+from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -28,33 +26,20 @@ from fastpipe.plan.batch import BatchPlan
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
-    from fastpipe.engine.fetched_job import FetchedJob
     from fastpipe.store.remote.reader import Reader
     from fastpipe.store.remote.wants import Where
 
-# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
-# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
-_PATIENCE_S = 10.0
-Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
-_CANCELLED = Reason("cancelled")
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What the engine runs on.
+    """What the engine runs on."""
 
-    Attributes:
-        libjpeg_turbo: version it was built with.
-        resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
-        decode: what decodes common JPEGs: "baseline", our own decoder, or "libjpeg".
-        coefficients: what reads stored coefficients: "avx512", "avx2", "neon" or "scalar".
-    """
-
-    libjpeg_turbo: str
-    resize: str
-    decode: str
-    coefficients: str
+    libjpeg_turbo: str  # version it was built with
+    resize: str  # the kernels in use: "avx512", "avx2", "neon" or "scalar"
+    decode: str  # what decodes common JPEGs: "baseline", our own decoder, or "libjpeg"
+    coefficients: str  # what reads stored coefficients: "avx512", "avx2", "neon" or "scalar"
 
 
 def engine_facts() -> EngineFacts:
@@ -70,124 +55,17 @@ def extension_file() -> str:
     return _engine.__file__
 
 
-class Job:
-    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before.
-
-    Args:
-        job: the engine's.
-        positions: (n,) of the plan that its tasks are of; None: all, in order.
-    """
-
-    def __init__(self, job: _engine.Job, positions: NDArray[np.intp] | None = None) -> None:
-        self._job = job
-        self._positions = positions
-
-    def wait(self, timeout_s: float) -> bool:
-        """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
-        return self._job.wait(timeout_s)
-
-    @property
-    def done(self) -> bool:
-        """Whether every row is done. Any thread may ask: it changes nothing."""
-        return self._job.wait(0)
-
-    def cancel(self, patience_s: float = _PATIENCE_S) -> None:
-        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
-        system holds a read for ever. The memory of those that are held is never used again.
-        """
-        self._job.cancel(patience_s)
-
-    def errors(self) -> list[tuple[int, Reason]]:
-        """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        errors = self._job.errors()
-        if self._positions is None:
-            return errors
-        return [(int(self._positions[task]), reason) for task, reason in errors]
-
-
-class MixedJob(Job):
-    """A batch some of whose rows are converted. What the engine's threads refuse, and packing may take, is converted,
-    too: JPEGs with stray bytes, for example.
-
-    Args:
-        job: the engine's, of the other rows.
-        positions: (m,) of the plan: its rows.
-        convert: begins the conversion of rows of the plan, by their positions; True: the engine has refused them.
-        odd: (k,) positions of the rows that are converted.
-        took: is told the positions of rows that had to be converted, though nobody knew.
-    """
-
-    def __init__(
-        self,
-        job: _engine.Job,
-        positions: NDArray[np.intp],
-        convert: Callable[[NDArray[np.intp], bool], list[Future[Reason | None]]],
-        odd: NDArray[np.intp],
-        took: Callable[[NDArray[np.intp]], None],
-    ) -> None:
-        super().__init__(job, positions)
-        self._convert = convert
-        self._took = took
-        self._converted = dict(zip(odd.tolist(), convert(odd, False), strict=True))
-        # Of the engine's rows, once they are done: those tried again.
-        self._refused: dict[int, Reason] | None = None
-
-    def wait(self, timeout_s: float) -> bool:
-        """As of Job."""
-        deadline = time.monotonic() + timeout_s
-        if not super().wait(timeout_s):
-            return False
-        if self._refused is None:
-            self._refused = {row: why for row, why in super().errors() if why.code in CONVERTIBLE}
-            again = np.array(list(self._refused), dtype=np.intp)
-            self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
-        return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
-
-    @property
-    def done(self) -> bool:
-        """As of Job; a row that the engine refused is done until `wait` has it converted."""
-        return super().done and all(ended.done() for ended in list(self._converted.values()))
-
-    def cancel(self, patience_s: float = _PATIENCE_S) -> None:
-        """As of Job."""
-        super().cancel(patience_s)
-        from fastpipe.engine.conversions import cancelled
-
-        cancelled(list(self._converted.values()))
-
-    def errors(self) -> list[tuple[int, Reason]]:
-        """As of Job; after wait."""
-        refused = self._refused or {}
-        failed = {row: why for row, why in super().errors() if row not in refused}
-        for row, ended in self._converted.items():
-            why = _CANCELLED if ended.cancelled() else ended.result()
-            if why is not None:
-                failed[row] = why
-        self._took(np.array([row for row in refused if row not in failed], dtype=np.intp))
-        return sorted(failed.items())
-
-
 def lacks_memory(reason: Reason) -> bool:
     """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
     return reason.code == _engine.Code.out_of_memory
 
 
 class Engine:
-    """A fixed set of C++ threads that read, decode, crop, resize and collate, and never touch Python.
+    """A fixed set of C++ threads, at least 1, that read, decode, crop, resize and collate, and never touch Python.
 
-    Args:
-        index: the dataset to read.
-        num_workers: threads, at least 1.
-        verify: compare each sample's hash with the index's; one that differs is a row that failed. And begin `intact`.
-        fields: names of those that are read beside the samples.
-
-    Attributes:
-        num_workers: threads.
-        intact: compares the files beside the shards with their hashes.
-
-    Raises:
-        EngineError: the system refuses the threads.
-        DatasetError: one of those files has changed.
+    With `verify` a sample whose hash differs from the index's is a row that failed, and `intact` compares the files
+    beside the shards, those of `fields` too, with their hashes. EngineError: the system refuses the threads;
+    DatasetError: one of those files has changed.
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
@@ -230,13 +108,9 @@ class Engine:
         *views: tuple[NDArray[Any], bool],
         rows: NDArray[np.int64] | None = None,
     ) -> Job | FetchedJob:
-        """Begins a batch.
-
-        Args:
-            plan: n rows, of one view or several.
-            views: of each view (N, height, width, channels) uint8 or uint16, C-contiguous: where the rows go; and
-                whether it is exact, that is, never decoded at reduced size.
-            rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
+        """Begins a batch: `views` has of each view of the plan, n rows, (N, height, width, channels) uint8 or uint16,
+        C-contiguous, where the rows go, and whether it is exact, that is, never decoded at reduced size. `rows`, (n,),
+        says which of the N places each row of the plan fills; None: the first n in order.
         """
         tasks = tasks_of(self._index, plan, rows)
         slots = [
@@ -248,16 +122,7 @@ class Engine:
         """The tasks of pictures that are here, (n,) or (n, views); of those that are odd by way of `convert`."""
         if self._conversions is None:
             return Job(self._submitted(tasks, slots))
-        conversions, odd = self._conversions, self._odd[samples]
-
-        def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[Reason | None]]:
-            return conversions.begin(samples[positions].tolist(), tasks[positions], slots, refused=refused)
-
-        def took(positions: NDArray[np.intp]) -> None:
-            self._odd[samples[positions]] = True
-
-        others = np.flatnonzero(~odd)
-        return MixedJob(self._submitted(tasks[others], slots), others, convert, np.flatnonzero(odd), took)
+        return MixedJob(self._submitted, self._conversions, self._odd, samples, tasks, slots)
 
     def submit_field(
         self,
@@ -270,16 +135,10 @@ class Engine:
     ) -> Job | FetchedJob:
         """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
 
-        Masks are resized by nearest neighbour, so that no id is made up. A second picture is resized as the first one
-        is. Rows of samples that have none are filled: masks with the crop's mask_fill, pictures with 0.
-
-        Args:
-            plan: n rows.
-            records: (n,) of FIELD_IMAGE_DTYPE, of the plan's samples.
-            out: C-contiguous, where the rows go: (N, height, width) for masks, uint8 or, for those of 16 bits too,
-                int32; for pictures as in `submit`.
-            exact: never decode at reduced size; masks never are.
-            rows: (n,) which of the N places each row of the plan fills; None: the first n in order.
+        Masks are resized by nearest neighbour, so that no id is made up, and are always exact; second pictures as the
+        first ones. Rows of samples that have none are filled: masks with the crop's mask_fill, pictures with 0.
+        `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples. `out` is for masks (N, height, width) uint8,
+        or, for those of 16 bits too, int32; for pictures, with `rows`, as in `submit`.
         """
         tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
@@ -301,8 +160,6 @@ class Engine:
             return begun(plan.samples, tasks, slots)
         if self._reader is None:
             return Job(self._submitted(tasks[positions], slots), positions)
-        from fastpipe.engine.fetched_job import FetchedJob
-
         self.check_usable()
 
         def begin(chosen: NDArray[np.intp], where: Where) -> Job:
@@ -330,11 +187,8 @@ class Engine:
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
         """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
 
-        Never waits and never fails for what the disk does: reading the samples will tell.
-
-        Args:
-            ranges: (n,) of order.RANGE_DTYPE.
-            restart: drop what was asked for before and has not been begun.
+        Never waits and never fails for what the disk does: reading the samples will tell. `ranges`, (n,), are of
+        order.RANGE_DTYPE. `restart` drops what was asked for before and has not been begun.
         """
         if not len(ranges) and not restart:
             return
@@ -354,33 +208,23 @@ class Engine:
             self._reader.restart(ranks)
 
     def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
-        """Has samples fetched that batches to come need, in their order. Never waits.
-
-        Args:
-            samples: (n,) their numbers; neighbours in a shard lie beside each other.
+        """Has samples fetched that batches to come need, in their order; neighbours in a shard lie beside each other.
+        Never waits.
         """
         if self._reader is not None:
             self._reader.ahead(samples)
 
-    def counters(self) -> dict[str, Any]:
-        """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
+    def figures(self) -> dict[str, Any]:
+        """What has been done since the start, the threads' seconds in each stage, and what is waiting where at the
+        moment, by the names of Stats.
+        """
         if self.is_foreign():
             return {}
-        counters = {**self._engine.counters(), **(self._reader.counters() if self._reader is not None else {})}
-        if self._conversions is not None:
-            for name, count in self._conversions.counters().items():
-                counters[name] = counters.get(name, 0) + count
-        return counters
-
-    def levels(self) -> dict[str, int]:
-        """What is waiting where at the moment, by the names of Stats."""
-        if self.is_foreign():
-            return {}
-        levels = {**self._engine.levels(), **(self._reader.levels() if self._reader is not None else {})}
-        if self._conversions is not None:
-            for name, count in self._conversions.levels().items():
-                levels[name] += count
-        return levels
+        found: dict[str, Any] = {**self._engine.counters(), **self._engine.levels()}
+        for part in filter(None, (self._reader, self._conversions)):
+            for name, count in (*part.counters().items(), *part.levels().items()):
+                found[name] = found.get(name, 0) + count
+        return found
 
     def activities(self) -> list[Activity]:
         """What each thread is at."""
@@ -400,7 +244,7 @@ class Engine:
         delay = self._reader.delay()
         return found if delay is None else [*found, Activity(*delay)]
 
-    def close(self, patience_s: float = _PATIENCE_S) -> None:
+    def close(self, patience_s: float = PATIENCE_S) -> None:
         """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to
         call twice, and in a forked child, where it does nothing.
         """
@@ -434,7 +278,7 @@ def _close_all() -> None:
     for reference in list(_live):
         engine = reference()
         if engine is not None:
-            engine.close(_PATIENCE_S)
+            engine.close(PATIENCE_S)
 
 
 def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:

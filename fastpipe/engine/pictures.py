@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
@@ -28,14 +28,9 @@ _MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take m
 
 
 class Pictures:
-    """One process's open files of a dataset. It has no threads, and no lock that a fork could leave held.
-
-    Args:
-        index: of the dataset.
-        form: of pictures, which are converted to it; None: RGB of 8 bits.
-
-    Raises:
-        DatasetError: the index cannot be opened, or another dataset is there by now.
+    """One process's open files of a dataset, whose pictures are converted to `form`; None: RGB of 8 bits. It has no
+    threads, and no lock that a fork could leave held. DatasetError: the index cannot be opened, or another dataset is
+    there by now.
     """
 
     def __init__(self, index: Index, form: PixelForm | None = None) -> None:
@@ -47,10 +42,8 @@ class Pictures:
             self._reader.begin(self)
 
     def fetched(self, samples: NDArray[np.int64]) -> AbstractContextManager[object]:
-        """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`.
-
-        Raises:
-            DatasetError: they cannot be fetched.
+        """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`; DatasetError:
+        they cannot be fetched.
         """
         if self._reader is None:
             return nullcontext()
@@ -59,17 +52,8 @@ class Pictures:
         return brought(self._reader, samples)
 
     def decode(self, sample: int, record: np.void) -> NDArray[Any]:
-        """The whole picture of a sample, in memory of its own.
-
-        Args:
-            sample: its number.
-            record: its index record.
-
-        Returns:
-            (height, width, channels) uint8 or uint16.
-
-        Raises:
-            SampleError: it cannot be read or decoded.
+        """The whole picture of a sample, (height, width, channels) uint8 or uint16, in memory of its own; SampleError:
+        it cannot be read or decoded.
         """
         index = self._index
         if index.convert is not None and index.odd is not None and index.odd[sample]:
@@ -89,18 +73,8 @@ class Pictures:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
 
     def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> NDArray[Any]:
-        """The rows of a sample, of which only what they need is decoded.
-
-        Args:
-            plan: of one sample.
-            size: (height, width) of a row.
-            exact: never decode at reduced size.
-
-        Returns:
-            (rows, height, width, channels) uint8 or uint16.
-
-        Raises:
-            SampleError: it cannot be read or decoded.
+        """The rows of a plan of one sample, (rows, height, width, channels), of which only what they need is decoded;
+        SampleError: it cannot be read or decoded.
         """
         index, sample = self._index, int(plan.samples[0])
         out = self._empty(plan.rows_per_sample, *size)
@@ -122,15 +96,8 @@ class Pictures:
     def field_row(
         self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
     ) -> NDArray[Any]:
-        """The row of a sample's mask or second picture, cropped as the picture is.
-
-        Args:
-            plan, size, exact: as of `rows`.
-            record: of FIELD_IMAGE_DTYPE; the sample has one.
-            mask: it is a mask.
-
-        Returns:
-            (height, width) of ids, as `mask`; or (height, width, channels), as `rows`. Of several rows, (k, ...).
+        """The row of a sample's mask or second picture, which it has, cropped as the picture is: (height, width) of
+        ids, as `mask`, or (height, width, channels), as `rows`. Of several rows, (k, ...). `record`: its own.
         """
         sample, by_row = int(plan.samples[0]), plan.by_row()
         wide, shape = mask and record["bits"] == 16, (len(by_row), *size)
@@ -153,10 +120,9 @@ class Pictures:
         assert self._index.convert is not None
         try:
             return self._index.convert(sample)
-        except OSError as problem:
-            raise self._index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
-        except ValueError as problem:
-            raise self._index.sample_error(sample, problem) from None
+        except (OSError, ValueError) as problem:
+            reason = f"the file cannot be read: {problem.strerror}" if isinstance(problem, OSError) else problem
+            raise self._index.sample_error(sample, reason) from None
 
     def _converted(self, sample: int) -> NDArray[Any]:
         try:
@@ -166,38 +132,32 @@ class Pictures:
             raise self._index.sample_error(sample, problem) from None
 
     def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8] | NDArray[np.int32]:
-        """The whole mask of a sample, in memory of its own.
-
-        Args:
-            sample: its number.
-            record: its index record, whose size the mask has.
-            field: its record of FIELD_IMAGE_DTYPE; it has a mask.
-
-        Returns:
-            (height, width) of ids: uint8, or int32 if they have 16 bits.
-
-        Raises:
-            SampleError: it cannot be read or decoded.
+        """The whole mask of a sample, in memory of its own: (height, width) of ids, uint8, or int32 of 16 bits.
+        `record` is that of the index, whose size the mask has, `field` its own; SampleError: it cannot be read.
         """
         ids = np.empty((record["height"], record["width"]), dtype=np.int32 if field["bits"] == 16 else np.uint8)
-        try:
-            size = int(field["size"])
-            with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
-                found[0].read_mask(found[1], size, ids)
-        except ValueError as problem:
-            raise self._index.sample_error(sample, problem) from None
-        return ids
+        return self._read(sample, record, field, _engine.Shard.read_mask, ids)
 
     def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[Any]:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
-        picture = self._empty(record["height"], record["width"])
+        out = self._empty(record["height"], record["width"])
+        return self._read(sample, record, field, _engine.Shard.read_picture, out)
+
+    def _read(
+        self,
+        sample: int,
+        record: np.void,
+        field: np.void,
+        read: Callable[[_engine.Shard, int, int, NDArray[Any]], None],
+        out: NDArray[Any],
+    ) -> NDArray[Any]:
         try:
             size = int(field["size"])
             with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
-                found[0].read_picture(found[1], size, picture)
+                read(*found, size, out)
         except ValueError as problem:
             raise self._index.sample_error(sample, problem) from None
-        return picture
+        return out
 
     @contextmanager
     def _found(
@@ -228,20 +188,12 @@ def _opened(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """Width and height of a JPEG, KEY.fpc or PNG in pixels, from its header; of any that the format can hold.
-
-    Raises:
-        ValueError: it has none.
-    """
+    """Width and height of a JPEG, KEY.fpc or PNG in pixels, from its header; ValueError: it has none."""
     return _engine.picture_size(data, _MOST_PIXELS)
 
 
 def jpeg_of(coefficients: bytes) -> bytes:
-    """The JPEG that a KEY.fpc was made of, byte for byte.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """The JPEG that a KEY.fpc was made of, byte for byte; ValueError: it is damaged."""
     return _engine.restore_jpeg(coefficients)
 
 

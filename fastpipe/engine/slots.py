@@ -6,6 +6,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,8 @@ class SlotRing:
     A user may keep batches: then the ring lends new buffers, so two batches never share memory and nothing waits.
     Fresh memory costs a page fault every 4 kB, which is why buffers are kept at all.
 
-    Args:
-        shape: of an array, unless `take` is told another.
-        keep: the most idle buffers to hold on to.
-        allocate: makes a buffer of bytes; None: ordinary memory.
-        dtype: of the arrays.
+    It keeps so many idle buffers at most. `shape`: of an array, unless `take` is told another; `allocate` makes a
+    buffer of bytes; None: ordinary memory.
     """
 
     def __init__(
@@ -40,7 +38,7 @@ class SlotRing:
     ) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         self._largest = math.prod(shape) * self._dtype.itemsize  # bytes of a new buffer
-        self._allocate = allocate or _pageable
+        self._allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] = allocate or partial(np.empty, dtype=np.uint8)
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
         self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}  # keeps the weak references alive
@@ -89,7 +87,3 @@ class SlotRing:
             _, buffer = self._lent.pop(id(reference))
             if len(self._idle) < self._keep and buffer.nbytes >= self._largest:
                 self._idle.append(buffer)
-
-
-def _pageable(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    return np.empty(shape, dtype=np.uint8)

@@ -120,10 +120,13 @@ class Stats:
         return self.load_s / self.step_s if self.step_s else 0.0
 
     @property
-    def most_of_the_wait(self) -> str | None:
-        """The part of wait_s that is over half of it, "fetch_wait_s" or "prepare_wait_s"; None: neither."""
-        parts = {"fetch_wait_s": self.fetch_wait_s, "prepare_wait_s": self.prepare_wait_s}
-        return next((name for name, seconds in parts.items() if seconds > self.wait_s / 2), None)
+    def slowest(self) -> str:
+        """The largest of plan_s, wait_s, transfer_s and augment_s; the part of wait_s that is over half of it, if any:
+        fetch_wait_s or prepare_wait_s.
+        """
+        stage = max(("plan_s", "wait_s", "transfer_s", "augment_s"), key=self.__getattribute__)
+        parts = ("fetch_wait_s", "prepare_wait_s") if stage == "wait_s" else ()
+        return next((part for part in parts if getattr(self, part) > self.wait_s / 2), stage)
 
     def since(self, before: Stats) -> Stats:
         """The increase of the counts and times since `before`; levels have their present values."""

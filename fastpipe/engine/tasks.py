@@ -15,18 +15,12 @@ from fastpipe.plan.crops import Rendering
 
 
 class Slot(NamedTuple):
-    """Where the rows of one view go, and how they are made.
+    """Where the rows of one view go, and how they are made."""
 
-    Attributes:
-        images: (N, height, width, channels) uint8 or uint16, or (N, height, width) for masks, C-contiguous. Pictures
-            are converted to what it is of.
-        exact: never decode at reduced size.
-        rendering: how their pixels are made.
-        masks: they are masks.
-    """
-
+    # (N, height, width, channels) uint8 or uint16, to which pictures are converted, or (N, height, width) for masks,
+    # C-contiguous.
     images: NDArray[Any]
-    exact: bool
+    exact: bool  # never decode at reduced size
     rendering: Rendering
     masks: bool = False
 
@@ -42,15 +36,8 @@ def keywords_of(rendering: Rendering, images: NDArray[Any]) -> dict[str, Any]:
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:
-    """The tasks of the plan's pictures.
-
-    Args:
-        index: of the dataset.
-        plan: of n rows.
-        rows: (n,) which row of the output each fills; None: the first n in order.
-
-    Returns:
-        (n,) of TASK_DTYPE; (n, views) where the plan has several views.
+    """The tasks of the plan's n pictures, (n,) of TASK_DTYPE; (n, views) of several views. `rows`, (n,), says which row
+    of the output each fills; None: the first n in order.
     """
     made = [_tasks(view, rows) for view in plan.views]
     tasks = made[0] if len(made) == 1 else np.stack(made, axis=1)
@@ -59,12 +46,7 @@ def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = Non
 
 
 def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:
-    """The same of masks or second pictures.
-
-    Args:
-        plan, rows: as in tasks_of.
-        records: (n,) of FIELD_IMAGE_DTYPE, of the plan's samples.
-    """
+    """The same of masks or second pictures; `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples."""
     tasks = _tasks(plan, rows)
     for name in ("offset", "size", "xxh3_64"):
         tasks[name] = records[name]

@@ -16,31 +16,20 @@ _TIMES_UNTIL_ERROR = 10
 
 @dataclass(frozen=True)
 class Activity:
-    """What a thread of the engine is at.
+    """What a thread of the engine is at."""
 
-    Attributes:
-        stage: "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding",
-            "resizing" or "converting".
-        shard: number of the shard.
-        offset: byte of the image in it.
-        seconds: it has been at this row.
-        note: a sentence on what else is known; "" if nothing is.
-    """
-
+    # "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding", "resizing" or
+    # "converting".
     stage: str
-    shard: int
-    offset: int
-    seconds: float
-    note: str = ""
+    shard: int  # its number
+    offset: int  # byte of the image in it
+    seconds: float  # it has been at this row
+    note: str = ""  # a sentence on what else is known
 
 
 class Watchdog:
-    """Watches one wait after the other.
-
-    Args:
-        timeout_s: seconds without a batch until it warns; it raises after ten times as many.
-        index: the dataset.
-        activities: asks the engine what its threads are at.
+    """Watches one wait after the other: it warns after `timeout_s` seconds without a batch, and raises after ten times
+    as many. `activities` asks the engine what its threads are at.
     """
 
     def __init__(self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]) -> None:
@@ -54,19 +43,12 @@ class Watchdog:
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` or `look_outside` should be called again, at most 1."""
+        """Seconds until `look` or `look_outside` should be called again: 0.1 at most, so soon is a close() seen."""
         limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
-        return min(1.0, max(limit - waited_s, 0.01))
+        return min(0.1, max(limit - waited_s, 0.01))
 
     def look(self, waited_s: float) -> None:
-        """Warns in the log, or raises, if the wait has been too long.
-
-        Args:
-            waited_s: seconds that this wait has taken.
-
-        Raises:
-            EngineError: ten times the time has passed.
-        """
+        """Warns in the log if this wait has been too long; EngineError: ten times the time has passed."""
         if waited_s >= self._timeout_s * _TIMES_UNTIL_ERROR:
             raise EngineError(self._report(waited_s))
         if waited_s >= self._timeout_s and not self._warned:
@@ -79,11 +61,8 @@ class Watchdog:
 
     def look_outside(self, waited_s: float, stuck: str) -> None:
         """Warns in the log if a wait for the program's own work has been too long. Never raises: how long a training
-        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide.
-
-        Args:
-            waited_s: seconds that this wait has taken.
-            stuck: what is waited for.
+        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide. `stuck` says
+        what is waited for.
         """
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True

@@ -71,14 +71,11 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
     def share(stage: str, *of: str) -> str:
         return f"{spent[stage] / max(sum(spent[each] for each in of), 1e-9):.0%}"
 
-    stage = max(_STAGES, key=spent.__getitem__)
-    whose = f"{share(stage, *_STAGES)} of the wait"
+    stage = between.slowest
+    whose = f"{share(stage, *(['wait_s'] if stage in _PARTS else _STAGES))} of the wait"
     if stage == "wait_s":
-        if part := between.most_of_the_wait:
-            stage, whose = part, f"{share(part, 'wait_s')} of the wait"
-        else:
-            stage = max(_THREADS, key=spent.__getitem__)
-            whose = f"{share(stage, *_THREADS)} of the threads' time"
+        stage = max(_THREADS, key=spent.__getitem__)
+        whose = f"{share(stage, *_THREADS)} of the threads' time"
     if stage == "fetch_wait_s":
         whose += f"; {share('cache_hit_bytes', 'fetched_bytes', 'cache_hit_bytes')} of the bytes were in the cache"
     how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostBatch
-from fastpipe.engine.engine import Engine, Job, Reason, lacks_memory
+from fastpipe.engine.engine import Engine, lacks_memory
+from fastpipe.engine.jobs import FetchedJob, Job, Reason
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
@@ -29,8 +30,8 @@ from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here
     from fastpipe.device.transfer import StagedBatch, Transfer
-    from fastpipe.engine.fetched_job import FetchedJob
-    from fastpipe.loading.fields import FieldReader, Prepare
+    from fastpipe.loading.prepare import Prepare
+    from fastpipe.samples.fields import FieldReader
 
 _REPLACE_ATTEMPTS = 16
 

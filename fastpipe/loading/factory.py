@@ -23,9 +23,9 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import Settings
 from fastpipe.loading.epoch import Maker
-from fastpipe.loading.fields import Prepare
 from fastpipe.loading.loader import Loader, Parts
 from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views, refuse
+from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import Recipes, World, ranks_per_node
 from fastpipe.loading.samplers import sampling_of
 from fastpipe.machine.cpus import granted_cpus

@@ -308,8 +308,7 @@ def _figures(parts: Parts, transfer: Transfer) -> Stats:
     made = [work.done for epoch in epochs for work in list(epoch.works)]
     return replace(
         maker.stats,
-        **engine.counters(),
-        **engine.levels(),
+        **engine.figures(),
         batches_making=made.count(False),
         batches_ready=made.count(True),
         batches_copying=transfer.under_way,

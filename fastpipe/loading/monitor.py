@@ -18,8 +18,14 @@ from fastpipe.loading.loader import Loader
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STAGES = {"wait_s": "decoding threads", "plan_s": "planning", "transfer_s": "copying", "augment_s": "augmenting"}
-_PARTS = {"fetch_wait_s": "the network", "prepare_wait_s": "prepare="}  # of wait_s
+_STAGES = {
+    "wait_s": "decoding threads",
+    "plan_s": "planning",
+    "transfer_s": "copying",
+    "augment_s": "augmenting",
+    "fetch_wait_s": "the network",
+    "prepare_wait_s": "prepare=",
+}
 _THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
 
 
@@ -116,12 +122,7 @@ class Monitor:
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
     """What a loader did between two looks, and what waits in it at the second: a few words each on the rate, the
     training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues"; of a
-    remote dataset also on the "network".
-
-    Args:
-        before, after: its figures.
-        seconds: between them.
-        batches: an epoch.
+    remote dataset also on the "network". `batches`: of an epoch.
     """
     done = after.since(before)
     epoch = f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"
@@ -156,17 +157,14 @@ def _network(done: Stats, seconds: float) -> str:
 
 
 def _loop(done: Stats) -> str:
-    spent = asdict(done)
-    slowest = max(_STAGES, key=spent.__getitem__)
     ratio = done.load_ratio
     text = (
         f"waited {ratio:.0%} of the steps' time"
         if ratio < 1
         else f"waited {ratio:,.1f} times as long as the steps took"
     )
-    if done.load_ratio > 0.1 and spent[slowest] > 0:
-        part = done.most_of_the_wait if slowest == "wait_s" else None
-        text += f", most of it for {_PARTS[part] if part else _STAGES[slowest]}"
+    if ratio > 0.1 and getattr(done, done.slowest) > 0:
+        text += f", most of it for {_STAGES[done.slowest]}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text

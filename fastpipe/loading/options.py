@@ -14,7 +14,6 @@ from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.format.pixel_form import PixelForm
-from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size
 from fastpipe.plan.crops import Crop, TenCrop
@@ -22,6 +21,7 @@ from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, check_mirrored, chosen_fields, name_of
+from fastpipe.samples.fields import FieldReader
 
 _MOST_VIEWS = 64
 

@@ -43,9 +43,7 @@ class BatchPlan:
         k = self.rows_per_sample
         if k == 1:
             return self
-        rows = np.repeat(np.arange(len(self)), k)
-        ids, samples, valid, names = self.ids[rows], self.samples[rows], self.valid[rows], self.names[rows]
-        return BatchPlan(ids, samples, self.records[rows], self.crops, self.flips, valid, names)
+        return self._of(np.repeat(np.arange(len(self)), k), self.crops, self.flips)
 
     @property
     def labels(self) -> Int64s:
@@ -54,10 +52,13 @@ class BatchPlan:
 
     def part(self, start: int, stop: int) -> BatchPlan:
         """Of some of the samples."""
-        k, some = self.rows_per_sample, slice(start, stop)
+        k = self.rows_per_sample
         rows, more = slice(start * k, stop * k), tuple(view.part(start, stop) for view in self.more)
-        ids, samples, records, crops = self.ids[some], self.samples[some], self.records[some], self.crops.part(rows)
-        return BatchPlan(ids, samples, records, crops, self.flips[rows], self.valid[some], self.names[some], more)
+        return self._of(slice(start, stop), self.crops.part(rows), self.flips[rows], more)
+
+    def _of(self, some: Int64s | slice, crops: Crops, flips: Bools, more: tuple[BatchPlan, ...] = ()) -> BatchPlan:
+        ids, samples, records = self.ids[some], self.samples[some], self.records[some]
+        return BatchPlan(ids, samples, records, crops, flips, self.valid[some], self.names[some], more)
 
     def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
         """The same plan with other samples in some places, (m,), which `others` plans."""

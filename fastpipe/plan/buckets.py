@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
 from fastpipe.plan.draws import Int64s, bits
-from fastpipe.plan.order import CHUNKS_PER_WINDOW
+from fastpipe.plan.order import CHUNKS_PER_WINDOW, recent
 from fastpipe.plan.partition import Partition
 
 _AREA = 224 * 224
@@ -143,7 +143,6 @@ class Grouping:
     _: KW_ONLY
     batches: int  # that are grouped together
     key: int | None  # of the draws of their order; None: from narrow to wide, window by window
-    _windows: dict[int, _Window] = field(default_factory=dict, init=False)
 
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
@@ -188,9 +187,8 @@ class Grouping:
         start, stop = (min(each, last) for each in (begin, batch + self.batches + 1))
         return self.partition.edge(sequence, start), self.partition.edge(sequence, stop)
 
+    @recent(_MOST_WINDOWS)
     def _window(self, number: int) -> _Window:
-        if number in self._windows:
-            return self._windows[number]
         first = number * self.batches
         batches = np.arange(first, min(first + self.batches, self.partition.batches), dtype=np.int64)
         ranks = np.arange(len(batches))  # which stretch of the sorted samples each batch gets
@@ -207,7 +205,4 @@ class Grouping:
             for batch, rows in enumerate(dealt):
                 largest[batch] = np.maximum(largest[batch], resized[rows].max(axis=0, initial=1))
             chosen[sequence] = np.concatenate(dealt)
-        while len(self._windows) >= _MOST_WINDOWS:
-            del self._windows[next(iter(self._windows))]
-        self._windows[number] = [self.buckets.shape(each[None]) for each in largest], chosen
-        return self._windows[number]
+        return [self.buckets.shape(each[None]) for each in largest], chosen

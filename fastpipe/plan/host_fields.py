@@ -21,24 +21,18 @@ class HostFields:
 
     Note [entries of views]: each view has boxes, points, masks and second pictures of its own. Their entries are called
     VIEW.NAME: "0.mask" is that of the first view.
-
-    Attributes:
-        names: the keys of the batch, in order, and the name of what each has: "image" is that of images.
-        images: names of masks, (n * k, height, width) ids, and second pictures, (n * k, height, width, channels).
-        options: of boxes, by name of the field.
-        places: of each view; they become arrays when nothing moves them any more.
-        arrays: what goes to the device, by name, or as Note [entries of views] says.
-        counts: of the entries that become one tensor a row: how many boxes or objects each row has.
-        lists: what stays on the host, by name.
     """
 
-    names: Mapping[str, str]
-    images: tuple[str, ...] = ()
-    options: Mapping[str, Boxes] = field(default_factory=dict)
-    places: list[Places] = field(default_factory=list)
-    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    names: Mapping[
+        str, str
+    ]  # the keys of the batch, in order, and the name of what each has: "image" is that of images
+    images: tuple[str, ...] = ()  # masks, (n * k, height, width) ids, second pictures, (n * k, height, width, channels)
+    options: Mapping[str, Boxes] = field(default_factory=dict)  # of boxes, by name of the field
+    places: list[Places] = field(default_factory=list)  # of each view; arrays when nothing moves them any more
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)  # for the device, by name or entry of a view
+    # Of the entries that become one tensor a row: how many boxes or objects each row has.
     counts: dict[str, list[int]] = field(default_factory=dict)
-    lists: dict[str, list[Any]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)  # what stays on the host, by name
 
     def by_view(self, name: str) -> bool:
         """Whether each view has one of its own."""

@@ -21,8 +21,9 @@ is exactly one pass.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from fastpipe.format.index import Index
 from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key, mix
 
+T = TypeVar("T")
 Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
 
 CHUNK_BYTES = 8 * 2**20
@@ -45,6 +47,26 @@ RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
 
 MOST_RANGE_BYTES = 4 * CHUNK_BYTES  # of a chunk of far larger samples than the dataset's average
 _NEAR_BYTES = 16 * 1024
+
+
+def recent(most: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int], T]]:
+    """Has an object keep what a method of it found last, for so many numbers: no circle of objects, as lru_cache is."""
+
+    def keeping(method: Callable[[Any, int], T]) -> Callable[[Any, int], T]:
+        name = f"_recent_{method.__name__}"
+
+        @wraps(method)
+        def of(self: Any, number: int) -> T:
+            found: dict[int, T] = vars(self).setdefault(name, {})
+            if number not in found:
+                while len(found) >= most:
+                    del found[next(iter(found))]
+                found[number] = method(self, number)
+            return found[number]
+
+        return of
+
+    return keeping
 
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
@@ -87,7 +109,6 @@ class EpochOrder:
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
-        self._cached: dict[int, Int64s] = {}
 
     def take(self, start: int, stop: int) -> Int64s:
         """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
@@ -149,18 +170,14 @@ class EpochOrder:
         """Chunks are dealt to windows as evenly as they go; without shuffle, one to each."""
         return window * self._chunks // self._windows
 
+    @recent(_MOST_WINDOWS)
     def _window(self, window: int) -> Int64s:
-        if window in self._cached:
-            return self._cached[window]
         places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
         samples = (self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)).ravel()
         samples = (samples[samples < self._samples] + self._rotation) % self._samples
         first = self._first_chunk(window) * self._chunk
         shuffled = np.argsort(bits(self._window_key, np.arange(first, first + len(samples))), kind="stable")
-        while len(self._cached) >= _MOST_WINDOWS:
-            del self._cached[next(iter(self._cached))]
-        self._cached[window] = samples[shuffled]
-        return self._cached[window]
+        return samples[shuffled]
 
     def _chunks_at(self, places: Int64s) -> Int64s:
         """Which chunks stand at places of the epoch; the short one stays at the end."""
@@ -194,7 +211,6 @@ class Passes:
     shuffle: bool  # False gives all passes the order of the places
     ids: Callable[[int], Ids]  # pass -> the ids at its places
     base: int = 0  # the first place; all sequences' places are numbered together
-    _made: dict[int, tuple[EpochOrder, Ids]] = field(default_factory=dict, init=False)
 
     def take(self, start: int, stop: int) -> Taken:
         """The rows at positions [start, stop) of the epoch."""
@@ -264,13 +280,10 @@ class Passes:
             first = False
         return found
 
+    @recent(_MOST_PASSES)
     def _pass(self, number: int) -> tuple[EpochOrder, Ids]:
-        if number not in self._made:
-            while len(self._made) >= _MOST_PASSES:
-                del self._made[next(iter(self._made))]
-            order = EpochOrder(self.places, self.chunk, seed=self.seed, epoch=number, shuffle=self.shuffle)
-            self._made[number] = order, self.ids(number)
-        return self._made[number]
+        order = EpochOrder(self.places, self.chunk, seed=self.seed, epoch=number, shuffle=self.shuffle)
+        return order, self.ids(number)
 
 
 def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:

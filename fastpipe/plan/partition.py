@@ -33,6 +33,7 @@ from itertools import pairwise
 import numpy as np
 
 from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key
+from fastpipe.plan.order import recent
 
 _MOST_EDGES = 256  # batches whose edges are kept
 _ONE = 2**40  # fractions are whole numbers of this
@@ -137,7 +138,6 @@ class Partition:
         self._node, self._local = divmod(ranks.rank, self._ranks_per_node)
         self._per_node = sequences * self._shares // ranks.nodes
         self._rows_of = MixedRows(weights, self.global_batch_size // sequences)
-        self._edges: dict[int, list[int]] = {}
         self._key = key(seed, epoch, Stream.DATASET)
         if self._mixed:
             self._full = self.batches = max(1, self._full)
@@ -219,14 +219,11 @@ class Partition:
         """The sequences that a node reads."""
         return range(node * self._per_node, (node + 1) * self._per_node)
 
+    @recent(_MOST_EDGES)
     def _edges_of(self, batch: int) -> list[int]:
         """The position at which a batch begins, of each share."""
-        if batch not in self._edges:
-            while len(self._edges) >= _MOST_EDGES:
-                del self._edges[next(iter(self._edges))]
-            ends = self._rows_of.before(self._first + batch)
-            self._edges[batch] = [end - begin for begin, end in zip(self._begins, ends, strict=True)]
-        return self._edges[batch]
+        ends = self._rows_of.before(self._first + batch)
+        return [end - begin for begin, end in zip(self._begins, ends, strict=True)]
 
 
 def _samples(spans: list[tuple[int, int, int]]) -> int:

@@ -8,7 +8,6 @@ sample), as a loader's are, on any number of workers; the epoch lies in shared m
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,8 @@ _NO_EPOCH = -1
 
 
 class Cropping:
-    """How a Dataset crops. It can be pickled.
-
-    Attributes:
-        size: (height, width) of a row.
-        exact: never decode at reduced size.
-        mirrors: whether pictures may be mirrored.
+    """How a Dataset crops: to rows of `size`, (height, width); if `exact`, never decoded at reduced size. It can be
+    pickled.
     """
 
     def __init__(self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any) -> None:
@@ -66,17 +61,6 @@ class Cropping:
         flips = uniform(key(seed, epoch, Stream.FLIP), named) < self._flip
         flips = np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
         return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), named)
-
-    @staticmethod
-    def of_one(plan: BatchPlan, at: int) -> BatchPlan:
-        """The part of a plan that is of one of its samples."""
-        if len(plan) == 1:
-            return plan
-        one, k = slice(at, at + 1), plan.rows_per_sample
-        rows = slice(at * k, (at + 1) * k)
-        crops = replace(plan.crops, boxes=plan.crops.boxes[rows], bounds=plan.crops.bounds[rows])
-        flips, valid, names = plan.flips[rows], plan.valid[one], plan.names[one]
-        return BatchPlan(plan.ids[one], plan.samples[one], plan.records[one], crops, flips, valid, names)
 
     @property
     def mirroring(self) -> str:

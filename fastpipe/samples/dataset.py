@@ -23,8 +23,7 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Stream
 from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
-from fastpipe.samples.data import Data, StoredDataset
-from fastpipe.samples.joining import joined
+from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.saved import save
 from fastpipe.samples.single import SampleReader, Single
 

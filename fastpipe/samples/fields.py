@@ -1,4 +1,4 @@
-"""The plan of samples -> the values of their fields: of all, or a dict for each; tv_tensors where torchvision is."""
+"""The plan of samples -> the values of their fields: of a batch, or a dict of tensors for each sample."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.format.columns import Ragged
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import SourcePaths
+from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
@@ -21,10 +22,14 @@ from fastpipe.plan.crops import Crop
 from fastpipe.plan.geometry import geometry_of, large_enough, move_boxes, move_points
 from fastpipe.plan.host_fields import HostFields, Places
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.plan.recipe import Recipe
+from fastpipe.samples.by_id import spans
 from fastpipe.samples.cropping import Cropping
 from fastpipe.samples.field_names import Asked, keys_of, name_of
 
 if TYPE_CHECKING:
+    from fastpipe.engine.engine import Engine
+    from fastpipe.engine.jobs import FetchedJob, Job
     from fastpipe.samples.data import Data
 
 
@@ -86,6 +91,41 @@ class Fields:
                 placed = placed if geometry is None else move_boxes(placed, of, geometry)
                 boxes[name] = PlacedBoxes(placed, of, given.labels)
         return boxes, points
+
+
+class FieldReader(Fields):
+    """Reads what the rows of a batch carry besides their pictures: the fields `chosen`, as of chosen_fields."""
+
+    def __init__(self, data: Data, recipe: Recipe, chosen: Mapping[str, Asked], form: PixelForm) -> None:
+        super().__init__(data, chosen, [view.crop for view in recipe.views])
+        # Shape and type of a pixel of masks and second pictures, these as the images'. All batches are of one type.
+        self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
+        for name, (column, mask) in self._stored.items():
+            wide = mask and any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
+            ids_or_pixels = ((), np.int32 if wide else np.uint8) if mask else ((form.channels,), form.dtype)
+            self._pixels[name] = ids_or_pixels
+
+    def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
+        """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
+        return {
+            f"{number}.{name}": np.empty((len(view.flips), *view.crops.size, *pixel), dtype)
+            for name, (pixel, dtype) in self._pixels.items()
+            for number, view in enumerate(plan.views)
+        }
+
+    def begin(
+        self,
+        engine: Engine,
+        plan: BatchPlan,
+        slots: Mapping[str, NDArray[Any]],
+        exacts: Sequence[bool],
+        rows: NDArray[np.int64] | None = None,
+    ) -> Iterator[Job | FetchedJob]:
+        """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit."""
+        for name, (column, _) in self._stored.items():
+            records = column.take(plan.by_row().ids)
+            for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
+                yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
 
 
 class FieldValues(Fields):
@@ -152,7 +192,7 @@ class FieldValues(Fields):
                 np.full(size, fill, np.uint8) if mask else np.zeros((*size, form.channels), form.dtype)
             )
         elif cut is not None:
-            pixels = self._pictures.field_row(cut.of_one(plan, at), cut.size, field, exact=cut.exact, mask=mask)
+            pixels = self._pictures.field_row(plan.part(at, at + 1), cut.size, field, exact=cut.exact, mask=mask)
         else:
             read = self._pictures.mask if mask else self._pictures.second_picture
             pixels = read(int(plan.samples[at]), record, field)

@@ -13,9 +13,8 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import positive, whole
 from fastpipe.format.columns import starts_of
-from fastpipe.samples.data import StoredDataset
+from fastpipe.samples.data import StoredDataset, joined
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.joining import joined
 from fastpipe.samples.saved import with_saved
 from fastpipe.store.remote.options import remote_options
 

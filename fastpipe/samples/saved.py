@@ -34,9 +34,7 @@ def with_saved(data: Any) -> Any:
     try:
         entries: dict[str, Any] = json.loads(file.read_bytes())
         for name, entry in entries["columns"].items():
-            path = (
-                index.folder / _FOLDER / Path(entry["file"]).name
-            )  # none is in another folder, whatever the list says
+            path = index.folder / _FOLDER / Path(entry["file"]).name  # in no other folder, whatever the list says
             if name == "label":
                 data = data.with_labels(path, classes=entries["classes"])
             else:

@@ -32,19 +32,12 @@ _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  #
 
 @dataclass(frozen=True)
 class Single:
-    """How single samples come. ConfigError where the three do not go together.
+    """How single samples come. ConfigError where the three do not go together."""
 
-    Attributes:
-        transform: of the user.
-        fields: the keys of a sample, checked, and the field of each; None: a sample is (image, label).
-        cropping: of the images; None: they are whole.
-        pixels: of the images; None: as a loader has them.
-    """
-
-    transform: object = None
-    fields: Mapping[str, Any] | None = None
-    cropping: Cropping | None = None
-    pixels: Pixels | None = None
+    transform: object = None  # of the user
+    fields: Mapping[str, Any] | None = None  # the keys of a sample, and the field of each; None: (image, label)
+    cropping: Cropping | None = None  # of the images; None: they are whole
+    pixels: Pixels | None = None  # of the images; None: as a loader has them
 
     def __post_init__(self) -> None:
         applier(self.transform, dicts=self.fields is not None)
@@ -98,7 +91,7 @@ class SampleReader:
         if (cut := self._cropping) is None:
             found = self._pictures.decode(int(plan.samples[at]), plan.records[at])
         else:
-            rows = self._pictures.rows(cut.of_one(plan, at), cut.size, exact=cut.exact)
+            rows = self._pictures.rows(plan.part(at, at + 1), cut.size, exact=cut.exact)
             found = rows[0] if len(rows) == 1 else rows
         return found if self._asked is None else self._asked.of(found)
 

@@ -141,7 +141,7 @@ def test_counters_count(large: Path) -> None:
     pool = Engine(index, 2)
     for times in (1, 2):
         wait_done(pool.submit(plan, (images_for(plan), True)))
-        counters = pool.counters()
+        counters = pool.figures()
         assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
         assert counters["bytes_read"] == times * index.jpeg_bytes
         assert 1 <= counters["shards_opened"] <= 2  # threads that find it closed at the same time each open it

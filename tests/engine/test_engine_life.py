@@ -39,7 +39,7 @@ def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
         pool.submit(plan, (images_for(plan), True))
     with pytest.raises(EngineError, match="closed"):
         pool.check_usable()
-    assert pool.counters()["images_decoded"] == 0
+    assert pool.figures()["images_decoded"] == 0
 
 
 def test_closing_cancels_what_waits(large: Path) -> None:

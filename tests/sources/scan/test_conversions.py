@@ -125,7 +125,9 @@ def test_a_conversion_that_hangs_is_named(
         return real(self, sample)
 
     monkeypatch.setattr(UnpackedIndex, "convert", slow)
-    monkeypatch.setattr("fastpipe.engine.conversions._PATIENCE_S", 0.2)  # the error would wait 10 s for the row
+    monkeypatch.setattr(
+        "fastpipe.engine.jobs.MixedJob.cancel.__defaults__", (0.2,)
+    )  # the error would wait 10 s for the row
     with fastpipe.loader(pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.2) as loader:
         with pytest.raises(
             EngineError, match=r"stuck converting sample 3 \(key class-0/14\.bmp\) at byte 0 of .*/14\.bmp"

@@ -1,80 +1,31 @@
-"""The plan of a batch -> its values besides pictures: of fields, and what a user's function makes of them."""
+"""The fields of a batch -> the entries that a user's function makes of them, in a thread ahead of the loop."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
-from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_fields import HostFields
-from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.by_id import spans
-from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import Asked
-from fastpipe.samples.fields import Fields, by_sample, split
-
-if TYPE_CHECKING:
-    from fastpipe.engine.engine import Engine, Job
-    from fastpipe.engine.fetched_job import FetchedJob
+from fastpipe.samples.fields import by_sample, split
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 _MOST_NAMED = 8  # samples in a message
 
 
-class FieldReader(Fields):
-    """Reads what the rows of a batch carry besides their pictures: the fields `chosen`, as of chosen_fields."""
-
-    def __init__(self, data: Dataset, recipe: Recipe, chosen: Mapping[str, Asked], form: PixelForm) -> None:
-        super().__init__(data, chosen, [view.crop for view in recipe.views])
-        # Shape and type of a pixel of masks and second pictures, these as the images'. All batches are of one type.
-        self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
-        for name, (column, mask) in self._stored.items():
-            wide = mask and any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
-            ids_or_pixels = ((), np.int32 if wide else np.uint8) if mask else ((form.channels,), form.dtype)
-            self._pixels[name] = ids_or_pixels
-
-    def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
-        """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
-        return {
-            f"{number}.{name}": np.empty((len(view.flips), *view.crops.size, *pixel), dtype)
-            for name, (pixel, dtype) in self._pixels.items()
-            for number, view in enumerate(plan.views)
-        }
-
-    def begin(
-        self,
-        engine: Engine,
-        plan: BatchPlan,
-        slots: Mapping[str, NDArray[Any]],
-        exacts: Sequence[bool],
-        rows: NDArray[np.int64] | None = None,
-    ) -> Iterator[Job | FetchedJob]:
-        """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit."""
-        for name, (column, _) in self._stored.items():
-            records = column.take(plan.by_row().ids)
-            for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
-                yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
-
-
 class Prepare:
     """Calls the function for one batch after the other, in a thread of its own that begins with the first batch."""
 
-    def __init__(
-        self,
-        function: Function,
-        read: Callable[[BatchPlan], HostFields],
-        stats: Stats,
-    ) -> None:
+    def __init__(self, function: Function, read: Callable[[BatchPlan], HostFields], stats: Stats) -> None:
         self._function, self._read, self._stats = function, read, stats
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
 

@@ -1,0 +1,230 @@
+"""Rows that the engine's threads do, that are converted, or that are fetched first -> a job to wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.engine.limits import CONVERTIBLE
+from fastpipe.engine.tasks import Slot
+from fastpipe.native import _engine
+
+if TYPE_CHECKING:  # most programs read packed folders
+    from fastpipe.engine.conversions import Conversions
+    from fastpipe.store.remote.reader import Reader
+    from fastpipe.store.remote.wants import Ticket, Where
+
+# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
+# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
+PATIENCE_S = 10.0
+_ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
+Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
+_CANCELLED = Reason("cancelled")
+
+
+class Job:
+    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before.
+
+    `job` is the engine's; `positions`, (n,), are those of the plan that its tasks are of; None: all, in order.
+    """
+
+    def __init__(self, job: _engine.Job, positions: NDArray[np.intp] | None = None) -> None:
+        self._job = job
+        self._positions = positions
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
+        return self._job.wait(timeout_s)
+
+    @property
+    def done(self) -> bool:
+        """Whether every row is done. Any thread may ask: it changes nothing."""
+        return self._job.wait(0)
+
+    def cancel(self, patience_s: float = PATIENCE_S) -> None:
+        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
+        system holds a read for ever. The memory of those that are held is never used again.
+        """
+        self._job.cancel(patience_s)
+
+    def errors(self) -> list[tuple[int, Reason]]:
+        """(position in the plan, reason) of each row that failed, in the order of the plan."""
+        errors = self._job.errors()
+        if self._positions is None:
+            return errors
+        return [(int(self._positions[task]), reason) for task, reason in errors]
+
+
+class MixedJob(Job):
+    """A batch some of whose rows are converted: those that are `odd`, (samples of the index,) bool, and those that the
+    engine's threads refuse, and packing may take, such as JPEGs with stray bytes. The last ones become odd.
+    """
+
+    def __init__(
+        self,
+        submit: Callable[[NDArray[np.void], Sequence[Slot]], _engine.Job],
+        conversions: Conversions,
+        odd: NDArray[np.bool_],
+        samples: NDArray[np.int64],
+        tasks: NDArray[np.void],
+        slots: Sequence[Slot],
+    ) -> None:
+        others = np.flatnonzero(~odd[samples])
+        super().__init__(submit(tasks[others], slots), others)
+        self._conversions, self._odd = conversions, odd
+        self._samples, self._tasks, self._slots = samples, tasks, slots
+        self._converted: dict[int, Future[Reason | None]] = {}
+        self._refused: dict[int, Reason] | None = None  # of the engine's rows, once they are done: those tried again
+        self._convert(np.flatnonzero(odd[samples]), refused=False)
+
+    def _convert(self, rows: NDArray[np.intp], *, refused: bool) -> None:
+        begun = self._conversions.begin(self._samples[rows].tolist(), self._tasks[rows], self._slots, refused=refused)
+        self._converted.update(zip(rows.tolist(), begun, strict=True))
+
+    def wait(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        if not super().wait(timeout_s):
+            return False
+        if self._refused is None:
+            self._refused = {row: why for row, why in super().errors() if why.code in CONVERTIBLE}
+            self._convert(np.array(list(self._refused), dtype=np.intp), refused=True)
+        return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
+
+    @property
+    def done(self) -> bool:
+        """As of Job; a row that the engine refused is done until `wait` has it converted."""
+        return super().done and all(ended.done() for ended in list(self._converted.values()))
+
+    def cancel(self, patience_s: float = PATIENCE_S) -> None:
+        super().cancel(patience_s)
+        wait_for([row for row in self._converted.values() if not row.cancel()], patience_s)
+
+    def errors(self) -> list[tuple[int, Reason]]:
+        """As of Job; after wait."""
+        refused = self._refused or {}
+        failed = {row: why for row, why in super().errors() if row not in refused}
+        for row, ended in self._converted.items():
+            why = _CANCELLED if ended.cancelled() else ended.result()
+            if why is not None:
+                failed[row] = why
+        self._odd[self._samples[[row for row in refused if row not in failed]]] = True
+        return sorted(failed.items())
+
+
+class FetchedJob:
+    """Like a Job, begun when all its samples are here. A row whose bytes have another hash than the recorded one is
+    fetched and done again. `samples`, (n,), are of a plan, `positions`, (m,), the rows in it. `begin` begins rows of
+    the plan; its errors have positions in these rows. `last`: nothing else reads the samples for this batch.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        samples: NDArray[np.int64],
+        positions: NDArray[np.intp],
+        begin: Callable[[NDArray[np.intp], Where], Job],
+        *,
+        last: bool,
+    ) -> None:
+        self._reader, self._samples, self._last = reader, samples, last
+        self._begin: Callable[[NDArray[np.intp], Where], Job] | None = begin
+        self._attempts = 0
+        self._found: dict[int, Reason] = {}
+        self._done = False
+        self._ask(positions)
+
+    def _ask(self, rows: NDArray[np.intp]) -> None:
+        self._rows = rows
+        self._arrived = arrived = threading.Event()
+        self._outcome: list[Job | Exception] = []
+        self._ticket: Ticket | None = self._reader.ticket(
+            self._samples[rows], _starter(rows, self._begin, self._outcome, arrived)
+        )
+
+    def wait(self, timeout_s: float) -> bool:
+        """As of Job. DatasetError: a range does not come."""
+        deadline = time.monotonic() + timeout_s
+        while not self._done:
+            if not self._arrived.is_set():
+                started = time.monotonic()
+                there = self._arrived.wait(max(deadline - started, 0.0))
+                self._reader.waited(time.monotonic() - started)
+                if not there:
+                    return False
+            job = self._outcome[0]
+            if isinstance(job, Exception):
+                raise job
+            if not job.wait(max(deadline - time.monotonic(), 0.0)):
+                return False
+            self._judge(job)
+        return True
+
+    @property
+    def done(self) -> bool:
+        """As of Job."""
+        return self._done or any(isinstance(job, Exception) or job.done for job in self._outcome)
+
+    def _judge(self, job: Job) -> None:
+        """Takes the errors of rows; those with wrong bytes begin again."""
+        errors = [(int(self._rows[row]), why) for row, why in job.errors()]
+        mismatch = _engine.Code.hash_mismatch
+        wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
+        wrong = wrong[self._reader.brings(self._samples[wrong])]
+        known = self._reader.damaged(self._samples[wrong])
+        again = wrong[~known] if self._attempts < _ATTEMPTS else wrong[:0]
+        for row, why in errors:
+            if row in wrong[known] or (row in wrong and not len(again)):
+                why = Reason(
+                    f"{why}; its bytes were fetched again and are no better, so the file behind the URL is damaged"
+                )
+            if row not in again:
+                self._found[row] = why
+        self._give_back(used=not len(again))
+        if len(again):
+            self._attempts += 1
+            self._reader.again(self._samples[again])
+            self._ask(again)
+        else:
+            self._done, self._begin = True, None
+
+    def _give_back(self, *, used: bool) -> None:
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._reader.end(ticket, used=used and self._last)
+
+    def cancel(self) -> None:
+        """As of Job."""
+        self._give_back(used=False)
+        self._begin = None
+        if self._outcome and not isinstance(self._outcome[0], Exception):
+            self._outcome[0].cancel()
+
+    def errors(self) -> list[tuple[int, Reason]]:
+        """As of Job."""
+        return sorted(self._found.items())
+
+
+def _starter(
+    rows: NDArray[np.intp],
+    begin: Callable[[NDArray[np.intp], Where], Job] | None,
+    outcome: list[Job | Exception],
+    arrived: threading.Event,
+) -> Callable[[Where | Exception], None]:
+    """What begins the rows. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
+
+    def go(where: Where | Exception) -> None:
+        try:
+            assert begin is not None
+            outcome.append(where if isinstance(where, Exception) else begin(rows, where))
+        except Exception as problem:  # told to whoever waits
+            outcome.append(problem)
+        arrived.set()
+
+    return go
