@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from fastpipe.diagnosis.words import WORDS, Words, say
+from fastpipe.diagnosis.words import WORDS, say
 
 PAGE = "docs/failures.md"
 _KEYS = ("name", "severity", "what", "why", "change", "where", "section")
@@ -95,22 +95,22 @@ class Finding:
     @property
     def what(self) -> str:
         """What was seen, with figures."""
-        return say(self._words.seen, self.evidence)
+        return say(self._words["seen"], self.evidence)
 
     @property
     def why(self) -> str:
         """The mechanism."""
-        return say(self._words.why, self.evidence)
+        return say(self._words["why"], self.evidence)
 
     @property
     def change(self) -> str:
         """What to write instead."""
-        return say(self._words.change, self.evidence)
+        return say(self._words["change"], self.evidence)
 
     @property
     def section(self) -> int:
         """Of docs/failures.md that tells more; 0: of none."""
-        return self._words.section
+        return int(self._words["section"] or 0)
 
     @property
     def more(self) -> str:
@@ -118,7 +118,7 @@ class Finding:
         return f"{PAGE}, {self.section}" if self.section else ""
 
     @property
-    def _words(self) -> Words:
+    def _words(self) -> Mapping[str, str]:
         return WORDS[f"{self.code} {self.cause}".rstrip()]
 
     def as_dict(self) -> dict[str, Any]:

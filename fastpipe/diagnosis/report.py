@@ -19,7 +19,7 @@ from fastpipe.diagnosis.findings import Code, Finding, Severity, ordered
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, stages
-from fastpipe.diagnosis.words import BOTTLENECK, LATE, count, milliseconds, say, size
+from fastpipe.diagnosis.words import count, milliseconds, say, size
 from fastpipe.errors import readable
 
 _WIDTH = 120
@@ -123,12 +123,12 @@ def report(
 
 def _summary(seen: Observation, time: Stages | None, findings: list[Finding]) -> str:
     if findings and findings[0].severity is Severity.STUCK:
-        return f"stuck: {say(LATE, findings[0].evidence)}"
+        return "stuck: " + say("@late", findings[0].evidence)
     if any(finding.code in _ENDS for finding in findings) or seen.errors:
         return f"ended by an error after {count(len(seen.batches), 'batch')}"
     if time is None:
         return "no batch came: the dataset has no sample" if seen.facts["length"] == 0 else "no batch came"
-    return say(BOTTLENECK, evidence_of(seen, time))
+    return say("@bottleneck", evidence_of(seen, time))
 
 
 def _together(seen: Observation) -> list[Any]:

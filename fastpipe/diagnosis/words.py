@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 # Texts that several findings share, then a row for each code, and for each cause of those that have several: the
 # section of docs/failures.md that tells more, then what was seen, why it is so, and what to change. A text that is not
@@ -21,35 +21,40 @@ _TABLE = """
           [[, {delayed:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
           [[ ({transfer_s:ms} a batch)]][[; num_workers={no_workers}, so each step makes its own batch]]
           [[; workers are busy {busy:.0%}]]
-@slow @bottleneck (a wait is {wait_s:ms}, a step {step_s:ms})
-@ended [[the loader ended with {ended}]][[{process}]][[ was ended by {signal}]][[ ended with exit code {exit_code}]]
+@slow     @bottleneck (a wait is {wait_s:ms}, a step {step_s:ms})
+@ended    [[the loader ended with {ended}]][[{process}]][[ was ended by {signal}]][[ ended with exit code {exit_code}]]
           [[ is gone: {gone}]][[, at sample {at_sample}]][[{refused} cannot be pickled: {reason}]]
           [[reading sample {sample}]][[ ({file})]][[{function}]][[ raised {raised}]]
           [[; {others:,} more samples raised errors]]
-@late [[no batch for {waited_s:.0f} s]][[, after {batches:batch}]][[{timed_out}]]
-@working @late: {process} (pid {pid}) is [[at sample {sample}]][[in {function}]][[, in {line}]][[, inside of {inner}]]
+@late     [[no batch for {waited_s:.0f} s]][[, after {batches:batch}]][[{timed_out}]]
+@working  @late: {process} (pid {pid}) is [[at sample {sample}]][[in {function}]][[, in {line}]][[, inside of {inner}]]
           , for {busy_s:.0f} s[[; {others:more worker} at work]][[; the kernel says {kernel}]]
-@timeout [[; DataLoader(..., timeout={timeout}) turns the wait into an error]]
-@thread A forked worker has none of the main process's threads
-@memory fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists
-@shm docker run --shm-size=8g (or --ipc=host)
-@ahead num_workers={workers} x prefetch_factor={prefetch} x {batch_bytes:size} per batch = {ahead_bytes:size}
-@fewer [[DataLoader(..., prefetch_factor={lower})]][[DataLoader(...) with fewer than {too_many:worker}]]
+@timeout  [[; DataLoader(..., timeout={timeout}) turns the wait into an error]]
+@thread   a forked worker has none of the main process's threads
+@first    in the worker, when it is first used
+@sample   a slow sample delays its own batch and all later batches
+@memory   fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists
+@shm      docker run --shm-size=8g (or --ipc=host)
+@ahead    num_workers={workers} x prefetch_factor={prefetch} x {batch_bytes:size} per batch = {ahead_bytes:size}
+@fewer    [[DataLoader(..., prefetch_factor={lower})]][[DataLoader(...) with fewer than {too_many:worker}]]
+@more     [[, and {more} more: {others}]]
+@anew     starts[[ {workers:worker} and]] a new epoch, of which only the first batch is used
+          [[: always the same, without shuffle={shuffle}]]
+@once     for batch in loader: ...; or batches = iter(loader) before the loop, and next(batches) in it
 
 stuck queue-full, 1
   seen    @working
   why     the queue is full: it has a maxsize, and nobody takes from it as fast as workers put into it
-  change  take from the queue in the main process, in a thread, while the loop runs; or put_nowait, and drop the rest
-          @timeout
+  change  take from the queue in a thread of the main process; or put_nowait, and drop the rest@timeout
 stuck queue-empty, 1
   why     the queue is empty: nobody puts into it, or another worker took what was meant for this one
-  change  get(timeout=...), and put something for each worker@timeout
+  change  get(timeout=...); a queue for each worker@timeout
 stuck thread-queue, 1
-  why     it waits for another thread. @thread: whoever would take from this queue, or put into it, does not exist there
-  change  make the queue and its thread in the worker, when they are first used@timeout
+  why     it waits for another thread at a queue: @thread
+  change  start the thread @first@timeout
 stuck executor, 1
-  why     it waits for an executor. @thread: an executor that was made there does no work
-  change  make the executor in the worker, when it is first used@timeout
+  why     it waits for an executor that was made in the main process: @thread
+  change  make the executor @first@timeout
 stuck answer, 1
   why     it waits for an answer of another process, which does not come
   change  poll(timeout) before recv(); a pipe must not be shared by several workers@timeout
@@ -60,8 +65,8 @@ stuck event, 1
   why     it waits for an event, a condition or a barrier of other processes, which does not come
   change  wait(timeout=...), or do without: workers need not wait for each other@timeout
 stuck thread, 1
-  why     it waits for another thread. @thread
-  change  make the thread in the worker, when it is first used@timeout
+  why     it waits for another thread: @thread
+  change  make the thread @first@timeout
 stuck program, 1
   why     it waits for a program that it has started, and which does not end
   change  subprocess.run(..., timeout=60)@timeout
@@ -69,17 +74,14 @@ stuck server, 1
   why     a server does not answer
   change  give the request a timeout: urlopen(..., timeout=30), requests.get(..., timeout=30)@timeout
 stuck lock-of-the-loop, 1
-  why     the main process held {lock}, a lock that all processes share, when it started the workers, and waits for
-          them while it holds it
+  why     the main process held {lock}, which all processes share, when it started the workers, and waits for them
   change  release the lock before the loop asks for a batch@timeout
 stuck lock-shared, 1
   why     {lock} is a lock that all processes share. It was held by {holder} when the worker was forked
   change  release it before the loop asks for a batch, and never hold it while you wait for one@timeout
 stuck lock-copied, 1
-  why     {lock} was held by {holder} when the worker was forked. The worker's copy of the lock stays locked: the
-          thread that would release it does not exist there
-  change  give each worker a lock of its own: in worker_init_fn, {in_worker} = {kind}(); or stop this thread before the
-          loop starts its workers@timeout
+  why     {lock} was held by {holder} when the worker was forked. The worker's copy stays locked: @thread
+  change  in worker_init_fn, {in_worker} = {kind}(); or stop this thread before the loop starts its workers@timeout
 stuck lock, 1
   why     it waits for a lock that another worker, thread or process holds
   change  acquire(timeout=...), and release it in finally; a worker that is killed never releases its lock@timeout
@@ -93,8 +95,7 @@ stuck sample, 13
   why     a sample that never comes blocks its own batch and all later batches
   change  give the call at this line a timeout, and leave out such samples@timeout
 stuck library, 1
-  why     a sample that never comes blocks its own batch and all later batches; it waits for a lock, perhaps of a
-          library (OpenMP, OpenCV) whose threads do not exist after a fork
+  why     it waits for a lock, perhaps of a library (OpenMP, OpenCV) whose threads do not exist after a fork
   change  give the call at this line a timeout, and leave out such samples[[; for such a library:
           multiprocessing_context="{instead}"]]@timeout
 stuck start-fork, 1
@@ -114,10 +115,8 @@ stuck timeout, 13
   why     a sample took longer than the timeout of the DataLoader
   change  look at what these samples wait for; a larger timeout= if they only are slow
 no-main-guard, 10
-  seen    each worker runs the script once more from its start, comes to line {line}, and would start workers itself:
-          {source}
-  why     with the start method {method} (the default on macOS, Windows, and Linux since Python 3.14), workers import
-          the main script
+  seen    each worker runs the script again, comes to line {line}, and would start workers itself: {source}
+  why     with the start method {method} (not only on macOS and Windows), workers import the main script
   change  put line {line}, and all that belongs to the training, under if __name__ == "__main__":
 worker-killed memory, 15
   seen    @ended
@@ -134,7 +133,6 @@ worker-killed library, 15
   why     a library in the worker did something that the machine refused, often after a fork
   change  run it with num_workers=0 to see the original error; update or replace the library that this line calls
 small-shared-memory, 3
-  seen    @ended
   why     /dev/shm is full: workers pass batches in files there. No sample is at fault
   change  @shm; or DataLoader(..., prefetch_factor=1), fewer workers, uint8 batches
 small-shared-memory ahead, 3
@@ -143,50 +141,43 @@ small-shared-memory ahead, 3
   change  @shm, or @fewer
 open-files, 4
   seen    @ended
-  why     each tensor that a worker sent is an open file for as long as the program keeps it; files that the dataset
-          opens and does not close count, too
+  why     each tensor of a worker is an open file while the program keeps it; files that the dataset opens count, too
   change  torch.multiprocessing.set_sharing_strategy("file_system") at the start of the program; or keep copies
           (labels.clone()), not the batches; or ulimit -n 65535
 out-of-memory, 15
-  seen    @ended
   why     there is not enough memory
   change  @memory
 disk-full, 3
-  seen    @ended
   why     a disk or /dev/shm is full. No sample is at fault
-  change  delete files, or write to another disk (TMPDIR=); for /dev/shm: docker run --shm-size=8g
+  change  delete files, or write to another disk (TMPDIR=); for /dev/shm: @shm
 not-picklable, 10
-  seen    @ended
   why     with this start method, workers get the dataset by pickle
-  change  define functions and classes at the top level of a module; open files, connections and locks in the worker:
-          set them to None in __init__, and make them when they are first used
+  change  define functions and classes at the top level of a module; set open files, connections and locks to None in
+          __init__, and make them @first
 error
-  seen    @ended
   why     the loader does not run
   change  correct this line first
 error program
   seen    the program ended with {ended}
   why     it ended in a line of its own, not in a DataLoader
 shared-file position, 16
-  seen    {path} is an open {kind}[[ ({file})]][[, and {more} more: {others}]]: {workers:worker} share it
+  seen    {path} is an open {kind}[[ ({file})]]@more: {workers:worker} share it
           [[; reading sample {sample} raised {raised}]]
   why     forked workers share the position in an open file: one moves it while another reads, so samples are wrong, or
           another one raises an error each time. The files are good
-  change  set it to None in __init__, and open it when a worker first uses it: if self.f is None: self.f = open(...); or
-          use os.pread, which has no position
+  change  set it to None in __init__, and open it @first: if self.f is None: self.f = open(...); or use os.pread, which
+          has no position
 shared-file handle, 16
   why     this library's handles do not work in a process that was forked: samples are wrong, or raise errors
 bad-sample, 13
   seen    @ended
   why     an error in a worker ends the epoch, and its message does not name the sample
-  change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name in the
-          message
+  change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name
 bad-sample mistake, 13
   change  correct this line: it does not take this input
 passing-error, 13
   seen    @ended; read once more, the same sample raised none
-  why     the sample is good: the error comes and goes, as with a network, a disk, or a file or connection that several
-          processes use
+  why     the error comes and goes, as with a network, a disk, or a file or connection that several processes use
   change  open files and connections in the worker that uses them; try a read over a network again before it fails
 bad-collate/unequal-samples, 13
   seen    @ended
@@ -195,8 +186,7 @@ bad-collate/unequal-samples, 13
           ({made_at}) a collate_fn that takes them as they are
 same-random-numbers generator, 8
   seen    {generator} is a random generator, with the same state in several workers[[; so are {more}]]
-  why     it was created once and copied into each worker, so all workers draw the same numbers; without
-          persistent_workers, they draw them again in each epoch
+  why     each worker has a copy, and draws the same numbers; without persistent_workers, again in each epoch
   change  draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__
 same-random-numbers sample, 8
   seen    {generator} has the same state after every sample: each sample draws the same numbers
@@ -227,15 +217,11 @@ refused-options
 iterator-each-step, 14
   seen    {iterators:iterator} for {batches:batch}[[: {processes:worker process} started]]; the start takes
           {start_s:ms}, {share:.0%} of the time
-  why     iter(loader) in each step starts[[ {workers:worker} and]] a new epoch, of which only the first batch is
-          used[[: always the same, without shuffle={shuffle}]]
-  change  one iterator for many steps: for batch in loader: ...; or batches = iter(loader) before the loop, and
-          next(batches) in it
+  why     iter(loader) in each step @anew
+  change  one iterator for many steps: @once
 iterator-each-step new-loader, 14
-  why     a new DataLoader in each step starts[[ {workers:worker} and]] a new epoch, of which only the first batch is
-          used[[: always the same, without shuffle={shuffle}]]
-  change  make the DataLoader once, before the loop: for batch in loader: ...; or batches = iter(loader) before the
-          loop, and next(batches) in it
+  why     a new DataLoader in each step @anew
+  change  make the DataLoader once, before the loop: @once
 same-order-each-epoch, 17
   seen    {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
   why     {sampler} shuffles by its seed and its epoch, and nobody called set_epoch
@@ -243,8 +229,7 @@ same-order-each-epoch, 17
 stale-dataset, 14
   seen    dataset.{attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change
-  change  persistent_workers=False, or pass the value to the workers by torch.tensor(...).share_memory_() or
-          multiprocessing.Value
+  change  persistent_workers=False; or pass the value by torch.tensor(...).share_memory_() or multiprocessing.Value
 slow-epoch-start, 14
   seen    the first batch of an epoch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a later batch
           comes after {typical_s:ms}
@@ -264,8 +249,7 @@ no-workers, 6
 slow-dataset/slow-collate crowded, 2
   seen    @slow
   why     more threads are ready to run than there are CPUs
-  change  fewer workers or fewer threads for the {cpus:CPU} granted: OMP_NUM_THREADS=1, cv2.setNumThreads(0) in
-          worker_init_fn
+  change  fewer workers or threads for {cpus:CPU}: OMP_NUM_THREADS=1, cv2.setNumThreads(0) in worker_init_fn
 slow-dataset/slow-collate computes, 6
   why     the CPUs granted ({cpus}) are all in use: making samples needs more CPU time than there is
   change  make this line faster (decode smaller images, move augmentation to the GPU), or use fastpipe.loader
@@ -274,20 +258,16 @@ slow-dataset/slow-collate one-cpu, 6
   change  DataLoader(..., num_workers={cpus}), now {workers} ({made_at}); or make this line faster
 slow-dataset/slow-collate waits, 6
   why     workers spend more time on waiting for the disk, the network or a lock than on computing
-  change  copy the data to a faster disk, or DataLoader(..., num_workers={double}), now {workers}: workers that wait use
-          no CPU
+  change  copy the data to a faster disk; or DataLoader(..., num_workers={double}), now {workers}: waiting uses no CPU
 slow-transfer, 3
-  seen    @slow
-  why     each batch is copied into shared memory, and once more if it is pinned; lists and other objects are pickled
-          one by one
+  why     each batch is copied into shared memory, and again to be pinned; lists and objects are pickled one by one
   change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn
 slow-transfer quick, 3
   change  DataLoader(..., num_workers=0): making a batch takes {fetch_s:ms}
 late-batches, 13
   seen    @slow; {late:.0%} of its time it waits for batches that take more than twice as long to make as others
-  why     a worker makes a batch alone, sample by sample: a slow sample delays its own batch and all later batches
-  change  DataLoader(..., in_order=False) if the order does not matter; if slow samples are rare, a larger
-          prefetch_factor is enough
+  why     a worker makes a batch alone: @sample
+  change  DataLoader(..., in_order=False) if the order does not matter; a larger prefetch_factor if such are rare
 no-batches
   seen    the dataset has {samples} samples, and an epoch has no batch
   why     len(dataset) or len(sampler) is 0
@@ -310,8 +290,7 @@ gpu-without-pin, 12
 too-many-workers, 6
   seen    {workers:worker} for {cpus:CPU} granted[[; a worker that makes a batch waits {delayed:.0%} of the time for a
           CPU]][[ and computes {on_cpu:.0%} of it, so more workers than CPUs may be intended]]
-  why     os.cpu_count() counts the CPUs of the host, not the CPUs granted to a container; each worker also holds its
-          own batches
+  why     os.cpu_count() counts the host's CPUs, not those granted to a container; each worker holds its own batches
   change  DataLoader(..., num_workers={cpus}), divided by the training processes of the container
 prefetch-memory, 7
   seen    @ahead; only {free_bytes:size} of memory are free
@@ -327,21 +306,18 @@ objects-in-each-worker, 5
 memory-grows, 5
   seen    {process} grew by {grown_bytes:size} in {batches:batch} (from {first_bytes:size}), and had not stopped
           [[: {epoch_bytes:size} an epoch]][[; this line keeps something: {source}]]
-  why     the program keeps something for each sample or batch: a cache in the dataset, or in the loop a list of
-          batches, losses or outputs with their graphs
+  why     the program keeps something for each sample or batch: a cache, batches, losses or outputs with their graphs
   change  limit what the dataset keeps: each worker has a copy of it
 memory-grows main, 5
   change  limit the size of the cache; keep numbers (loss.item()) instead of tensors
 opencv-threads, 2
   seen    OpenCV works on {threads} threads in each of {workers:worker}, for {cpus:CPU} granted
-  why     OpenCV has a thread for each CPU of the machine, in each worker; some builds of OpenCV do not work after a
-          fork
+  why     OpenCV has a thread for each CPU of the machine, in each worker; some builds do not work after a fork
   change  cv2.setNumThreads(0) in worker_init_fn[[; there is {init} yet]]
 torch-threads, 1
   seen    torch works on {threads} threads in a worker
-  why     torch gives each worker one thread; OpenMP's threads do not exist after a fork, and a large operation waits
-          for them forever
-  change  remove torch.set_num_threads from the dataset and from worker_init_fn
+  why     OpenMP's threads do not exist after a fork, and a large operation waits for them forever
+  change  remove torch.set_num_threads from the dataset and from worker_init_fn: torch gives each worker one thread
 too-many-threads, 2
   seen    a worker has {threads} threads: {all_threads} in {workers:worker}, for {cpus:CPU} granted; while it makes a
           batch it uses {cpus_used:.1f} CPUs
@@ -350,57 +326,37 @@ too-many-threads, 2
 slow-samples, 13
   seen    {slow:,} of {samples:,} samples take more than {limit_s:ms} (median {median_s:ms}), and {share:.0%} of all
           samples' time. The slowest: {worst}
-  why     a worker makes its batch alone, so a slow sample delays its own batch and all later batches
+  why     a worker makes its batch alone: @sample
   change  check these samples (very large images, a slow disk): make the images smaller once, or leave them out
 lambda, 10
-  seen    {path} is {kind}[[, and {more} more: {others}]]
-  why     pickle cannot store lambdas, or functions and classes that are defined inside a function; with the start
-          method {method}, workers get the dataset by pickle
+  seen    {path} is {kind}@more
+  why     pickle, by which {method} gives workers the dataset, stores no lambdas and nothing defined inside a function
   change  define it with a name at the top level of a module, or use functools.partial
 """
 
 
-class Words(NamedTuple):
-    """What a finding says."""
-
-    section: int
-    seen: str
-    why: str
-    change: str
-
-
-def _read(table: str) -> tuple[dict[str, str], dict[str, Words]]:
-    """The shared texts, and the rows by "code" or "code cause"."""
+def _read(table: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """The shared texts, and the section and the texts of each row, by "code" or "code cause"."""
     shared: dict[str, str] = {}
     rows: dict[str, dict[str, str]] = {}
-    last: dict[str, str] = {}
-    name = ""
+    row: dict[str, str] = {}
+    into, name = shared, ""
     for line in table.splitlines():
         text = line.strip()
         if line.startswith(" " * 10):  # goes on
-            last[name] += text if text.startswith(("[[", "@", ",")) else f" {text}"
-        elif line.startswith(" "):
-            name, last[name] = text.split(maxsplit=1)
-        elif line.startswith("@"):
-            (name, text), last = text.split(" ", 1), shared
-            last[name] = text
+            into[name] += text if text.startswith(("[[", "@", ",")) else f" {text}"
+        elif line.startswith((" ", "@")):
+            into = row if line.startswith(" ") else shared
+            name, into[name] = text.split(maxsplit=1)
         elif line:
             head, _, section = text.partition(", ")
             codes, _, cause = head.partition(" ")
-            last = {**last, "section": section} if last is not shared else {"section": section}
-            rows |= {f"{code} {cause}".rstrip(): last for code in codes.split("/")}
-
-    def full(text: str) -> str:
-        return re.sub("@[a-z]+", lambda found: full(shared[found[0]]), text)
-
-    return {name: full(text) for name, text in shared.items()}, {
-        key: Words(int(row["section"] or 0), full(row["seen"]), full(row["why"]), full(row["change"]))
-        for key, row in rows.items()
-    }
+            row = {**row, "section": section}
+            rows |= {f"{code} {cause}".rstrip(): row for code in codes.split("/")}
+    return shared, rows
 
 
 _SHARED, WORDS = _read(_TABLE)
-BOTTLENECK, LATE = _SHARED["@bottleneck"], _SHARED["@late"]
 
 
 def milliseconds(seconds: float) -> str:
@@ -428,7 +384,9 @@ class _Figures(string.Formatter):
 
 
 def say(text: str, evidence: Mapping[str, Any]) -> str:
-    """A text of the table with its evidence."""
+    """A text of the table, or of a shared one the @name, with its evidence."""
+    while "@" in text:
+        text = re.sub("@[a-z]+", lambda found: _SHARED[found[0]], text)
     figures = _Figures()
     parts = re.split(r"\[\[(.*?)\]\]", text)  # every other one is in brackets
     return "".join(

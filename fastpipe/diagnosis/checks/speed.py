@@ -46,7 +46,7 @@ def bottleneck(seen: Observation, found: Stages) -> Bottleneck | None:
 
 
 def evidence_of(seen: Observation, found: Stages) -> dict[str, Any]:
-    """Who waits for whom, and where the time goes: of words.BOTTLENECK."""
+    """Who waits for whom, and where the time goes: of "@bottleneck" in words.py."""
     if found.step_s is not None and _keeps_up(seen, found):
         waits = found.waiting > _MOST_WAITING
         crowded = found.delayed if (found.delayed or 0.0) > _CROWDED else None
