@@ -152,13 +152,7 @@ def _read_manifest(path: Path) -> Any:
 
 
 def _claim(folder: Path, count: int, seed: int) -> None:
-    """Make the folder ours to write to, or refuse.
-
-    Nothing that is already there is ever deleted or replaced: a folder with other photos in it is refused.
-
-    Raises:
-        ConfigError: the folder cannot be made, or holds other files, more photos or those of another seed.
-    """
+    """Make the folder ours to write to, or refuse: nothing that is already there is ever deleted or replaced."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = _read_claim(folder)

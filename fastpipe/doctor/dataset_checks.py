@@ -113,16 +113,8 @@ def _link(index: RemoteIndex, needed: float) -> Check:
             read = sum(len(answer.data) for answer in answers)
     except OSError as problem:
         return Check("link", str(problem), Verdict.BAD, "check the network and the server")
-    rate = read / (time.perf_counter() - started)
-    found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
-    if rate >= needed:
-        return Check("link", found, Verdict.OK)
-    return Check(
-        "link",
-        found,
-        Verdict.NOTE,
-        "let the cache_limit= of fastpipe.open hold the dataset: later epochs then read it from the disk",
-    )
+    advice = "let the cache_limit= of fastpipe.open hold the dataset: later epochs then read it from the disk"
+    return _keeps_up("link", read / (time.perf_counter() - started), needed, advice)
 
 
 def _reading(index: Index, needed: float) -> Check:
@@ -132,12 +124,14 @@ def _reading(index: Index, needed: float) -> Check:
         rate = _read_rate(path)
     except OSError as problem:
         return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "check the disk")
+    advice = "put the dataset on a faster disk, if it does not fit into the page cache"
+    return _keeps_up("reading", rate, needed, advice)
+
+
+def _keeps_up(name: str, rate: float, needed: float, advice: str) -> Check:
+    """Bytes/s that come, against those that decoding needs."""
     found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
-    if rate >= needed:
-        return Check("reading", found, Verdict.OK)
-    return Check(
-        "reading", found, Verdict.NOTE, "put the dataset on a faster disk, if it does not fit into the page cache"
-    )
+    return Check(name, found, Verdict.OK) if rate >= needed else Check(name, found, Verdict.NOTE, advice)
 
 
 def _read_rate(path: Path) -> float:

@@ -60,17 +60,8 @@ def batch_crop(
         raise ConfigError(
             f"handler: expected None or a function, such as webdataset.warn_and_continue, got {handler!r}"
         )
-    return BatchCrop(
-        num_workers,
-        handler,
-        size=size,
-        train=train,
-        crop=crop,
-        hflip=hflip,
-        seed=seed,
-        exact=exact,
-        max_pixels=max_pixels,
-    )
+    options = {"train": train, "crop": crop, "hflip": hflip, "seed": seed, "exact": exact, "max_pixels": max_pixels}
+    return BatchCrop(num_workers, handler, size=size, **options)
 
 
 class BatchCrop(Cropping):
