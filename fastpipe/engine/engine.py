@@ -220,9 +220,10 @@ class Engine:
         """
         if self.is_foreign():
             return {}
-        found: dict[str, Any] = {**self._engine.counters(), **self._engine.levels()}
-        for part in filter(None, (self._reader, self._conversions)):
-            for name, count in (*part.counters().items(), *part.levels().items()):
+        found: dict[str, Any] = {}
+        parts: list[Any] = [self._engine, self._reader, self._conversions]
+        for part in parts:
+            for name, count in ({} if part is None else {**part.counters(), **part.levels()}).items():
                 found[name] = found.get(name, 0) + count
         return found
 

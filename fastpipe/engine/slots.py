@@ -6,7 +6,6 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ class SlotRing:
     ) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         self._largest = math.prod(shape) * self._dtype.itemsize  # bytes of a new buffer
-        self._allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] = allocate or partial(np.empty, dtype=np.uint8)
+        self._allocate = allocate or (lambda shape: np.empty(shape, dtype=np.uint8))
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
         self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}  # keeps the weak references alive
