@@ -52,7 +52,7 @@ def _blurred(field: Field, sigma: float) -> Field:
 def _step(field: Field, softness: float) -> Field:
     """A smooth step from 0 to 1 at 0, of half-width `softness`."""
     t = np.clip(field * (0.5 / softness) + 0.5, 0.0, 1.0)
-    return t * t * (3.0 - 2.0 * t)
+    return np.asarray(t * t * (3.0 - 2.0 * t), np.float32)
 
 
 def _noise(rng: np.random.Generator, height: int, width: int, persistence: float, octaves: range) -> Field:
@@ -76,7 +76,7 @@ def _colour(rng: np.random.Generator) -> Colour:
     warm, magenta = rng.laplace(4.0, 20.0), rng.laplace(-1.0, 4.0)
     colour = np.array([magenta - warm, 0.0, magenta + 0.8 * warm], np.float32)
     colour[1] = -(colour @ _LUMA_BGR) / _LUMA_BGR[1]
-    return np.clip(colour + np.float32(rng.uniform(25.0, 230.0)), 4.0, 250.0)
+    return np.asarray(np.clip(colour + np.float32(rng.uniform(25.0, 230.0)), 4.0, 250.0), np.float32)
 
 
 def _contrasting(rng: np.random.Generator, around: Colour) -> Colour:
@@ -148,7 +148,7 @@ def _texture(rng: np.random.Generator, planes: Planes, rough: Field, light: list
     for channel in (0, 2):
         hue = _noise(rng, -(-height // 2), -(-width // 2), 1.1, range(5))
         texture[channel] += _resized(hue, height, width) * (2.0 * rough + 1.0)
-    return texture
+    return np.asarray(texture, np.float32)
 
 
 def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) -> Scene:

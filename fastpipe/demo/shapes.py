@@ -97,4 +97,4 @@ def _pattern(name: str, linear: NDArray[np.float64], middle: list[float], height
     waves = [np.sin(turn[0] * (x - middle[0]) + turn[1] * (y - middle[1])) for turn in (along, across)]
     wave = waves[0] * waves[1] if name == "checks" else waves[0]
     # This gain leaves an edge about two pixels soft.
-    return np.clip(wave * (0.5 / np.hypot(*along)) + 0.5, 0.0, 1.0).astype(np.float32)
+    return np.asarray(np.clip(wave * (0.5 / np.hypot(*along)) + 0.5, 0.0, 1.0), np.float32)

@@ -60,7 +60,8 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
             arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
-                arrays = {key: a.reshape(len(a) // rows_per_sample, rows_per_sample, *a.shape[1:]) for key, a in arrays.items()}
+                each = rows // rows_per_sample, rows_per_sample
+                arrays = {key: a.reshape(*each, *a.shape[1:]) for key, a in arrays.items()}
         fields.arrays.update(arrays)
 
 
