@@ -46,7 +46,7 @@ def sample_members(shard: ShardFacts, start: int, read: Read) -> list[SampleMemb
             found.append(SampleMember(ending, at + tar.BLOCK, size))
             at = found[-1].stop
         elif len(found) < 3:  # a sample need not have all fields
-            raise ValueError(f"expected the tar header of {key}.{endings[0]} at byte {at}")
+            raise ValueError(f"expected the tar header of {key}.{' or .'.join(endings)} at byte {at}")
     return found
 
 

@@ -166,7 +166,7 @@ def test_a_bit_that_changes_where_a_png_begins_is_named(work: Path, tmp_path: Pa
     data = bytearray(Path(shard).read_bytes())
     data[at + offset] ^= 4
     Path(shard).write_bytes(data)
-    words = f"tar header of {key}.png" if offset < 0 else "the image has changed since it was packed"
+    words = f"tar header of {key}." if offset < 0 else "the image has changed since it was packed"
     assert [words in each.problem for each in verify(copy).findings if each.sample == sample] == [True]
 
 
