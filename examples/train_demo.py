@@ -24,7 +24,7 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 
-LEARN, TEST = 800, 200
+LEARN, TEST = 1000, 200
 SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 15, 0.01
 # The object may lie near the edge, so the crops keep most of the picture.
 SCALE, RATIO = (0.85, 1.0), (3 / 4, 8 / 5)
