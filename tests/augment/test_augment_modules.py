@@ -408,3 +408,13 @@ def test_images_of_different_shapes_make_no_batch(torchvision: ModuleType) -> No
 
     with pytest.raises(ConfigError, match="RandomResize returned images of different shapes"):
         Augment([v2.RandomResize(8, 40)])(photos(8, 12, 16), seed=0)
+
+
+def test_it_is_moved_and_cast_as_any_module() -> None:
+    """Its base class must not take a name of nn.Module's for itself."""
+    inner = torch.nn.Conv2d(3, 3, 1)
+    augment = Augment([Returns(inner)], mean=None, std=None)
+    assert augment.to(torch.float64).eval() is augment
+    assert inner.weight.dtype == torch.float64
+    assert not inner.training
+    assert "weight" in next(iter(augment.state_dict()))
