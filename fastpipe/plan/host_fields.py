@@ -60,8 +60,8 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
             arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
-                each = rows // rows_per_sample, rows_per_sample
-                arrays = {key: a.reshape(*each, *a.shape[1:]) for key, a in arrays.items()}
+                grid = rows // rows_per_sample, rows_per_sample
+                arrays = {key: a.reshape(*grid, *a.shape[1:]) for key, a in arrays.items()}
         fields.arrays.update(arrays)
 
 
