@@ -31,7 +31,7 @@ _TABLE = """
           , for {busy_s:.0f} s[[; {others:more worker} at work]][[; the kernel says {kernel}]]
 @timeout  [[; DataLoader(..., timeout={timeout}) turns the wait into an error]]
 @thread   a forked worker has none of the main process's threads
-@first    in the worker, when it is first used
+@first    in the worker, when first used
 @sample   a slow sample delays its own batch and all later batches
 @memory   fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists
 @shm      docker run --shm-size=8g (or --ipc=host)
@@ -53,7 +53,7 @@ stuck thread-queue, 1
   why     it waits for another thread at a queue: @thread
   change  start the thread @first@timeout
 stuck executor, 1
-  why     it waits for an executor that was made in the main process: @thread
+  why     it waits for an executor; if that was made in the main process: @thread
   change  make the executor @first@timeout
 stuck answer, 1
   why     it waits for an answer of another process, which does not come
@@ -141,7 +141,7 @@ small-shared-memory ahead, 3
   change  @shm, or @fewer
 open-files, 4
   seen    @ended
-  why     each tensor of a worker is an open file while the program keeps it; files that the dataset opens count, too
+  why     each tensor of a worker is an open file while the program keeps it; so are the dataset's open files
   change  torch.multiprocessing.set_sharing_strategy("file_system") at the start of the program; or keep copies
           (labels.clone()), not the batches; or ulimit -n 65535
 out-of-memory, 15
@@ -260,14 +260,14 @@ slow-dataset/slow-collate waits, 6
   why     workers spend more time on waiting for the disk, the network or a lock than on computing
   change  copy the data to a faster disk; or DataLoader(..., num_workers={double}), now {workers}: waiting uses no CPU
 slow-transfer, 3
-  why     each batch is copied into shared memory, and again to be pinned; lists and objects are pickled one by one
+  why     each batch is copied into shared memory, and again if it is pinned; lists and objects are pickled one by one
   change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn
 slow-transfer quick, 3
   change  DataLoader(..., num_workers=0): making a batch takes {fetch_s:ms}
 late-batches, 13
   seen    @slow; {late:.0%} of its time it waits for batches that take more than twice as long to make as others
   why     a worker makes a batch alone: @sample
-  change  DataLoader(..., in_order=False) if the order does not matter; a larger prefetch_factor if such are rare
+  change  DataLoader(..., in_order=False) if the order does not matter; a larger prefetch_factor if few are slow
 no-batches
   seen    the dataset has {samples} samples, and an epoch has no batch
   why     len(dataset) or len(sampler) is 0

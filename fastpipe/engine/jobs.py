@@ -76,13 +76,14 @@ class MixedJob(Job):
         tasks: NDArray[np.void],
         slots: Sequence[Slot],
     ) -> None:
-        others = np.flatnonzero(~odd[samples])
+        converted = odd[samples]  # once: another thread may add to `odd`
+        others = np.flatnonzero(~converted)
         super().__init__(submit(tasks[others], slots), others)
         self._conversions, self._odd = conversions, odd
         self._samples, self._tasks, self._slots = samples, tasks, slots
         self._converted: dict[int, Future[Reason | None]] = {}
         self._refused: dict[int, Reason] | None = None  # of the engine's rows, once they are done: those tried again
-        self._convert(np.flatnonzero(odd[samples]), refused=False)
+        self._convert(np.flatnonzero(converted), refused=False)
 
     def _convert(self, rows: NDArray[np.intp], *, refused: bool) -> None:
         begun = self._conversions.begin(self._samples[rows].tolist(), self._tasks[rows], self._slots, refused=refused)

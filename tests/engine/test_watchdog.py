@@ -116,7 +116,7 @@ import logging, sys
 import fastpipe
 from fastpipe.engine import engine
 
-engine._PATIENCE_S = 0.2
+engine.PATIENCE_S = 0.2
 for waits in (engine.Engine.close, engine.Job.cancel):
     assert waits.__defaults__ == (10.0,)
     waits.__defaults__ = (0.2,)
