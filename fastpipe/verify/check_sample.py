@@ -124,8 +124,10 @@ def _check(
     stop = members[-1].stop
     after = tar.end(stop) if with_end else b""
     rest = read(stop, len(data)) if not shard.removed else b""  # else members of samples that were removed
-    if rest != after or any(
-        any(read(each.offset + each.size, each.stop - each.offset - each.size)) for each in members
+    if (
+        stop > start + len(data)
+        or rest != after
+        or any(any(read(each.offset + each.size, each.stop - each.offset - each.size)) for each in members)
     ):
         return Mismatch(
             damage("image and label are intact, but bytes beside them have changed", offset=stop), of_shard=True

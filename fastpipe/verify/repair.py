@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def _listed(
             f"{FIELDS_FOLDER} can be repaired if all shards are intact"
         )
     now = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-    for listing in (now, *_parts(path, pack, now)):
+    for listing in chain([now], _parts(path, pack, now)):  # it looks at parts only where `now` does not fit
         if listing.digest() == pack["source"]["xxh3_128"]:
             return listing
     raise PackError(

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import tarfile
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,15 @@ def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> No
         (dataset / name).write_bytes(whole)
     assert verify(dataset, workers=1).sound
     tried("dataset.json, index.npy or a shard truncated", count, "found by fastpipe verify, in the right file")
+
+
+def test_a_sample_that_lacks_the_end_of_its_padding_is_lost(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    with tarfile.open(dataset / shard_name(0)) as archive:
+        ends = {each.name.split(".")[0]: each.offset_data + -(-each.size // 512) * 512 for each in archive}
+    for sample, end in reversed(list(enumerate(ends.values()))):
+        os.truncate(dataset / shard_name(0), end - 1)
+        assert list(verify(dataset, workers=1).bad_samples()) == [(sample, 7)]
 
 
 def test_flips_in_json_and_index_are_found_without_reading_shards(tiny: Path, copied: Copy) -> None:
