@@ -66,10 +66,12 @@ def main(
     read: Callable[[Task], Loader],
     write: Callable[[Making], None] | None = None,
     finish: Callable[[], None] = lambda: None,
+    device: str = "cpu",
 ) -> None:
     """Does what the command line says and prints the figures, with the versions of `packages`.
 
-    Ends by `finish` and without Python's clean-up: workers that have batches left to send need not be waited for.
+    Its batches lie on `device`. Ends by `finish` and without Python's clean-up: workers that have batches left to send
+    need not be waited for.
     """
     order = _arguments().parse_args()
     if order.do == "write":
@@ -79,7 +81,7 @@ def main(
         figures = {"seconds": time.perf_counter() - started}
     else:
         task = Task(order.data, order.workers, order.batch_size, order.size, order.variant)
-        figures = measure(read, task, order.warmup, order.seconds)
+        figures = measure(read, task, order.warmup, order.seconds, device)
     versions = {package: importlib.metadata.version(package) for package in packages}
     sys.stdout.write(json.dumps({**figures, "versions": {"Python": platform.python_version(), **versions}}) + "\n")
     sys.stdout.flush()
@@ -105,7 +107,9 @@ def _arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds: float) -> dict[str, float | None]:
+def measure(
+    read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds: float, device: str = "cpu"
+) -> dict[str, float | None]:
     """Runs a loader for `warmup_s` and then for `seconds`, epoch after epoch, and returns its figures.
 
     The clock runs between batches of one epoch, from number 2 x workers on: as many are in the works when a DataLoader
@@ -120,7 +124,7 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
             now = time.perf_counter()
             if not first_batch_s:
                 first_batch_s = now - started
-                _check(pictures, labels, task)
+                _check(pictures, labels, task, device)
             if (number + 1) % task.workers or number + 1 < 2 * task.workers or now - started - first_batch_s < warmup_s:
                 continue
             if before is not None:
@@ -143,11 +147,11 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
             )
 
 
-def _check(pictures: Any, labels: Any, task: Task) -> None:
+def _check(pictures: Any, labels: Any, task: Task, device: str) -> None:
     """All do the same task, or the comparison says nothing."""
     shape, kind = tuple(pictures.shape), str(pictures.dtype)
     expected = task.batch_size, 1 if task.variant == "gray" else 3, task.size, task.size
-    if shape != expected or not kind.endswith("uint8"):
+    if shape != expected or not kind.endswith("uint8") or pictures.device.type != device:
         count, *sides = expected
         raise SystemExit(
             f"expected a batch of {count} uint8 pictures of {' x '.join(map(str, sides))}, got {kind} {shape}"

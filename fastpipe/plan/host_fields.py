@@ -23,9 +23,8 @@ class HostFields:
     VIEW.NAME: "0.mask" is that of the first view.
     """
 
-    names: Mapping[
-        str, str
-    ]  # the keys of the batch, in order, and the name of what each has: "image" is that of images
+    # The keys of the batch, in order, and the name of what each has: "image" is that of images.
+    names: Mapping[str, str]
     images: tuple[str, ...] = ()  # masks, (n * k, height, width) ids, second pictures, (n * k, height, width, channels)
     options: Mapping[str, Boxes] = field(default_factory=dict)  # of boxes, by name of the field
     places: list[Places] = field(default_factory=list)  # of each view; arrays when nothing moves them any more
