@@ -34,7 +34,7 @@ def pasted(augment: Augment) -> frozenset[str]:
 def moving_parts(augment: Augment) -> list[Operation]:
     """Its operations that move pixels, or may; without those that mix images."""
     others = [stage for stage in augment.stages if not stage.mixes]
-    return [stage for stage in others if stage.moves_shown or not _keeps_places(getattr(stage, "module", None))]
+    return [stage for stage in others if "shown" in stage.moves or not _keeps_places(getattr(stage, "module", None))]
 
 
 @unaffected(torch.device("cpu"))

@@ -95,18 +95,14 @@ class FieldMover:
         )
         ((self._name, _),) = self._container.named_children()
 
-    def points(self, points: Tensor, parameters: Any) -> Tensor:
-        """Moves points (n, P, 2) x, y, counted from the centres of pixels; the parameters are those of n images."""
-        return self._called("keypoints", points, parameters)
-
-    def masks(self, masks: Tensor, parameters: Any) -> Tensor:
-        """Moves masks (n, 1, height, width) of float32, of all images that the parameters are of, or of some."""
-        shape = parameters["forward_input_shape"].clone()  # of all
-        shape[0] = len(masks)
-        return self._called("mask", masks, {**parameters, "forward_input_shape": shape})
-
-    def _called(self, key: str, values: Tensor, parameters: Any) -> Tensor:
+    def __call__(self, values: Tensor, parameters: Any) -> Tensor:
+        """Moves masks (n, 1, height, width) or points (n, P, 2) x, y, counted from the centres of pixels, of all images
+        that the parameters are of, or of some.
+        """
         from kornia.augmentation.container.params import ParamItem
 
-        made: Tensor = self._container(values, params=[ParamItem(self._name, parameters)], data_keys=[key])
+        shape = parameters["forward_input_shape"].clone()  # of all
+        shape[0] = len(values)
+        drawn = [ParamItem(self._name, {**parameters, "forward_input_shape": shape})]
+        made: Tensor = self._container(values, params=drawn, data_keys=["mask" if values.ndim == 4 else "keypoints"])
         return made

@@ -63,8 +63,7 @@ class Kornia(Apart):
         self._row_by_row = kornia_modules.draws_row_by_row(module)
         self.could_move = movable(module)
         self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
-        self.moves = frozenset() if self._mover is None else self._mover.kinds
-        self.moves_shown = moves_places(module)
+        self.moves = frozenset(["shown"] * moves_places(module)).union(self._mover.kinds if self._mover else ())
         self._shower: FieldMover | None = None  # made where it is needed
         self._natures: dict[tuple[tuple[int, int], int], Nature] = {}
         self._on_device: list[int] | None = None
@@ -97,32 +96,12 @@ class Kornia(Apart):
         """Carries its calls out; raises ConfigError where it returns no batch."""
         return self._carried_out(images, host, tensors, lambda part, parameters: self.module(part, params=parameters))
 
-    def move_points(self, points: Tensor, host: list[Call]) -> Tensor:
-        """Points of the batch, (N, P, 2), moved as its images are."""
-        if self._mover is None or self.moves.isdisjoint(("boxes", "keypoints")):
-            return points
-        alone = len(points) == 1
-        if alone:
-            points = points.repeat(2, 1, 1)
-        for call in host:
-            assert call.leaves is not None  # only modules that move no points draw maps
-            assert call.tree is not None
-            rows = slice(None) if call.rows is None else torch.from_numpy(call.rows)
-            points[rows] = self._mover.points(points[rows], tree_unflatten(call.leaves, call.tree))
-        return points[:1] if alone else points
-
-    def move_shown(self, shown: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where the images of the batch are in their rows, moved as the images are."""
-        if not self.moves_shown:
-            return shown
-        if self._shower is None:
+    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+        if kind == "shown" and self._shower is None:
             self._shower, self._on_device = FieldMover(self.module, SHOWN), None
-        return self._carried_out(shown, host, tensors, self._shower.masks)
-
-    def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Masks of the batch, (N, 1, height, width), moved as its images are."""
-        assert self._mover is not None  # else `moves` is empty
-        return self._carried_out(masks, host, tensors, self._mover.masks)
+        mover = self._shower if kind == "shown" else self._mover
+        assert mover is not None  # else `moves` has no such kind
+        return self._carried_out(values, host, tensors, mover)
 
     @torch.no_grad()
     def mixes_ids(self, size: tuple[int, int], channels: int) -> bool:
@@ -135,17 +114,17 @@ class Kornia(Apart):
         if len(changed) < 2:
             return False
         ids = torch.randint(1, 3, (2, 1, *size), generator=torch.Generator("cpu").manual_seed(0), device=_CPU)
-        made = self._mover.masks(ids.to(torch.float32), self._drawn(seeds[changed], 0, size, channels))
+        made = self._mover(ids.to(torch.float32), self._drawn(seeds[changed], 0, size, channels))
         return not torch.equal(made, made.round())
 
     def _carried_out(
         self, images: Tensor, host: list[Call], tensors: Mapping[str, Tensor], act: Callable[[Tensor, Any], object]
     ) -> Tensor:
-        """Does something with the images, or the masks, and the parameters of each call."""
+        """Does something with the images, masks or points, and the parameters of each call."""
         kornia_modules.place(self.module, images.device)
         alone = len(images) == 1
         if alone:
-            images = images.repeat(2, 1, 1, 1)
+            images = images.repeat(2, *[1] * (images.ndim - 1))
         for number, call in enumerate(host):
             prefix = f"{number}."
             given = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

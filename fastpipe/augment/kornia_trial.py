@@ -90,7 +90,7 @@ def computed_with(
         try:
             module(images, params=tree_unflatten(trial, tree))
             if mover is not None and "mask" in mover.kinds:
-                mover.masks(images[:, :1], tree_unflatten(trial, tree))
+                mover(images[:, :1], tree_unflatten(trial, tree))
         except Exception:  # kornia has many for tensors of two devices, and torch for values that are not there
             return False
         return True

@@ -42,12 +42,12 @@ class Mixing(Operation):
     """
 
     by_rows = False
-    mixes = in_pairs = moves_shown = True
+    mixes = in_pairs = True
 
     def __init__(self, mixup: float, cutmix: float) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
-        self.moves = frozenset() if mixup else frozenset(["mask", "image"])  # cutmix pastes them as it pastes images
+        self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
@@ -82,14 +82,13 @@ class Mixing(Operation):
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
         return torch.lerp(images.roll(1, 0), images, mask).permute(0, 3, 1, 2)
 
-    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Pastes the boxes of cutmix."""
-        return torch.where(inside(tensors["boxes"], *masks.shape[2:])[:, None], masks.roll(1, 0), masks)
-
-    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where rows show something: of mixup, what either image shows."""
-        cut = tensors["cut"][:, None, None, None] > 0
-        return torch.where(cut, self.move_masks(shown, host, tensors), torch.maximum(shown, shown.roll(1, 0)))
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
+        partner = values.roll(1, 0)
+        pasted = torch.where(inside(tensors["boxes"], *values.shape[2:])[:, None], partner, values)
+        if kind != "shown":
+            return pasted
+        return torch.where(tensors["cut"][:, None, None, None] > 0, pasted, torch.maximum(values, partner))
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""

@@ -21,15 +21,14 @@ Function = Callable[..., Tensor]
 class Operation(torch.nn.Module, ABC):
     """One stage between uint8 and normalising: images float32 in [0, 1] in, the same out.
 
-    `moves` are the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image",
-    of second pictures.
+    `moves` are the kinds of what `move` changes: of fields, "mask", "boxes", "keypoints" and "image", of second
+    pictures; "shown", of what says where rows have an image.
     """
 
     by_rows = True  # a batch may be given in parts; False: only whole
     fresh = True  # what it returns may be overwritten; False: it may be its maker's
     moves: frozenset[str] = frozenset()
     could_move: frozenset[str] = frozenset()  # those that it would move in a container that names them
-    moves_shown = False  # `move_shown` is right, and changes something
     mixes = False  # images, so it also has `mixed_labels`, and labels become soft
     in_pairs = False  # it mixes each image with one other image
     compiles = False  # functions, before they run
@@ -58,19 +57,12 @@ class Operation(torch.nn.Module, ABC):
         """(height, width) of what it returns for images of `size`, with so many channels."""
         return size
 
-    def move_points(self, points: Tensor, host: Any) -> Tensor:
-        """Moves points (N, P, 2) float32 x, y, from the centre of the first pixel, on the CPU; may overwrite them."""
-        return points
-
-    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them. And
-        second pictures, (N, c, height, width), where `moves` names them.
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Moves float32 values of the whole batch, of a kind in `moves`, as `run` moves pixels; may overwrite them:
+        planes (N, c, height, width), in which "shown" is 1 for pixels of the image and 0 for padding; or points (N, P,
+        2) x, y of boxes and keypoints, from the centre of the first pixel, on the CPU as the tensors.
         """
-        return masks
-
-    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Moves (N, 1, height, width) float32, 1 for pixels of the image and 0 for padding, as `run` moves pixels."""
-        return shown
+        return values
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Mixes soft labels, (n, classes) float32, as `run` mixes images."""

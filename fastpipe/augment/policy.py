@@ -116,7 +116,7 @@ class Policy(Operation):
     """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
 
     name = "RandAugment or TrivialAugment"
-    moves_shown = True
+    moves = frozenset(["shown"])
 
     def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
         super().__init__()
@@ -170,10 +170,10 @@ class Policy(Operation):
                 images = on_rows(self._function(name), images, first, rows, torch.from_numpy(rows), *parameters)
         return images
 
-    def move_shown(self, shown: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where the images are in their rows, warped as the images are."""
+    def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Warps where the images are in their rows as the images are."""
         warps = [replace(layer, groups=tuple(each for each in layer.groups if each[0] == "warp")) for layer in host]
-        return self._run_sorted(shown, tuple(warps), tensors)
+        return self._run_sorted(values, tuple(warps), tensors)
 
     def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""

@@ -146,7 +146,7 @@ class Transfer:
             sizes, masks = tensors.get("image_sizes"), []
             if sizes is not None:
                 facts["image_sizes"] = sizes
-                if "pixel_mask" in names or any(a and a.moves_shown for a, _ in self._views):
+                if "pixel_mask" in names or any(a and "shown" in a.moves for a, _ in self._views):
                     masks = pixel_mask(sizes, copies)
             augmented, labels = self._augmented(batch, plans, copies, labels, tensors, masks)
             images = augmented[0] if len(augmented) == 1 else augmented

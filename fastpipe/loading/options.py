@@ -176,10 +176,10 @@ def check_together(
         augment.moments(form.channels)
         if crop.rows > 1 and mixes(augment):
             raise impossible("mixed crops", type(crop).__name__)
-        if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
+        if in_buckets and any(each.mixes and "shown" not in each.moves for each in augment.stages):
             raise impossible("mixed buckets")
         for part in moving_parts(augment):
-            if in_buckets and not part.moves_shown:
+            if in_buckets and "shown" not in part.moves:
                 raise impossible("padding", part.name)
         if augment.soft and not labelled and (without := len(data) - sum(data.class_counts)):
             raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
@@ -199,7 +199,7 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
         if part.could_move >= set(left.values()):
             from fastpipe.augment.kornia_fields import DATA_KEYS
 
-            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(part.moves | set(left.values())))]
+            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(DATA_KEYS.keys() & part.moves | set(left.values())))]
             way = (
                 f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), data_keys={keys})"
             )
