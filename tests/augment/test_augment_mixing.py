@@ -29,9 +29,9 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def planned(augment: Augment, size: tuple[int, int], **draws: int) -> dict[str, NDArray[Any]]:
-    """The last step's arrays: those of mixing."""
+    """The arrays of mixing, which is the only operation."""
     plan = augment.plan(np.arange(COUNT), size, **{"seed": 0, "epoch": 0, "batch": 0, **draws})
-    return plan.split(plan.arrays)[-1]
+    return plan.split(plan.arrays)[0]
 
 
 @pytest.mark.usefixtures("layout")
