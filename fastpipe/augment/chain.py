@@ -15,10 +15,9 @@ from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
 from fastpipe.augment.mixing import one_hot
 from fastpipe.augment.moving import moved
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
-from fastpipe.augment.plan import AugmentPlan, Draws, Step
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.operation import Operation, on_rows
+from fastpipe.augment.operation import Draws, Operation, Step, on_rows
 from fastpipe.augment.pixels import cut_out, inside
-from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
 SCALE = (0.02, 0.33)  # share of the image's area

@@ -18,9 +18,8 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.mixing import box_share
-from fastpipe.augment.operation import Apart
+from fastpipe.augment.operation import Apart, Array, Draws, Step
 from fastpipe.augment.pixels import inside
-from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 

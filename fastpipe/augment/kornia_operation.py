@@ -30,8 +30,7 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.kornia_fields import SHOWN, FieldKeys, FieldMover, movable, moves_places
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
-from fastpipe.augment.operation import Apart
-from fastpipe.augment.plan import Draws, Step
+from fastpipe.augment.operation import Apart, Draws, Step
 from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call

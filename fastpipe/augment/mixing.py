@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.operation import Draws, Operation, Step
 from fastpipe.augment.pixels import cut_out, inside
-from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 from fastpipe.plan.geometry import swap_pairs
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import effects, pixels
-from fastpipe.augment.operation import Function, Operation, on_colour, on_rows
-from fastpipe.augment.plan import Array, Draws, Step
+from fastpipe.augment.operation import Array, Draws, Function, Operation, Step, on_colour, on_rows
 from fastpipe.plan.draws import Stream
 
 LAST_BIN = 30

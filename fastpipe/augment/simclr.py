@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import effects
-from fastpipe.augment.operation import Operation, on_colour, on_rows
-from fastpipe.augment.plan import Draws, Step
+from fastpipe.augment.operation import Draws, Operation, Step, on_colour, on_rows
 from fastpipe.plan.draws import Stream
 
 _JITTERS = (

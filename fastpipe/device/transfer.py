@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.streams import Mark, Stream

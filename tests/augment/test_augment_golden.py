@@ -15,7 +15,7 @@ from torch import Tensor
 from fastpipe import Augment
 from fastpipe.augment import effects, pixels
 from fastpipe.augment.effects import _by_convolution, _by_shifts, gaussian_blur, warp
-from fastpipe.augment.plan import Draws
+from fastpipe.augment.operation import Draws
 from fastpipe.augment.policy import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
 from fastpipe.plan.draws import Stream
 
