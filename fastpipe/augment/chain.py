@@ -92,6 +92,27 @@ class Chain(torch.nn.Module):
         """The kinds of what moves with images; see Operation."""
         return frozenset[str]().union(*(operation.moves for operation in self._sequence))
 
+    @property
+    def pasted(self) -> frozenset[str]:
+        """The kinds of fields that all that mixes images also mixes, by pasting: cutmix pastes masks."""
+        mixing = [operation.moves for operation in self.mixers]
+        return frozenset[str].intersection(*mixing) if mixing else frozenset()
+
+    @property
+    def moving_parts(self) -> list[Operation]:
+        """The operations that move pixels, or may; without those that mix images."""
+        return [operation for operation in self.stages if operation.may_move and not operation.mixes]
+
+    @unaffected(torch.device("cpu"))
+    def mixing_ids(self, size: tuple[int, int], channels: int = 3) -> list[str]:
+        """The names of the operations that would make numbers in masks that are no ids, of images of `size`, (h, w)."""
+        found = []
+        for operation in self.stages:
+            if operation.mixes_ids(size, channels):
+                found.append(operation.name)
+            size = operation.size_after(size, channels)
+        return found
+
     def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """mean and std that images with so many channels are normalised by, of pixels in [0, 1]; 0 and 1: not at all.
 

@@ -18,6 +18,16 @@ from torch import Tensor
 
 from fastpipe.plan.draws import bits, key, uniform
 
+# kornia's base of augmentations that change values and move nothing.
+_KORNIA_COLOUR = "IntensityAugmentationBase2D"
+_TORCHVISION_COLOUR = frozenset(
+    [
+        *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "Grayscale", "Normalize", "RandomAdjustSharpness"),
+        *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing", "RandomGrayscale"),
+        *("RandomInvert", "RandomPhotometricDistort", "RandomPosterize", "RandomSolarize", "ToDtype"),
+    ]
+)
+
 Function = Callable[..., Tensor]
 Array = NDArray[Any]
 T = TypeVar("T")
@@ -130,6 +140,15 @@ class Operation(torch.nn.Module, ABC):
         """Whether it is there to make mirror images."""
         return self.name in ("RandomHorizontalFlip", "RandomVerticalFlip")
 
+    @property
+    def may_move(self) -> bool:
+        """Whether it moves pixels, as far as can be told."""
+        return "shown" in self.moves or not _keeps_places(getattr(self, "module", None))
+
+    def mixes_ids(self, size: tuple[int, int], channels: int) -> bool:
+        """Whether it would make numbers in masks that are no ids, of images of `size` with so many channels."""
+        return False
+
     @abstractmethod
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws what this operation, the one at `position`, does to a batch of images of `size` (height, width)."""
@@ -172,6 +191,17 @@ class Apart(Operation):
 
     def extra_repr(self) -> str:
         return repr(self.module)
+
+
+def _keeps_places(module: torch.nn.Module | None) -> bool:
+    """Whether a module of others, None: an operation of ours, changes values only."""
+    if module is None or isinstance(module, torch.nn.Identity):
+        return True
+    if type(module) is torch.nn.Sequential:
+        return all(map(_keeps_places, module))
+    kinds = type(module).__mro__
+    library = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("kornia", "torchvision")]
+    return any(kind.__name__ == _KORNIA_COLOUR or kind.__name__ in _TORCHVISION_COLOUR for kind in library)
 
 
 @cache

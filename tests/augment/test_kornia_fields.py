@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastpipe import Augment
 from fastpipe.augment import kornia_operation
-from fastpipe.augment.kornia_fields import movable
+from fastpipe.augment.kornia_modules import movable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
