@@ -78,7 +78,7 @@ def preview(
 def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
     """The fields to show, and those that cannot be shown with this augmentation."""
     from fastpipe.augment import as_augment
-    from fastpipe.samples.field_names import SPATIAL
+    from fastpipe.samples.fields import SPATIAL
     from fastpipe.show.field_marks import VISIBLE, visible
 
     if asked is None:

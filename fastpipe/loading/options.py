@@ -19,8 +19,7 @@ from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, check_mirrored, chosen_fields, name_of
-from fastpipe.samples.fields import FieldReader
+from fastpipe.samples.fields import OF_MIXING, SPATIAL, FieldReader, check_mirrored, chosen_fields, name_of, own_names
 
 _MOST_VIEWS = 64
 
@@ -139,8 +138,7 @@ def field_reader(
     if fields is None:
         return None
     first = augments[0]
-    mixing = first is not None and bool(first.mixers)
-    own = OWN + (OF_BUCKETS if isinstance(recipe.crop, Buckets) else ()) + (OF_MIXING if mixing else ())
+    own = own_names(buckets=isinstance(recipe.crop, Buckets), mixing=first is not None and bool(first.mixers))
     chosen = chosen_fields(data, fields, own=own)
     if not set(OF_MIXING).isdisjoint(map(name_of, chosen.values())) and first is not None and not first.in_pairs:
         raise impossible("mixed twice")
