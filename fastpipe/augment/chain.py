@@ -13,8 +13,8 @@ from torch import Tensor
 from fastpipe.augment import pixels
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
-from fastpipe.augment.mixing import one_hot
 from fastpipe.augment.moving import moved
+from fastpipe.augment.normalised import one_hot
 from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit

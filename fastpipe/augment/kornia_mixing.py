@@ -17,7 +17,7 @@ from torch import Tensor
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.mixing import box_share
+from fastpipe.augment.normalised import box_share
 from fastpipe.augment.operation import Apart, Array, Draws, Step
 from fastpipe.augment.pixels import inside
 from fastpipe.errors import ConfigError

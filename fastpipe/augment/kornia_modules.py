@@ -31,7 +31,7 @@ _PLAIN = "AugmentationBase2D"
 _MIXING = ("MixAugmentationBaseV2", "RandomTransplantation3D")
 _POLICY = "PolicyAugmentBase"
 _CONTAINERS = ("AugmentationSequential", "ImageSequential")
-_INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves parts within each image
+INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves parts within each image
 # The kinds of fields that kornia moves, and what it calls them.
 DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
 _IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
@@ -53,7 +53,7 @@ def is_own(module: torch.nn.Module) -> bool:
 def mixes(module: torch.nn.Module) -> bool:
     """Whether it mixes images of a batch."""
     found = names(module)
-    return not found.isdisjoint(_MIXING) and _INSIDE_ONE_IMAGE not in found
+    return not found.isdisjoint(_MIXING) and INSIDE_ONE_IMAGE not in found
 
 
 def is_planned(module: torch.nn.Module) -> bool:
@@ -65,12 +65,7 @@ def is_planned(module: torch.nn.Module) -> bool:
     if type(module).__name__ in _CONTAINERS:
         return all(map(is_planned, module.children()))
     found = names(module)
-    return _PLAIN in found or _INSIDE_ONE_IMAGE in found
-
-
-def draws_row_by_row(module: torch.nn.Module) -> bool:
-    """Whether it draws with a call for each image, such as torch.randperm."""
-    return _INSIDE_ONE_IMAGE in names(module)
+    return _PLAIN in found or INSIDE_ONE_IMAGE in found
 
 
 def is_policy(module: torch.nn.Module) -> bool:

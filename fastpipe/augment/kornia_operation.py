@@ -72,7 +72,7 @@ class Kornia(Apart):
     def __init__(self, module: torch.nn.Module, keys: FieldKeys = FieldKeys()) -> None:  # noqa: B008
         super().__init__(module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
-        self._row_by_row = kornia_modules.draws_row_by_row(module)
+        self._row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)  # a call for each image
         self.could_move = movable(module)
         self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
         self.moves = frozenset(["shown"] * moves_places(module)).union(self._mover.kinds if self._mover else ())
@@ -95,7 +95,8 @@ class Kornia(Apart):
                 arrays[f"{number}.seeds"] = chosen
             else:
                 leaves, tree = tree_flatten(self._drawn(chosen, seed, size, draws.channels))
-                arrays |= {f"{number}.{place}": leaves[place].numpy() for place in self._tensors(leaves)}
+                if self._single:  # parameters that may go to the device; those of modules that are chosen stay
+                    arrays |= {f"{number}.{place}": leaves[place].numpy() for place in _tensors(leaves)}
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
             calls.append(Call(rows, seed, leaves, tree, nature))
@@ -174,18 +175,14 @@ class Kornia(Apart):
         """The groups of a batch, and the rows of each that are changed; None: all rows."""
         rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None))
         groups: list[int | None] = [None]
-        if nature.draws_once and not self._by_batch and not self._row_by_row:
+        by_batch = self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1  # as its user asked for
+        if nature.draws_once and not by_batch and not self._row_by_row:
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
         if groups == [None] and len(rows) == len(seeds):
             return [(None, None)]
         of_row = _at_least_two(draws.group_of(Stream.MODULE_GROUP, position, len(groups)))[rows]
         parts = [(group, rows[of_row == number]) for number, group in enumerate(groups)]
         return [(group, _at_least_two(mine)) for group, mine in parts if len(mine)]
-
-    @property
-    def _by_batch(self) -> bool:
-        """Whether its user asked for draws that belong to a batch."""
-        return bool(self.module.same_on_batch) or getattr(self.module, "p_batch", 1) != 1
 
     def _changed(self, seeds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """The rows that its probability chooses. The gate is its first draw, so it is drawn alone here."""
@@ -235,9 +232,9 @@ class Kornia(Apart):
             leaves[place] = leaves[place][begin:end]
         return tree_unflatten(leaves, call.tree)
 
-    def _tensors(self, leaves: list[Any]) -> list[int]:
-        """The places of the parameters that may go to the device; those of a module that chooses others stay."""
-        return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)] if self._single else []
+
+def _tensors(leaves: list[Any]) -> list[int]:
+    return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
 def _at_least_two(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -298,7 +295,7 @@ def computed_with(
     module, mover = copy.deepcopy((module, mover))  # one copy of the module that both have
     kornia_modules.place(module, _META)
     images = torch.empty_like(images, device=_META)
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    places = _tensors(leaves)
 
     def works(wanted: list[int]) -> bool:
         trial = [leaf.to(_META) if place in wanted else leaf for place, leaf in enumerate(leaves)]

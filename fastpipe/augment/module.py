@@ -12,9 +12,8 @@ from torch import Tensor
 
 from fastpipe.augment import presets
 from fastpipe.augment.chain import Chain
-from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_images
-from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.options import (
     check_normalised_once,
     checked_dtype,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe import Augment
 from fastpipe.augment import pixels
-from fastpipe.augment.mixing import beta
+from fastpipe.augment.normalised import beta
 from fastpipe.plan.draws import key, uniform
 
 COUNT, CLASSES = 24, 30
