@@ -177,7 +177,8 @@ def _normal(
         raise _OtherError
     if given:
         size, dtype, device = np.broadcast_shapes(*(each.shape for each in given)), given[0].dtype, given[0].device
-    return mode.normal(size, dtype, device) * std + mean
+    numbers: Tensor = mode.normal(size, dtype, device) * std + mean
+    return numbers
 
 
 def _left(*_: Any, **__: Any) -> Tensor:

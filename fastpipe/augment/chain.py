@@ -308,7 +308,7 @@ class Chain(torch.nn.Module):
         for number, operation in enumerate(self.stages):
             if not isinstance(operation, Foreign):
                 self._check_size(images, plan.channels, size)
-                if number and not self.stages[number - 1].fresh:
+                if number and isinstance(self.stages[number - 1], Foreign):  # which may keep what it returned
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])

@@ -44,7 +44,6 @@ class Foreign(Operation):
     """
 
     by_rows = False
-    fresh = False
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()

@@ -123,16 +123,12 @@ def field_keys(module: Any) -> FieldKeys:
     """
     if type(module).__name__ != "AugmentationSequential" or not is_own(module):
         return FieldKeys()
-    kinds = set(DATA_KEYS)
-    if module.data_keys is not None:
-        keys = {
-            key.name: kind for kind, name in DATA_KEYS.items() for key in module.data_keys if key.name == name.upper()
-        }
-        for key in module.data_keys:
-            if key.name not in keys and key.name not in _IMAGES_AND_LABELS:
-                known = ", ".join(["input", *DATA_KEYS.values()])
-                raise ConfigError(f"augment: data_keys: a loader's batch has {known}; got {key.name.lower()!r}")
-        kinds = set(keys.values())
+    kind_of = {name.upper(): kind for kind, name in DATA_KEYS.items()}
+    keys = list(kind_of) if module.data_keys is None else [key.name for key in module.data_keys]
+    for unknown in (key for key in keys if key not in (*kind_of, *_IMAGES_AND_LABELS)):
+        known = ", ".join(["input", *DATA_KEYS.values()])
+        raise ConfigError(f"augment: data_keys: a loader's batch has {known}; got {unknown.lower()!r}")
+    kinds = frozenset(kind_of[key] for key in keys if key in kind_of)
     if kinds and module.random_apply:
         raise ConfigError(
             "augment: AugmentationSequential(random_apply=..., data_keys=...): it chooses modules once a call, so "
@@ -143,7 +139,7 @@ def field_keys(module: Any) -> FieldKeys:
         raise ConfigError(
             f"augment: extra_args: expected no {min(given)} of masks; pass mask_fill= to the loader's crop"
         )
-    return FieldKeys(frozenset(kinds), options.get("MASK", {}))
+    return FieldKeys(kinds, options.get("MASK", {}))
 
 
 def movable(module: torch.nn.Module) -> frozenset[str]:

@@ -123,7 +123,6 @@ class Operation(torch.nn.Module, ABC):
     """
 
     by_rows = True  # a batch may be given in parts; False: only whole
-    fresh = True  # what it returns may be overwritten; False: it may be its maker's
     moves: frozenset[str] = frozenset()
     could_move: frozenset[str] = frozenset()  # those that it would move in a container that names them
     mixes = False  # images, so it also has `mixed_labels`, and labels become soft

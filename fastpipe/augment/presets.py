@@ -11,7 +11,7 @@ of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -103,19 +103,21 @@ def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) ->
 def _moves(pick: str, share: Values, space: Space, size: tuple[int, int]) -> dict[str, Values]:
     """The numbers of a warp's matrix, in pixels, that are not those of a matrix that moves nothing."""
     height, width = size
-    if pick == "rotate":  # counter-clockwise around the middle
-        angle = np.radians(share * space.rotate)
-        sine, cosine = np.sin(angle), np.cos(angle)
-        return {"a": cosine, "b": -sine, "d": sine, "e": cosine}
-    if pick in ("translate_x", "translate_y"):
-        most = 150 / 331 * (width if pick == "translate_x" else height) if space.translate is None else space.translate
-        # Whole pixels, towards 0; what is whole but for rounding stays.
-        whole = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
-        return {"c" if pick == "translate_x" else "f": -whole}
-    tangent = share * space.shear  # the upper left corner stays
-    if pick == "shear_x":
-        return {"b": tangent, "c": tangent * height / 2}
-    return {"d": tangent, "f": tangent * width / 2}
+    sine, cosine = np.sin(angle := np.radians(share * space.rotate)), np.cos(angle)
+    tangent = share * space.shear
+
+    def whole(side: int) -> Values:
+        """Whole pixels, towards 0; what is whole but for rounding stays."""
+        most = 150 / 331 * side if space.translate is None else space.translate
+        return np.asarray(np.sign(share) * np.floor(np.abs(share) * most + 1e-6))
+
+    return {
+        "rotate": {"a": cosine, "b": -sine, "d": sine, "e": cosine},  # counter-clockwise around the middle
+        "translate_x": {"c": -whole(width)},
+        "translate_y": {"f": -whole(height)},
+        "shear_x": {"b": tangent, "c": tangent * height / 2},  # the upper left corner stays
+        "shear_y": {"d": tangent, "f": tangent * width / 2},
+    }[pick]
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,19 @@ class Policy(Operation):
 
     def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """Warps where the images are in their rows as the images are."""
-        warps = [replace(layer, groups=tuple(each for each in layer.groups if each[0] == "warp")) for layer in host]
-        return self._run_sorted(values, tuple(warps), tensors)
+        return self._run_sorted(values, host, tensors, only="warp")
 
-    def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+    def _run_sorted(
+        self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor], only: str | None = None
+    ) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""
         spare = torch.empty_like(images)
         for number, layer in enumerate(host):
             images, spare = torch.index_select(images, 0, tensors[f"{number}.moves"], out=spare), images
             numbers = tensors[f"{number}.numbers"]
             for name, begin, end in layer.groups:
+                if only not in (None, name):
+                    continue
                 group = images[begin:end]
                 made = self._function(name)(group, *_parameters(name, numbers[begin:end]))
                 if made is not group:

@@ -76,6 +76,7 @@ class Transfer:
         watchdog: Watchdog,
     ) -> None:
         self._stream = stream
+        self.lookahead = stream.lookahead  # batches to queue before the one before them is handed out
         self._views = views
         stages = (stage for augment, _ in views if augment is not None for stage in augment.stages)
         self._follows = any(isinstance(stage, Foreign) for stage in stages)  # it may read what the program writes
@@ -87,11 +88,6 @@ class Transfer:
         self._buffers = SlotRing((0,), _BUFFERS, stream.slot)
         self._augment_s = math.inf  # the latest time without pauses
         self._users: deque[Mark] = deque()
-
-    @property
-    def lookahead(self) -> int:
-        """Batches to queue before the one before them is handed out."""
-        return self._stream.lookahead
 
     @property
     def under_way(self) -> int:

@@ -74,7 +74,7 @@ def test_cutmix_boxes_are_the_papers() -> None:
     height, width, count = 200, 300, 40_000
     augment = Augment.imagenet(cutmix=1.0, num_classes=2)
     plan = augment.plan(np.arange(count), (height, width), seed=1, epoch=0, batch=0)
-    top, left, bottom, right = plan.split(plan.arrays)[-1]["boxes"].T
+    top, left, bottom, right = plan.split(plan.arrays)[0]["boxes"].T
     whole = (top > 0) & (left > 0) & (bottom < height) & (right < width)
     sides = (bottom - top)[whole] / height, (right - left)[whole] / width
     assert np.abs(sides[0] - sides[1]).max() < 0.02
@@ -190,7 +190,7 @@ def test_erasing_blanks_a_box_after_normalising() -> None:
 def test_erased_boxes_are_distributed_as_torchvisions(torchvision: ModuleType) -> None:
     height, width, count = 224, 160, 4000
     plan = Augment.imagenet(erasing=1.0).plan(np.arange(count), (height, width), seed=0, epoch=0, batch=0)
-    top, left, bottom, right = plan.split(plan.arrays)[1]["boxes"].T.astype(float)
+    top, left, bottom, right = plan.split(plan.arrays)[0]["boxes"].T.astype(float)
     ours = {"area": (bottom - top) * (right - left), "ratio": (bottom - top) / (right - left), "top": top, "left": left}
     picture = torch.empty(3, height, width)
     with torch.random.fork_rng():
