@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,44 +22,72 @@ from torch import Tensor
 from fastpipe.augment import pixels
 from fastpipe.augment.operation import Draws, Operation, Step, on_rows
 from fastpipe.augment.pixels import cut_out, inside
-from fastpipe.plan.draws import Stream
+from fastpipe.plan.draws import Stream, key
 
 SCALE = (0.02, 0.33)  # share of the image's area
 RATIO = (0.3, 3.3)  # height divided by width
 _TRIES = 10
 
+Draw = Callable[[int], NDArray[np.float64]]  # a stream -> (n,) in [0, 1)
+
 
 class Erasing(Operation):
-    """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour."""
+    """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour.
 
-    def __init__(self, probability: float) -> None:
+    noise: "box": of one colour, "pixel": of one colour a pixel, drawn from the normal distribution; None: zeros. most:
+    boxes of a sample, which share the area of one; as many as are drawn, at least 1. spared: the part of a batch, at
+    its beginning, that stays as it is. The last three are timm's.
+    """
+
+    def __init__(self, probability: float, *, noise: str | None = None, most: int = 1, spared: float = 0.0) -> None:
         super().__init__()
-        self.probability = probability
+        self.probability, self.noise, self.most, self.spared = probability, noise, most, spared
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
-        """Draws the boxes. Host and arrays: "rows" (m,), "boxes" (m, 4) int64 top, left, bottom, right."""
-        boxes = _erased_boxes(draws, size)
-        chosen = (draws.each(Stream.ERASE) < self.probability) & (boxes[:, 2] > boxes[:, 0])
-        rows = np.flatnonzero(chosen & (boxes[:, 3] > boxes[:, 1]))
-        return Step((rows, boxes[rows]), {"rows": rows, "boxes": boxes[rows]})
+        """Draws the boxes. Host and arrays: "rows" (m,), "boxes" (m, 4) int64 top, left, bottom, right; "seeds" (m,) of
+        their noise.
+        """
+        chosen = draws.each(Stream.ERASE) < self.probability
+        chosen[: int(self.spared * len(draws))] = False
+        counts = 1 + np.floor(draws.each(Stream.ERASE_COUNT) * self.most)
+        found = []
+        for number in range(self.most):
+            own = draws if number == 0 else replace(draws, seed=key(draws.seed, number, Stream.ERASE))
+            boxes = _erased_boxes(own, size, counts)
+            there = chosen & (number < counts) & (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+            rows = np.flatnonzero(there)
+            found.append((rows, boxes[rows], own.sample_bits(Stream.ERASE_NOISE, position)[rows] >> np.uint64(1)))
+        rows, boxes, seeds = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(rows, kind="stable")
+        rows, boxes, seeds = rows[order], boxes[order], seeds[order].astype(np.int64)
+        return Step((rows, boxes, seeds), {"rows": rows, "boxes": boxes})
 
     def run(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
     ) -> Tensor:
         """Blanks the boxes, in place."""
-        rows, boxes = host
+        rows, boxes, seeds = host
         lying = images.permute(0, 2, 3, 1)  # as they lie in memory
-        if not pixels.on_cpu(images.device):
+        if self.noise is None and self.most == 1 and not pixels.on_cpu(images.device):
             blanked = on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"])
             assert blanked is lying
-        else:
-            for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
-                cut_out(lying[rows[place] - first], boxes[place].tolist()).zero_()
+            return images
+        for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
+            box = cut_out(lying[rows[place] - first], boxes[place].tolist())
+            if self.noise is None:
+                box.zero_()
+                continue
+            generator = torch.Generator(box.device).manual_seed(int(seeds[place]))
+            colours = box if self.noise == "pixel" else box[0, 0]
+            box.copy_(torch.randn(colours.shape, dtype=box.dtype, device=box.device, generator=generator))
         return images
 
+    def extra_repr(self) -> str:
+        return f"{self.probability}, noise={self.noise!r}, most={self.most}, spared={self.spared}"
 
-def _erased_boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
-    """(n, 4): top, left, bottom, right; empty where ten tries found none that fits."""
+
+def _erased_boxes(draws: Draws, size: tuple[int, int], counts: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(n, 4): top, left, bottom, right, of one of a sample's `counts` boxes; empty where ten tries found none."""
     height, width = size
     log_ratio = math.log(RATIO[0]), math.log(RATIO[1])
     boxes = np.zeros((len(draws), 4), dtype=np.int64)
@@ -67,7 +96,8 @@ def _erased_boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
     for attempt in range(_TRIES):
         if not todo.any():
             break
-        area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(Stream.ERASE_AREA + attempt))
+        share = SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(Stream.ERASE_AREA + attempt)
+        area = height * width * share / counts
         ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draws.each(Stream.ERASE_RATIO + attempt))
         h, w = np.rint(np.sqrt(area * ratio)).astype(np.int64), np.rint(np.sqrt(area / ratio)).astype(np.int64)
         fits = todo & (h < height) & (w < width)
@@ -98,14 +128,28 @@ def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArra
 class Mixing(Operation):
     """Mixes each sample with its neighbour; after normalising. `mixup` and `cutmix` are the alphas of their Beta
     distributions; 0: not done. With both, each sample takes one of them, half and half.
+
+    probability: of being mixed at all. cutting: probability of cutmix, where there are both. sides: least and most of a
+    box's sides, as parts of the image's, in place of cutmix's alpha; such a box lies inside. at_once: one draw for the
+    whole batch. These four are timm's.
     """
 
     by_rows = False
     mixes = in_pairs = True
 
-    def __init__(self, mixup: float, cutmix: float) -> None:
+    def __init__(
+        self,
+        mixup: float,
+        cutmix: float,
+        *,
+        probability: float = 1.0,
+        cutting: float = 0.5,
+        sides: tuple[float, float] | None = None,
+        at_once: bool = False,
+    ) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
+        self.probability, self.cutting, self.sides, self.at_once = probability, cutting, sides, at_once
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -114,16 +158,24 @@ class Mixing(Operation):
         Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, what is left of the sample itself,
         exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
         """
+
+        def draw(stream: int) -> NDArray[np.float64]:
+            return np.full(len(draws), draws.once(stream)) if self.at_once else draws.each(stream)
+
         mixup, cutmix = self.alphas
         cut = np.full(len(draws), cutmix > 0)
         if mixup > 0 and cutmix > 0:
-            cut = draws.each(Stream.MIX_OR_CUT) < 0.5
-        u, v = draws.each(Stream.MIX_RADIUS), draws.each(Stream.MIX_ANGLE)
+            cut = draw(Stream.MIX_OR_CUT) < self.cutting
+        u, v = draw(Stream.MIX_RADIUS), draw(Stream.MIX_ANGLE)
         share = np.zeros(len(draws))
         for alpha, rows in ((mixup, ~cut), (cutmix, cut)):
             if alpha > 0:
                 share[rows] = beta(u[rows], v[rows], alpha)
-        boxes = np.where(cut[:, None], _boxes(draws, size, share), 0)
+        boxes = _boxes(draw, size, share) if self.sides is None else _sided_boxes(draw, size, self.sides)
+        if self.probability < 1:
+            left = draw(Stream.MIX) >= self.probability
+            cut, share = cut & ~left, np.where(left, 1, share)
+        boxes = np.where(cut[:, None], boxes, 0)
         share = np.where(cut, 1 - box_share(boxes, np.roll(np.arange(len(draws)), 1), draws, size), share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
@@ -166,13 +218,23 @@ def box_share(
     return np.asarray(others / (shown.prod(axis=1) - own + others))
 
 
-def _boxes(draws: Draws, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:
+def _sided_boxes(draw: Draw, size: tuple[int, int], sides: tuple[float, float]) -> NDArray[np.int64]:
+    """(n, 4): boxes inside of the image, with sides drawn between two parts of the image's."""
+    (height, width), (least, most) = size, sides
+    h = (height * (least + (most - least) * draw(Stream.CUT_HEIGHT))).astype(np.int64)
+    w = (width * (least + (most - least) * draw(Stream.CUT_WIDTH))).astype(np.int64)
+    y = (draw(Stream.CUT_Y) * (height - h + 1)).astype(np.int64)
+    x = (draw(Stream.CUT_X) * (width - w + 1)).astype(np.int64)
+    return np.stack([y, x, y + h, x + w], axis=1)
+
+
+def _boxes(draw: Draw, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:
     """(n, 4): the paper's boxes, of 1 - share of the area around a uniform middle, cut off at the border."""
     height, width = size
     side = np.sqrt(1 - share)
     h, w = (height * side).astype(np.int64), (width * side).astype(np.int64)
-    y = (draws.each(Stream.CUT_Y) * height).astype(np.int64)
-    x = (draws.each(Stream.CUT_X) * width).astype(np.int64)
+    y = (draw(Stream.CUT_Y) * height).astype(np.int64)
+    x = (draw(Stream.CUT_X) * width).astype(np.int64)
     edges = [y - h // 2, x - w // 2, y + h // 2, x + w // 2]
     limits = (height, width, height, width)
     return np.stack([np.clip(edge, 0, limit) for edge, limit in zip(edges, limits, strict=True)], axis=1)

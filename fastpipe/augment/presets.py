@@ -129,16 +129,25 @@ class Layer:
 
 
 class Policy(Operation):
-    """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
+    """Gives each sample operations of its own, one a layer. magnitude: the bin of all samples, or None: drawn evenly;
+    spread: the standard deviation of bins around it; probability: of an operation in a layer.
+    """
 
     name = "RandAugment or TrivialAugment"
     moves = frozenset(["shown"])
 
-    def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
+    def __init__(
+        self,
+        space: Space,
+        layers: int,
+        magnitude: float | None,
+        *,
+        spread: float = 0.0,
+        probability: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.space = space
-        self.layers = layers
-        self.magnitude = magnitude
+        self.space, self.layers, self.magnitude = space, layers, magnitude
+        self.spread, self.probability = spread, probability
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: a Layer each. Arrays: for each layer l "l.moves" (n,), which image of the layer before comes where, and
@@ -155,9 +164,13 @@ class Policy(Operation):
         return Step(tuple(layers), arrays | {"back": back})
 
     def _plan_layer(self, draws: Draws, size: tuple[int, int], number: int) -> tuple[Layer, NDArray[np.float32]]:
-        picked = (draws.each(Stream.OPERATION + number) * len(PICKS)).astype(np.int64)
-        drawn = np.floor(draws.each(Stream.MAGNITUDE + number) * (LAST_BIN + 1))
-        bins = drawn if self.magnitude is None else np.full(len(draws), float(self.magnitude))
+        pick_at = draws.each(Stream.OPERATION + number)
+        picked = (np.where(pick_at < self.probability, pick_at / self.probability, 0) * len(PICKS)).astype(np.int64)
+        at = draws.each(Stream.MAGNITUDE + number)
+        bins = np.floor(at * (LAST_BIN + 1))
+        if self.magnitude is not None:
+            around = torch.special.ndtri(torch.from_numpy(at)).numpy() * self.spread if self.spread else 0.0
+            bins = np.clip(np.full(len(draws), self.magnitude) + around, 0, LAST_BIN)
         sign = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
         numbers = np.zeros((len(draws), 6))
         for code, pick in enumerate(PICKS):
@@ -212,7 +225,7 @@ class Policy(Operation):
         return function if name == "warp" else on_colour(function)
 
     def extra_repr(self) -> str:
-        return f"layers={self.layers}, magnitude={self.magnitude}, {self.space}"
+        return f"layers={self.layers}, magnitude={self.magnitude}, spread={self.spread}, {self.space}"
 
 
 def _parameters(name: str, numbers: Tensor) -> list[Tensor]:

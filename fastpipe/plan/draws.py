@@ -61,6 +61,11 @@ class Stream(IntEnum):
     MODULE = 81  # of others: by sample, by group or by batch
     CALL = 82  # by call, without a loader
     MODULE_GROUP = 83
+    ERASE_COUNT = 84
+    ERASE_NOISE = 85
+    MIX = 86
+    CUT_HEIGHT = 87
+    CUT_WIDTH = 88
     ERASE_AREA = 96  # to 105: one a try
     ERASE_RATIO = 112  # to 121
     OPERATION = 128  # to 143: one a layer
