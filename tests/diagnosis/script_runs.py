@@ -71,10 +71,10 @@ class Runs:
         self._root = root
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._runs: dict[str, Future[Watched]] = {}
-        stall_s = 4.0 * slowdown()
         for name, (source, batches) in scripts.items():
             self.path(name).parent.mkdir()
-            limits = {"batches": batches, "stall_timeout": stall_s}
+            starts_s = 20.0 if "spawn" in source else 4.0  # a worker that is spawned imports torch first
+            limits = {"batches": batches, "stall_timeout": starts_s * slowdown()}
             self._runs[name] = self._pool.submit(watched, source, self.path(name).parent, **limits)
 
     def path(self, name: str) -> Path:
