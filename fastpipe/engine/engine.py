@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -103,26 +103,15 @@ class Engine:
             self._reader.begin(self._engine)
 
     def submit(
-        self,
-        plan: BatchPlan,
-        *views: tuple[NDArray[Any], bool],
-        rows: NDArray[np.int64] | None = None,
+        self, plan: BatchPlan, *views: tuple[NDArray[Any], bool], rows: NDArray[np.int64] | None = None
     ) -> Job | FetchedJob:
         """Begins a batch: `views` has of each view of the plan, n rows, (N, height, width, channels) uint8 or uint16,
         C-contiguous, where the rows go, and whether it is exact, that is, never decoded at reduced size. `rows`, (n,),
         says which of the N places each row of the plan fills; None: the first n in order.
         """
-        tasks = tasks_of(self._index, plan, rows)
-        slots = [
-            Slot(images, exact, view.crops.rendering) for (images, exact), view in zip(views, plan.views, strict=True)
-        ]
-        return self._begin(plan, tasks, slots, self._begun)
-
-    def _begun(self, samples: NDArray[np.int64], tasks: NDArray[np.void], slots: Sequence[Slot]) -> Job:
-        """The tasks of pictures that are here, (n,) or (n, views); of those that are odd by way of `convert`."""
-        if self._conversions is None:
-            return Job(self._submitted(tasks, slots))
-        return MixedJob(self._submitted, self._conversions, self._odd, samples, tasks, slots)
+        of_views = zip(views, plan.views, strict=True)
+        slots = [Slot(images, exact, view.crops.rendering) for (images, exact), view in of_views]
+        return self._begin(plan, tasks_of(self._index, plan, rows), slots, np.arange(len(plan)), pictures=True)
 
     def submit_field(
         self,
@@ -140,33 +129,26 @@ class Engine:
         `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples. `out` is for masks (N, height, width) uint8,
         or, for those of 16 bits too, int32; for pictures, with `rows`, as in `submit`.
         """
-        tasks = field_tasks(plan, records, rows)
-        there = records["format"] != NO_IMAGE
-        out[tasks["out_row"][~there]] = plan.crops.rendering.mask_fill if out.ndim == 3 else 0
-        slots = [Slot(out, exact, plan.crops.rendering, out.ndim == 3)]
-
-        return self._begin(plan, tasks, slots, lambda _, *given: Job(self._submitted(*given)), np.flatnonzero(there))
+        tasks, rendering = field_tasks(plan, records, rows), plan.crops.rendering
+        there, masks = records["format"] != NO_IMAGE, out.ndim == 3
+        out[tasks["out_row"][~there]] = rendering.mask_fill if masks else 0
+        return self._begin(plan, tasks, [Slot(out, exact, rendering, masks)], np.flatnonzero(there), pictures=False)
 
     def _begin(
-        self,
-        plan: BatchPlan,
-        tasks: NDArray[np.void],
-        slots: Sequence[Slot],
-        begun: Callable[[NDArray[np.int64], NDArray[np.void], Sequence[Slot]], Job],
-        positions: NDArray[np.intp] | None = None,
+        self, plan: BatchPlan, tasks: NDArray[np.void], slots: Sequence[Slot], rows: NDArray[np.intp], *, pictures: bool
     ) -> Job | FetchedJob:
-        """The tasks of some positions of a plan; None: of all. `begun` begins those whose bytes are here."""
-        if self._reader is None and positions is None:
-            return begun(plan.samples, tasks, slots)
+        """Some of the plan's tasks, (n,) or (n, views); `pictures`: they are of its samples' own, which may be odd."""
+
+        def begin(rows: NDArray[np.intp], where: Where | None = None) -> Job:
+            here = tasks if where is None else _moved(tasks, rows, where)
+            if self._conversions is None or not pictures:
+                return Job(self._submitted(here[rows], slots), rows)
+            return MixedJob(self._submitted, self._conversions, self._odd, plan.samples, here, slots, rows)
+
         if self._reader is None:
-            return Job(self._submitted(tasks[positions], slots), positions)
+            return begin(rows)
         self.check_usable()
-
-        def begin(chosen: NDArray[np.intp], where: Where) -> Job:
-            return begun(plan.samples[chosen], _moved(tasks[chosen], where), slots)
-
-        chosen = np.arange(len(tasks)) if positions is None else positions
-        return FetchedJob(self._reader, plan.samples, chosen, begin, last=positions is None)
+        return FetchedJob(self._reader, plan.samples, rows, begin, last=pictures)
 
     def _submitted(self, tasks: NDArray[np.void], slots: Sequence[Slot]) -> _engine.Job:
         """The tasks of pictures, (n,) or (n, slots)."""
@@ -282,8 +264,10 @@ def _close_all() -> None:
             engine.close(PATIENCE_S)
 
 
-def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:
-    """Tasks whose bytes are elsewhere than in the shards."""
-    tasks.T["shard"] = where.shard  # also of several views
-    tasks.T["offset"] += where.shift.astype(np.uint64)
-    return tasks
+def _moved(tasks: NDArray[np.void], rows: NDArray[np.intp], where: Where) -> NDArray[np.void]:
+    """The tasks, those of some rows with bytes that are elsewhere than in the shards."""
+    moved = tasks.copy()
+    by_view = moved.reshape(len(tasks), -1)
+    by_view["shard"][rows] = where.shard[:, None]
+    by_view["offset"][rows] += where.shift.astype(np.uint64)[:, None]
+    return moved

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,14 +30,12 @@ _CANCELLED = Reason("cancelled")
 
 
 class Job:
-    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before.
-
-    `job` is the engine's; `positions`, (n,), are those of the plan that its tasks are of; None: all, in order.
+    """Rows of a plan, (n,), that the engine's job makes. Dropping it cancels what has not begun; its slot is not let go
+    of before.
     """
 
-    def __init__(self, job: _engine.Job, positions: NDArray[np.intp] | None = None) -> None:
-        self._job = job
-        self._positions = positions
+    def __init__(self, job: _engine.Job, rows: NDArray[np.intp]) -> None:
+        self._job, self._rows = job, rows
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
@@ -56,15 +54,12 @@ class Job:
 
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        errors = self._job.errors()
-        if self._positions is None:
-            return errors
-        return [(int(self._positions[task]), reason) for task, reason in errors]
+        return [(int(self._rows[task]), reason) for task, reason in self._job.errors()]
 
 
 class MixedJob(Job):
-    """A batch some of whose rows are converted: those that are `odd`, (samples of the index,) bool, and those that the
-    engine's threads refuse, and packing may take, such as JPEGs with stray bytes. The last ones become odd.
+    """Rows of which some are converted: those that are `odd`, (samples of the index,) bool, and those that the engine's
+    threads refuse, and packing may take, such as JPEGs with stray bytes. The last ones become odd.
     """
 
     def __init__(
@@ -75,15 +70,16 @@ class MixedJob(Job):
         samples: NDArray[np.int64],
         tasks: NDArray[np.void],
         slots: Sequence[Slot],
+        rows: NDArray[np.intp],
     ) -> None:
-        converted = odd[samples]  # once: another thread may add to `odd`
-        others = np.flatnonzero(~converted)
+        converted = odd[samples[rows]]  # once: another thread may add to `odd`
+        others = rows[~converted]
         super().__init__(submit(tasks[others], slots), others)
         self._conversions, self._odd = conversions, odd
         self._samples, self._tasks, self._slots = samples, tasks, slots
         self._converted: dict[int, Future[Reason | None]] = {}
         self._refused: dict[int, Reason] | None = None  # of the engine's rows, once they are done: those tried again
-        self._convert(np.flatnonzero(converted), refused=False)
+        self._convert(rows[converted], refused=False)
 
     def _convert(self, rows: NDArray[np.intp], *, refused: bool) -> None:
         begun = self._conversions.begin(self._samples[rows].tolist(), self._tasks[rows], self._slots, refused=refused)
@@ -120,16 +116,15 @@ class MixedJob(Job):
 
 
 class FetchedJob:
-    """Like a Job, begun when all its samples are here. A row whose bytes have another hash than the recorded one is
-    fetched and done again. `samples`, (n,), are of a plan, `positions`, (m,), the rows in it. `begin` begins rows of
-    the plan; its errors have positions in these rows. `last`: nothing else reads the samples for this batch.
+    """Like a Job of rows of a plan, whose samples are (n,), begun when all that these rows need is here. A row whose
+    bytes have another hash than the recorded one is fetched and done again. `last`: nothing else reads the samples.
     """
 
     def __init__(
         self,
         reader: Reader,
         samples: NDArray[np.int64],
-        positions: NDArray[np.intp],
+        rows: NDArray[np.intp],
         begin: Callable[[NDArray[np.intp], Where], Job],
         *,
         last: bool,
@@ -138,30 +133,25 @@ class FetchedJob:
         self._begin: Callable[[NDArray[np.intp], Where], Job] | None = begin
         self._attempts = 0
         self._found: dict[int, Reason] = {}
-        self._done = False
-        self._ask(positions)
+        self._ask(rows)
 
     def _ask(self, rows: NDArray[np.intp]) -> None:
-        self._rows = rows
-        self._arrived = arrived = threading.Event()
-        self._outcome: list[Job | Exception] = []
-        self._ticket: Ticket | None = self._reader.ticket(
-            self._samples[rows], _starter(rows, self._begin, self._outcome, arrived)
-        )
+        assert self._begin is not None
+        self._begun: Future[Job] | None = Future()  # None: all is done
+        go = partial(_go, self._begun, partial(self._begin, rows))
+        self._ticket: Ticket | None = self._reader.ticket(self._samples[rows], go)
 
     def wait(self, timeout_s: float) -> bool:
         """As of Job. DatasetError: a range does not come."""
         deadline = time.monotonic() + timeout_s
-        while not self._done:
-            if not self._arrived.is_set():
+        while self._begun is not None:
+            if not self._begun.done():
                 started = time.monotonic()
-                there = self._arrived.wait(max(deadline - started, 0.0))
+                wait_for([self._begun], max(deadline - started, 0.0))
                 self._reader.waited(time.monotonic() - started)
-                if not there:
+                if not self._begun.done():
                     return False
-            job = self._outcome[0]
-            if isinstance(job, Exception):
-                raise job
+            job = self._begun.result()
             if not job.wait(max(deadline - time.monotonic(), 0.0)):
                 return False
             self._judge(job)
@@ -170,11 +160,12 @@ class FetchedJob:
     @property
     def done(self) -> bool:
         """As of Job."""
-        return self._done or any(isinstance(job, Exception) or job.done for job in self._outcome)
+        begun = self._begun
+        return begun is None or (begun.done() and (begun.exception() is not None or begun.result().done))
 
     def _judge(self, job: Job) -> None:
         """Takes the errors of rows; those with wrong bytes begin again."""
-        errors = [(int(self._rows[row]), why) for row, why in job.errors()]
+        errors = job.errors()
         mismatch = _engine.Code.hash_mismatch
         wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
         wrong = wrong[self._reader.brings(self._samples[wrong])]
@@ -193,7 +184,7 @@ class FetchedJob:
             self._reader.again(self._samples[again])
             self._ask(again)
         else:
-            self._done, self._begin = True, None
+            self._begun, self._begin = None, None
 
     def _give_back(self, *, used: bool) -> None:
         ticket, self._ticket = self._ticket, None
@@ -203,29 +194,21 @@ class FetchedJob:
     def cancel(self) -> None:
         """As of Job."""
         self._give_back(used=False)
-        self._begin = None
-        if self._outcome and not isinstance(self._outcome[0], Exception):
-            self._outcome[0].cancel()
+        self._begin, begun = None, self._begun
+        if begun is not None and begun.done() and begun.exception() is None:
+            begun.result().cancel()
 
     def errors(self) -> list[tuple[int, Reason]]:
         """As of Job."""
         return sorted(self._found.items())
 
 
-def _starter(
-    rows: NDArray[np.intp],
-    begin: Callable[[NDArray[np.intp], Where], Job] | None,
-    outcome: list[Job | Exception],
-    arrived: threading.Event,
-) -> Callable[[Where | Exception], None]:
-    """What begins the rows. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
-
-    def go(where: Where | Exception) -> None:
-        try:
-            assert begin is not None
-            outcome.append(where if isinstance(where, Exception) else begin(rows, where))
-        except Exception as problem:  # told to whoever waits
-            outcome.append(problem)
-        arrived.set()
-
-    return go
+def _go(begun: Future[Job], begin: Callable[[Where], Job], where: Where | Exception) -> None:
+    """Begins rows that are here. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
+    if isinstance(where, Exception):
+        begun.set_exception(where)
+        return
+    try:
+        begun.set_result(begin(where))
+    except Exception as problem:  # told to whoever waits
+        begun.set_exception(problem)

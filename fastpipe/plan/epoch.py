@@ -15,7 +15,7 @@ from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
-from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_bucket, plan_crops, random_resized
+from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
 from fastpipe.plan.order import RANGE_DTYPE, Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
@@ -202,22 +202,15 @@ class EpochPlan:
         drawn = uniform(keys([view.seed for view in views], epoch, Stream.FLIP)[:, None], names)
         random = [(view.crop, view.seed) for view in views if isinstance(view.crop, RandomResizedCrop)]
         boxes = iter(random_resized(random, widths, heights, epoch=epoch, samples=names) if random else ())
-
-        def name(at: int) -> str:
-            return index.name_of(int(samples[at]))
-
+        plan = partial(plan_crops, epoch=epoch, samples=names, name=lambda at: index.name_of(int(samples[at])))
         planned = []
         for view, draws in zip(views, drawn, strict=True):
             flips, its_size = draws < view.flip, view.size or size
-            if isinstance(view.crop, Buckets):
-                crops = plan_bucket(view.crop, its_size, widths, heights, flips)
-            elif isinstance(view.crop, RandomResizedCrop):
+            if isinstance(view.crop, RandomResizedCrop):
                 crops = crops_at(next(boxes), view.crop, its_size)
             else:
-                crops = plan_crops(
-                    view.crop, its_size, widths, heights, seed=view.seed, epoch=epoch, samples=names, name=name
-                )
-                flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
+                crops = plan(view.crop, its_size, widths, heights, seed=view.seed, flips=flips)
+            flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
             planned.append(BatchPlan(ids, samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
 
