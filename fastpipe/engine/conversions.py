@@ -111,12 +111,7 @@ class Conversions:
         _live.add(weakref.ref(self, _live.discard))
 
     def begin(
-        self,
-        samples: list[int],
-        tasks: NDArray[np.void],
-        slots: Sequence[Slot],
-        *,
-        refused: bool = False,
+        self, samples: list[int], tasks: NDArray[np.void], slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
         """Puts the rows of samples in line; their tasks are (n,) or (n, slots). For each, what will be None, or why it
         failed. Dropping it takes the row back, unless it has begun. `refused`: the engine has counted them as failed.
@@ -164,9 +159,7 @@ class Conversions:
         ]
 
     def close(self) -> None:
-        """Takes back the rows in line, ends the threads when they have done the row at hand, and waits for that, 10 s
-        at most.
-        """
+        """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""
         with self._state.lock:
             self._state.closed = True
             with suppress(Empty):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -61,11 +62,9 @@ def lacks_memory(reason: Reason) -> bool:
 
 
 class Engine:
-    """A fixed set of C++ threads, at least 1, that read, decode, crop, resize and collate, and never touch Python.
-
-    With `verify` a sample whose hash differs from the index's is a row that failed, and `intact` compares the files
-    beside the shards, those of `fields` too, with their hashes. EngineError: the system refuses the threads;
-    DatasetError: one of those files has changed.
+    """A fixed set of C++ threads, at least 1, that read, decode, crop, resize and collate, and never touch Python. With
+    `verify` a sample whose hash differs from the index's is a row that failed, and `intact` compares the files beside
+    the shards with theirs. EngineError: the system refuses the threads; DatasetError: one of those files has changed.
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
@@ -105,9 +104,8 @@ class Engine:
     def submit(
         self, plan: BatchPlan, *views: tuple[NDArray[Any], bool], rows: NDArray[np.int64] | None = None
     ) -> Job | FetchedJob:
-        """Begins a batch: `views` has of each view of the plan, n rows, (N, height, width, channels) uint8 or uint16,
-        C-contiguous, where the rows go, and whether it is exact, that is, never decoded at reduced size. `rows`, (n,),
-        says which of the N places each row of the plan fills; None: the first n in order.
+        """Begins a batch: `views` has of each view of the plan where its rows go, as of Slot, and whether it is exact.
+        `rows`, (n,), says which of the places there each row of the plan fills; None: the first n in order.
         """
         of_views = zip(views, plan.views, strict=True)
         slots = [Slot(images, exact, view.crops.rendering) for (images, exact), view in of_views]
@@ -122,12 +120,9 @@ class Engine:
         exact: bool = True,
         rows: NDArray[np.int64] | None = None,
     ) -> Job | FetchedJob:
-        """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
-
-        Masks are resized by nearest neighbour, so that no id is made up, and are always exact; second pictures as the
-        first ones. Rows of samples that have none are filled: masks with the crop's mask_fill, pictures with 0.
-        `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples. `out` is for masks (N, height, width) uint8,
-        or, for those of 16 bits too, int32; for pictures, with `rows`, as in `submit`.
+        """As `submit`, of the masks or second pictures of a batch, whose `records` are (n,) of FIELD_IMAGE_DTYPE. Masks
+        are resized by nearest neighbour, so that no id is made up, and are always exact. Rows of samples that have none
+        are filled: masks with the crop's mask_fill, pictures with 0.
         """
         tasks, rendering = field_tasks(plan, records, rows), plan.crops.rendering
         there, masks = records["format"] != NO_IMAGE, out.ndim == 3
@@ -167,10 +162,8 @@ class Engine:
         return job.errors()
 
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
-        """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
-
-        Never waits and never fails for what the disk does: reading the samples will tell. `ranges`, (n,), are of
-        order.RANGE_DTYPE. `restart` drops what was asked for before and has not been begun.
+        """Has the kernel read ranges, (n,) of order.RANGE_DTYPE, into its page cache, in order; never waits or fails.
+        `restart` drops what was asked for before and has not been begun.
         """
         if not len(ranges) and not restart:
             return
@@ -186,27 +179,21 @@ class Engine:
 
     def restart_fetching(self, ranks: int) -> None:
         """Drops what was to be fetched and has not begun: another plan follows, that `ranks` processes share."""
-        if self._reader is not None:
-            self._reader.restart(ranks)
+        assert self._reader is not None
+        self._reader.restart(ranks)
 
     def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
-        """Has samples fetched that batches to come need, in their order; neighbours in a shard lie beside each other.
-        Never waits.
-        """
-        if self._reader is not None:
-            self._reader.ahead(samples)
+        """Has samples fetched that batches to come need, in their order, neighbours together; never waits."""
+        assert self._reader is not None
+        self._reader.ahead(samples)
 
     def figures(self) -> dict[str, Any]:
-        """What has been done since the start, the threads' seconds in each stage, and what is waiting where at the
-        moment, by the names of Stats.
-        """
-        if self.is_foreign():
-            return {}
-        found: dict[str, Any] = {}
+        """Counts, times and levels, by the names of Stats."""
+        found: Counter[str] = Counter()
         parts: list[Any] = [self._engine, self._reader, self._conversions]
-        for part in parts:
-            for name, count in ({} if part is None else {**part.counters(), **part.levels()}).items():
-                found[name] = found.get(name, 0) + count
+        for part in parts if not self.is_foreign() else ():
+            if part is not None:
+                found.update({**part.counters(), **part.levels()})
         return found
 
     def activities(self) -> list[Activity]:
@@ -218,19 +205,13 @@ class Engine:
             found += self._conversions.activities()
         if self._reader is None:
             return found
-        origins = [self._reader.origin(each.shard, each.offset) for each in found]
-        found = [
-            replace(each, shard=origin[0], offset=origin[1])
-            for each, origin in zip(found, origins, strict=True)
-            if origin is not None  # done since
-        ]
+        origins = [(each, self._reader.origin(each.shard, each.offset)) for each in found]
+        found = [replace(each, shard=at[0], offset=at[1]) for each, at in origins if at is not None]  # None: done since
         delay = self._reader.delay()
         return found if delay is None else [*found, Activity(*delay)]
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to
-        call twice, and in a forked child, where it does nothing.
-        """
+        """Ends the threads, after 10 s all but those that a dead file system holds; in a forked child does nothing."""
         self.intact.close()
         if self._reader is not None:
             self._reader.close(patience_s)

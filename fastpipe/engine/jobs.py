@@ -47,9 +47,7 @@ class Job:
         return self._job.wait(0)
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
-        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
-        system holds a read for ever. The memory of those that are held is never used again.
-        """
+        """Takes back the rows that have not begun, and waits for the few that have, 10 s at most."""
         self._job.cancel(patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:

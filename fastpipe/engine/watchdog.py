@@ -28,9 +28,7 @@ class Activity:
 
 
 class Watchdog:
-    """Watches one wait after the other: it warns after `timeout_s` seconds without a batch, and raises after ten times
-    as many. `activities` asks the engine what its threads are at.
-    """
+    """Watches one wait after the other: warns after so many seconds without a batch, raises after ten times as many."""
 
     def __init__(self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]) -> None:
         self._timeout_s = timeout_s
@@ -60,24 +58,19 @@ class Watchdog:
             )
 
     def look_outside(self, waited_s: float, stuck: str) -> None:
-        """Warns in the log if a wait for the program's own work has been too long. Never raises: how long a training
-        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide. `stuck` says
-        what is waited for.
-        """
+        """As `look`, of a wait for the program's own work, which may take as long as it likes: only warns."""
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True
             _LOG.warning("%s\nstill waiting", self._report(waited_s, stuck))
 
     def _report(self, waited_s: float, stuck: str = "") -> str:
         activities = list(self._activities())
-        busy = [each for each in activities if each.stage != "idle"]
-        lines = [f"no batch for {waited_s:.0f} s: {stuck or self._stuck(busy)}"]
-        for number, each in enumerate(activities):
-            lines.append(f"  thread {number}: {self._words(each)}")
-        lines.append(f"  machine: {machine_state()}")
-        return "\n".join(lines)
+        threads = [f"  thread {number}: {self._words(each)}" for number, each in enumerate(activities)]
+        first = f"no batch for {waited_s:.0f} s: {stuck or self._stuck(activities)}"
+        return "\n".join([first, *threads, f"  machine: {machine_state()}"])
 
-    def _stuck(self, busy: Sequence[Activity]) -> str:
+    def _stuck(self, activities: Sequence[Activity]) -> str:
+        busy = [each for each in activities if each.stage != "idle"]
         if not busy:
             return "no thread is at work on it, which is a fault of fastpipe; report it with these lines"
         slowest = max(busy, key=lambda each: each.seconds)

@@ -22,13 +22,11 @@ _PARSERS: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "json": jso
 
 @dataclass(frozen=True)
 class Ragged:
-    """Values of n samples that have any number of them each: sample i has values[offsets[i]:offsets[i + 1]]. The values
-    are (M, ...), the offsets (n + 1,) int64; labels are (M,) int64, of boxes that have some.
-    """
+    """Values of n samples that have any number of them each: sample i has values[offsets[i]:offsets[i + 1]]."""
 
-    values: NDArray[Any]
-    offsets: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
+    values: NDArray[Any]  # (M, ...)
+    offsets: NDArray[np.int64]  # (n + 1,)
+    labels: NDArray[np.int64] | None = None  # (M,) of boxes
 
 
 class _Values:
@@ -157,9 +155,7 @@ def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
 def located(
     starts: NDArray[np.int64], samples: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-    """(part, (m,) positions in `samples`, (m,) numbers in that part) of each part that some are of, by where the parts
-    begin; of no samples, the first part's.
-    """
+    """Of each part that some are of, or the first: its number, (m,) positions in `samples`, (m,) numbers in it."""
     parts = np.searchsorted(starts, samples, side="right") - 1
     for part in np.unique(parts).tolist() or [0]:
         positions = np.flatnonzero(parts == part)
@@ -189,13 +185,11 @@ def of_parts(
 
 @dataclass(frozen=True)
 class JoinedColumn:
-    """A field of several datasets, one behind the other, from their columns, and where the samples of each start.
-    `labels` are new numbers for the classes of each, as `renumbered` takes them; None: they stay.
-    """
+    """A field of several datasets, one behind the other."""
 
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int64]  # of the samples of each
     columns: Sequence[Any]
-    labels: Sequence[NDArray[np.int64]] | None = None
+    labels: Sequence[NDArray[np.int64]] | None = None  # new ones of the classes of each, as `renumbered` takes them
 
     def take(self, samples: NDArray[np.int64]) -> Any:
         """As the datasets' own columns give them."""

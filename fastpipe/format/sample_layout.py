@@ -20,8 +20,8 @@ _PIECE_BYTES = 4096  # of a picture, for its identity
 
 
 def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
-    """XXH3-64 of the size of a picture's file, and of its first, middle and last 4,096 bytes (docs/format.md): a number
-    by which a sample is known however and wherever it is stored. `read` gives bytes from an offset on: so many.
+    """By what a sample is known however it is stored: XXH3-64 of the size of its picture's file, and of the first,
+    middle and last 4,096 bytes (docs/format.md). `read` gives bytes from an offset on: so many.
     """
     digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
     last = max(size_bytes - _PIECE_BYTES, 0)

@@ -62,9 +62,7 @@ class LoadWatch:
 
 
 def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
-    """What held a training loop up between two readings of the loader's figures, and what to change; `ratio` is that of
-    seconds in the loader to seconds of training between them.
-    """
+    """What held a training loop up between two readings, if it was in the loader `ratio` times as long as in steps."""
     between = after.since(before)
     spent = asdict(between)
 

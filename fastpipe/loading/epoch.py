@@ -186,10 +186,7 @@ class Maker:
 
 
 class Epoch:
-    """One pass over an epoch, or the rest of one from `start` on: what was before is neither planned nor decoded.
-
-    A failure of a batch ahead is raised when that batch is taken.
-    """
+    """An epoch from `start` on: what was before is neither planned nor decoded. A failure is raised in its turn."""
 
     def __init__(self, maker: Maker, transfer: Transfer, recipe: Recipe, start: Position) -> None:
         self._maker, self._transfer, self.recipe = maker, transfer, recipe

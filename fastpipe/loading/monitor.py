@@ -120,9 +120,8 @@ class Monitor:
 
 
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
-    """What a loader did between two looks, and what waits in it at the second: a few words each on the rate, the
-    training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues"; of a
-    remote dataset also on the "network". `batches`: of an epoch.
+    """What a loader did between two looks, and what waits in it at the second, in a few words on each of "fastpipe",
+    "loop", "threads", "network" and "queues". `batches`: of an epoch.
     """
     done = after.since(before)
     epoch = f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"

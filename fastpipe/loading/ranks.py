@@ -39,9 +39,7 @@ _DEALERS = (
 
 
 class World:
-    """The processes that train together at the moment: as a user gave rank and world_size, or as torch.distributed
-    says, which may be initialised, ended and initialised again.
-    """
+    """The processes that train together at the moment, as a user or torch.distributed says, where it is initialised."""
 
     def __init__(self, rank: object, world_size: object) -> None:
         self._given: Ranks | None = None
@@ -88,9 +86,7 @@ class World:
 
 
 class Recipes:
-    """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now, the same object as
-    long as nothing has changed.
-    """
+    """The ranks of the moment -> the recipe of an epoch that begins now, the same object as long as nothing changes."""
 
     def __init__(self, world: World, recipe: Recipe, sampling: Sampling, partition: str | int) -> None:
         self.world, self.sampling = world, sampling

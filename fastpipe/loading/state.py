@@ -40,9 +40,8 @@ class Position:
 
 
 def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
-    """What a checkpoint needs of a loader: always the same keys, and no value that is a dictionary. For
-    torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has. `size`:
-    of images, if it was set while training ran.
+    """What a checkpoint needs: always the same keys, and no dictionary, which torch.distributed.checkpoint would take
+    apart, to load only the keys that the loader at hand has. `size`: of images, if it was set while training ran.
     """
     return {
         "version": STATE_VERSION,

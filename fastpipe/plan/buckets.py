@@ -155,8 +155,8 @@ class Grouping:
         return self._window(batch // self.batches)[0][batch % self.batches]
 
     def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
-        """Which positions of the order stand at [start, stop) of a batch: the first one of its window, and those
-        counted from it. A sample that stands in where a node has none left is of the batch before.
+        """What stands at [start, stop) of a batch: the first position of its window, and positions counted from it. A
+        sample that stands in where a node has none left is of the batch before.
         """
         if self.partition.edge(sequence, batch) > start:
             batch -= 1
@@ -179,12 +179,9 @@ class Grouping:
         return found
 
     def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
-        """The positions of the order that must be on their way before a batch, all batches after the first one having
-        said so: a window's first batch may need any of them.
-        """
+        """The positions that must be on their way before a batch: a window's first batch may need any of them."""
         begin = batch // self.batches * self.batches if first else batch + self.batches
-        last = self.partition.batches
-        start, stop = (min(each, last) for each in (begin, batch + self.batches + 1))
+        start, stop = (min(each, self.partition.batches) for each in (begin, batch + self.batches + 1))
         return self.partition.edge(sequence, start), self.partition.edge(sequence, stop)
 
     @recent(_MOST_WINDOWS)

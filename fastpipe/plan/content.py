@@ -26,14 +26,13 @@ class ById(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The samples of a dataset. A sample's id is its place among them, its number that in the index.
-
-    A dataset that is no mixture has one share.
-    """
+    """The samples of a dataset. A sample's id is its place among them, its number that in the index."""
 
     index: Index  # of the packed dataset, or of several one behind the other
     samples: Int64s | None  # (n,) their numbers, each once; None: all of the index, in its order
-    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples
+    starts: (
+        Int64s  # (shares + 1,) the first id of each share, of which only a mixture has several; the number of samples
+    )
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
     labels: ById | None = None  # in place of those of the index
     identity: Mapping[str, Any] = field(default_factory=dict)  # by which a state knows the order that it is for

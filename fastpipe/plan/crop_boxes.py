@@ -199,9 +199,8 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
 def random_resized(
     crops: Sequence[tuple[RandomResizedCrop, int]], widths: Int64s, heights: Int64s, *, epoch: int, samples: Int64s
 ) -> Int64s:
-    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
-
-    Each crop comes with its seed. They give (crops, n, 4): left, top, width and height of each crop of each picture.
+    """(crops, n, 4) left, top, width, height of crops, each with its seed, of each picture, as of torchvision's
+    RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
     """
     if len(crops) == len(samples) == 1:
         ((crop, seed),) = crops

@@ -125,9 +125,8 @@ class EpochPlan:
         return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
-        """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, in order; see EpochOrder.reads.
-
-        `first`: no batch was before it. Then the samples of `plan`, its own, come before a whole window does.
+        """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`; see EpochOrder.reads. Where it is the
+        `first` batch, the samples of `plan`, its own, come before a whole window does.
         """
         content, index = self._content, self._content.index
         plain = content.plain and not self.recipe.picks
@@ -165,9 +164,7 @@ class EpochPlan:
         return self._partition.mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
-        """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where no sampler picks
-        it is never the sample itself.
-        """
+        """Other samples for rows that cannot be decoded, drawn by row and attempt: of all, or of a sampler's."""
         recipe, content = self.recipe, self._content
         names, ids = plan.names[rows], plan.ids[rows]
         draw = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names + attempt * len(content.index))
@@ -183,8 +180,8 @@ class EpochPlan:
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
-        """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
-        size of batch `number`; with Buckets, as a batch of these samples alone.
+        """The plan of some samples, as any batch of this epoch has them that is of the size of batch `number`; with
+        Buckets, as a batch of these alone.
         """
         crop = self.recipe.crop
         size = crop.shape(_resized(self._content, crop, ids)) if isinstance(crop, Buckets) else self._size_of(number)
@@ -217,7 +214,7 @@ class EpochPlan:
 
 def check_pictures(recipe: Recipe) -> None:
     """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them. With more
-    than 2 million samples, a sampler, or a function that gives the sizes, a batch's plan raises the same error.
+    than 2 million samples, or a sampler, a batch's plan raises the same error.
     """
     content, index = recipe.content, recipe.content.index
     sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)

@@ -85,9 +85,7 @@ class DistinctDraws(Pick):
 
 @dataclass(frozen=True, eq=False)
 class TriedDraws(Pick):
-    """With replacement, for more samples than memory should hold weights of: any sample is tried, and taken as likely
-    as its weight compared with the greatest one.
-    """
+    """With replacement, without weights in memory: any sample is tried, and taken as likely as its weight is great."""
 
     samples: int  # that could be drawn
     weights_of: Callable[[Int64s], Float64s]  # of places of samples, not all 0
