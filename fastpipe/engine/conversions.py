@@ -6,7 +6,6 @@ outside of the GIL: reading, decoding and encoding are done by libraries. They b
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
@@ -17,22 +16,18 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastpipe.engine.tasks import Slot
+from fastpipe.engine.jobs import PATIENCE_S
+from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.native import _engine
-
-_PATIENCE_S = 10.0
 
 
 class _Row(NamedTuple):
     """What a thread has to do."""
 
     sample: int  # its number
-    tasks: NDArray[np.void]  # of TASK_DTYPE, one for each slot
+    tasks: Tasks  # one for each slot
     slots: Sequence[Slot]  # where its rows go
     # Gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
     ended: weakref.ref[Future[_engine.Reason | None]]
@@ -105,13 +100,12 @@ class Conversions:
         self._state = _State(convert)
         self._most = threads
         self._threads: list[threading.Thread] = []
+        self._process = os.getpid()
         # See Note [callbacks] in slots.py: the queue's method, in C, gets the dead reference, which ends a thread.
-        self._ender = _Ender()
-        self._reference = weakref.ref(self._ender, self._state.queue.put)
-        _live.add(weakref.ref(self, _live.discard))
+        self._reference = weakref.ref(self, self._state.queue.put)
 
     def begin(
-        self, samples: list[int], tasks: NDArray[np.void], slots: Sequence[Slot], *, refused: bool = False
+        self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
         """Puts the rows of samples in line; their tasks are (n,) or (n, slots). For each, what will be None, or why it
         failed. Dropping it takes the row back, unless it has begun. `refused`: the engine has counted them as failed.
@@ -158,8 +152,10 @@ class Conversions:
             for since, row in busy
         ]
 
-    def close(self) -> None:
+    def close(self, patience_s: float = PATIENCE_S) -> None:
         """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""
+        if os.getpid() != self._process:  # a forked child has none of the threads
+            return
         with self._state.lock:
             self._state.closed = True
             with suppress(Empty):
@@ -169,24 +165,6 @@ class Conversions:
                     if ended is not None:
                         ended.cancel()
             self._state.queue.put(None)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + patience_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-class _Ender:
-    """Dies with its owner."""
-
-
-_live: set[weakref.ref[Conversions]] = set()
-_process = os.getpid()
-
-
-@atexit.register
-def _close_all() -> None:
-    if os.getpid() != _process:  # a forked child has none of the threads
-        return
-    for reference in list(_live):
-        conversions = reference()
-        if conversions is not None:
-            conversions.close()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.jobs import PATIENCE_S, FetchedJob, Job, MixedJob, Reason
 from fastpipe.engine.limits import most_open_shards
-from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
+from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.format.description import Intact
@@ -24,6 +24,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import ANY_TIME
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -95,15 +96,13 @@ class Engine:
 
             self._conversions = Conversions(index.convert, num_workers)
             self._odd = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
-        # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
-        # and by _close_all; see Note [callbacks] in slots.py.
-        _live.add(weakref.ref(self._engine, _live.discard))
+        # When nothing refers to them any more, or at the end of the program, threads are joined. By themselves, and by
+        # _close_all; see Note [callbacks] in slots.py.
+        _live.update(weakref.ref(part, _live.discard) for part in (self._engine, self._conversions) if part is not None)
         if self._reader is not None:
             self._reader.begin(self._engine)
 
-    def submit(
-        self, plan: BatchPlan, *views: tuple[NDArray[Any], bool], rows: NDArray[np.int64] | None = None
-    ) -> Job | FetchedJob:
+    def submit(self, plan: BatchPlan, *views: tuple[Pixels, bool], rows: Int64s | None = None) -> Job | FetchedJob:
         """Begins a batch: `views` has of each view of the plan where its rows go, as of Slot, and whether it is exact.
         `rows`, (n,), says which of the places there each row of the plan fills; None: the first n in order.
         """
@@ -112,13 +111,7 @@ class Engine:
         return self._begin(plan, tasks_of(self._index, plan, rows), slots, np.arange(len(plan)), pictures=True)
 
     def submit_field(
-        self,
-        plan: BatchPlan,
-        records: NDArray[np.void],
-        out: NDArray[Any],
-        *,
-        exact: bool = True,
-        rows: NDArray[np.int64] | None = None,
+        self, plan: BatchPlan, records: NDArray[np.void], out: Pixels, *, exact: bool = True, rows: Int64s | None = None
     ) -> Job | FetchedJob:
         """As `submit`, of the masks or second pictures of a batch, whose `records` are (n,) of FIELD_IMAGE_DTYPE. Masks
         are resized by nearest neighbour, so that no id is made up, and are always exact. Rows of samples that have none
@@ -130,7 +123,7 @@ class Engine:
         return self._begin(plan, tasks, [Slot(out, exact, rendering, masks)], np.flatnonzero(there), pictures=False)
 
     def _begin(
-        self, plan: BatchPlan, tasks: NDArray[np.void], slots: Sequence[Slot], rows: NDArray[np.intp], *, pictures: bool
+        self, plan: BatchPlan, tasks: Tasks, slots: Sequence[Slot], rows: NDArray[np.intp], *, pictures: bool
     ) -> Job | FetchedJob:
         """Some of the plan's tasks, (n,) or (n, views); `pictures`: they are of its samples' own, which may be odd."""
 
@@ -145,7 +138,7 @@ class Engine:
         self.check_usable()
         return FetchedJob(self._reader, plan.samples, rows, begin, last=pictures)
 
-    def _submitted(self, tasks: NDArray[np.void], slots: Sequence[Slot]) -> _engine.Job:
+    def _submitted(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
@@ -154,7 +147,7 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
-    def decode(self, plan: BatchPlan, images: NDArray[Any]) -> list[tuple[int, Reason]]:
+    def decode(self, plan: BatchPlan, images: Pixels) -> list[tuple[int, Reason]]:
         """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
         job = self.submit(plan, (images, True))
         while not job.wait(1.0):
@@ -182,7 +175,7 @@ class Engine:
         assert self._reader is not None
         self._reader.restart(ranks)
 
-    def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
+    def fetch_ahead(self, samples: Int64s) -> None:
         """Has samples fetched that batches to come need, in their order, neighbours together; never waits."""
         assert self._reader is not None
         self._reader.ahead(samples)
@@ -216,7 +209,7 @@ class Engine:
         if self._reader is not None:
             self._reader.close(patience_s)
         self._engine.close(patience_s)
-        if self._conversions is not None and not self.is_foreign():
+        if self._conversions is not None:
             self._conversions.close()
 
     def is_foreign(self) -> bool:
@@ -234,18 +227,17 @@ class Engine:
             raise EngineError(_CLOSED)
 
 
-_live: set[weakref.ref[_engine.Engine]] = set()
+_live: set[weakref.ref[Any]] = set()
 
 
 @atexit.register
 def _close_all() -> None:
     for reference in list(_live):
-        engine = reference()
-        if engine is not None:
-            engine.close(PATIENCE_S)
+        if (part := reference()) is not None:
+            part.close(PATIENCE_S)
 
 
-def _moved(tasks: NDArray[np.void], rows: NDArray[np.intp], where: Where) -> NDArray[np.void]:
+def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
     """The tasks, those of some rows with bytes that are elsewhere than in the shards."""
     moved = tasks.copy()
     by_view = moved.reshape(len(tasks), -1)

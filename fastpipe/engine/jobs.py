@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import CONVERTIBLE
-from fastpipe.engine.tasks import Slot
+from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
+from fastpipe.plan.draws import Bools, Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
@@ -62,11 +63,11 @@ class MixedJob(Job):
 
     def __init__(
         self,
-        submit: Callable[[NDArray[np.void], Sequence[Slot]], _engine.Job],
+        submit: Callable[[Tasks, Sequence[Slot]], _engine.Job],
         conversions: Conversions,
-        odd: NDArray[np.bool_],
-        samples: NDArray[np.int64],
-        tasks: NDArray[np.void],
+        odd: Bools,
+        samples: Int64s,
+        tasks: Tasks,
         slots: Sequence[Slot],
         rows: NDArray[np.intp],
     ) -> None:
@@ -121,7 +122,7 @@ class FetchedJob:
     def __init__(
         self,
         reader: Reader,
-        samples: NDArray[np.int64],
+        samples: Int64s,
         rows: NDArray[np.intp],
         begin: Callable[[NDArray[np.intp], Where], Job],
         *,

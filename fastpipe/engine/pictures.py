@@ -6,19 +6,19 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
-from fastpipe.engine.tasks import field_tasks, keywords_of, tasks_of
+from fastpipe.engine.tasks import Pixels, Tasks, field_tasks, keywords_of, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
+from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.store.remote.reader import Reader
@@ -41,7 +41,7 @@ class Pictures:
         if self._reader is not None:
             self._reader.begin(self)
 
-    def fetched(self, samples: NDArray[np.int64]) -> AbstractContextManager[object]:
+    def fetched(self, samples: Int64s) -> AbstractContextManager[object]:
         """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`; DatasetError:
         they cannot be fetched.
         """
@@ -51,7 +51,7 @@ class Pictures:
 
         return brought(self._reader, samples)
 
-    def decode(self, sample: int, record: np.void) -> NDArray[Any]:
+    def decode(self, sample: int, record: np.void) -> Pixels:
         """The whole picture of a sample, (height, width, channels) uint8 or uint16, in memory of its own; SampleError:
         it cannot be read or decoded.
         """
@@ -59,14 +59,14 @@ class Pictures:
         decoded = partial(_engine.decode, max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
         return self._made(sample, lambda: self._read(sample, record, record, _engine.Shard.read_picture, out), decoded)
 
-    def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> NDArray[Any]:
+    def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> Pixels:
         """The rows of a plan of one sample, (rows, height, width, channels), of which only what they need is decoded;
         SampleError: it cannot be read or decoded.
         """
         sample, rendering, tasks = int(plan.samples[0]), plan.crops.rendering, tasks_of(self._index, plan.by_row())
         out = self._empty(plan.rows_per_sample, *size)
 
-        def decoded(data: bytes) -> NDArray[Any]:
+        def decoded(data: bytes) -> Pixels:
             tasks["size"] = len(data)
             for _, reason in _engine.fill_rows([data] * len(out), tasks, out, exact, **keywords_of(rendering, out)):
                 raise self._index.sample_error(sample, reason)
@@ -74,9 +74,7 @@ class Pictures:
 
         return self._made(sample, lambda: self._filled(sample, tasks, out, exact, rendering), decoded)
 
-    def field_row(
-        self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
-    ) -> NDArray[Any]:
+    def field_row(self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool) -> Pixels:
         """The row of a sample's mask or second picture, which it has, cropped as the picture is: (height, width) of
         ids, as `mask`, or (height, width, channels), as `rows`. Of several rows, (k, ...). `record`: its own.
         """
@@ -84,30 +82,27 @@ class Pictures:
         shape, tasks = (len(by_row), *size), field_tasks(by_row, np.array([record] * len(by_row)))
         out = _ids(record, *shape) if mask else self._empty(*shape)
         self._made(sample, lambda: self._filled(sample, tasks, out, exact, plan.crops.rendering))
-        row: NDArray[Any] = out[0] if len(out) == 1 else out
+        row: Pixels = out[0] if len(out) == 1 else out
         return row
 
-    def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[Any]:
+    def mask(self, sample: int, record: np.void, field: np.void) -> Pixels:
         """The whole mask of a sample, in memory of its own: (height, width) of ids, uint8, or int32 of 16 bits.
         `record` is that of the index, whose size the mask has, `field` its own; SampleError: it cannot be read.
         """
         ids = _ids(field, record["height"], record["width"])
         return self._made(sample, lambda: self._read(sample, record, field, _engine.Shard.read_mask, ids))
 
-    def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[Any]:
+    def second_picture(self, sample: int, record: np.void, field: np.void) -> Pixels:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
         out = self._empty(record["height"], record["width"])
         return self._made(sample, lambda: self._read(sample, record, field, _engine.Shard.read_picture, out))
 
-    def _empty(self, *shape: int) -> NDArray[Any]:
+    def _empty(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
 
     def _made(
-        self,
-        sample: int,
-        read: Callable[[], NDArray[Any]],
-        decoded: Callable[[bytes], NDArray[Any]] | None = None,
-    ) -> NDArray[Any]:
+        self, sample: int, read: Callable[[], Pixels], decoded: Callable[[bytes], Pixels] | None = None
+    ) -> Pixels:
         """What `read` makes; of a picture that packing would convert first, what `decoded` makes of that."""
         index = self._index
         try:
@@ -124,9 +119,7 @@ class Pictures:
             reason = f"the file cannot be read: {problem.strerror}" if isinstance(problem, OSError) else problem
             raise index.sample_error(sample, reason) from None
 
-    def _filled(
-        self, sample: int, tasks: NDArray[np.void], out: NDArray[Any], exact: bool, rendering: Rendering
-    ) -> NDArray[Any]:
+    def _filled(self, sample: int, tasks: Tasks, out: Pixels, exact: bool, rendering: Rendering) -> Pixels:
         with self._found(sample, tasks[0], tasks[0]) as (file, offset, _):
             tasks["offset"] = offset
             file.fill_rows(tasks, out, exact, out.ndim == 3, **keywords_of(rendering, out))
@@ -137,9 +130,9 @@ class Pictures:
         sample: int,
         record: np.void,
         stored: np.void,
-        read: Callable[[_engine.Shard, int, int, NDArray[Any]], None],
-        out: NDArray[Any],
-    ) -> NDArray[Any]:
+        read: Callable[[_engine.Shard, int, int, Pixels], None],
+        out: Pixels,
+    ) -> Pixels:
         with self._found(sample, record, stored) as found:
             read(*found, out)
         return out
@@ -162,7 +155,7 @@ class Pictures:
                 yield self._shard(int(where.shard[0])), offset + int(where.shift[0]), size
 
 
-def _ids(record: np.void, *shape: int) -> NDArray[Any]:
+def _ids(record: np.void, *shape: int) -> Pixels:
     """Memory for the ids of a mask."""
     return np.empty(shape, dtype=np.int32 if record["bits"] == 16 else np.uint8)
 

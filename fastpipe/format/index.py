@@ -39,6 +39,10 @@ _NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
 _MOST_OPEN = 32  # shards
 
 
+class NoRecordsError(DatasetError):
+    """A dataset's index.npy cannot be opened, while its dataset.json is as it should be."""
+
+
 class ReadableShard(Protocol):
     """The bytes of a shard; `path` is for messages."""
 
@@ -111,8 +115,7 @@ class Index:
             rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
             self._records_file, self.records = rows.file.identity, rows.mapped(samples)
         except DatasetError as problem:
-            problem.of_index = True
-            raise
+            raise NoRecordsError(str(problem)) from problem.__cause__
 
     @cached_property
     def info(self) -> dict[str, Any]:

@@ -6,27 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import positive
+from fastpipe.loading.advice import STAGES
 from fastpipe.loading.loader import Loader
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_STAGES = {
-    "wait_s": "decoding threads",
-    "plan_s": "planning",
-    "transfer_s": "copying",
-    "augment_s": "augmenting",
-    "fetch_wait_s": "the network",
-    "prepare_wait_s": "prepare=",
-}
-_THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
 
 
 def monitor(loader: Loader, *, every: float | None = None, console: Console | None = None) -> Monitor:
@@ -132,10 +122,9 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
     if done.step_s > 0:
         words["loop"] = _loop(done)
     words["threads"] = f"{after.threads_busy} of {after.threads} busy"
-    spent = asdict(done)
-    busy = sum(spent[name] for name in _THREADS)
-    if busy > 0:
-        words["threads"] += ", " + ", ".join(f"{word} {spent[name] / busy:.0%}" for name, word in _THREADS.items())
+    spent = {"read": done.read_s, "decode": done.decode_s, "resize": done.resize_s}
+    if (busy := sum(spent.values())) > 0:
+        words["threads"] += ", " + ", ".join(f"{stage} {seconds / busy:.0%}" for stage, seconds in spent.items())
     if after.requests:
         words["network"] = _network(done, seconds)
     ahead = after.batches_ready + after.batches_making
@@ -157,13 +146,10 @@ def _network(done: Stats, seconds: float) -> str:
 
 def _loop(done: Stats) -> str:
     ratio = done.load_ratio
-    text = (
-        f"waited {ratio:.0%} of the steps' time"
-        if ratio < 1
-        else f"waited {ratio:,.1f} times as long as the steps took"
-    )
+    how_long = f"{ratio:.0%} of the steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as the steps took"
+    text = f"waited {how_long}"
     if ratio > 0.1 and getattr(done, done.slowest) > 0:
-        text += f", most of it for {_STAGES[done.slowest]}"
+        text += f", most of it for {STAGES[done.slowest]}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text

@@ -30,9 +30,7 @@ class Content:
 
     index: Index  # of the packed dataset, or of several one behind the other
     samples: Int64s | None  # (n,) their numbers, each once; None: all of the index, in its order
-    starts: (
-        Int64s  # (shares + 1,) the first id of each share, of which only a mixture has several; the number of samples
-    )
+    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples; no mixture: one share
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
     labels: ById | None = None  # in place of those of the index
     identity: Mapping[str, Any] = field(default_factory=dict)  # by which a state knows the order that it is for
