@@ -107,9 +107,7 @@ class Conversions:
     def begin(
         self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
-        """Puts the rows of samples in line; their tasks are (n,) or (n, slots). For each, what will be None, or why it
-        failed. Dropping it takes the row back, unless it has begun. `refused`: the engine has counted them as failed.
-        """
+        """Puts samples in line; for each, what will be None or why it failed. Dropping that takes the sample back."""
         while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
             thread.start()

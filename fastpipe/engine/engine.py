@@ -155,9 +155,7 @@ class Engine:
         return job.errors()
 
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
-        """Has the kernel read ranges, (n,) of order.RANGE_DTYPE, into its page cache, in order; never waits or fails.
-        `restart` drops what was asked for before and has not been begun.
-        """
+        """Has the kernel read ranges, (n,) of order.RANGE_DTYPE, ahead, in order; `restart` drops all before them."""
         if not len(ranges) and not restart:
             return
         native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)

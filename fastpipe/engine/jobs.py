@@ -31,9 +31,7 @@ _CANCELLED = Reason("cancelled")
 
 
 class Job:
-    """Rows of a plan, (n,), that the engine's job makes. Dropping it cancels what has not begun; its slot is not let go
-    of before.
-    """
+    """Rows of a plan, (n,), in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
 
     def __init__(self, job: _engine.Job, rows: NDArray[np.intp]) -> None:
         self._job, self._rows = job, rows
@@ -57,9 +55,7 @@ class Job:
 
 
 class MixedJob(Job):
-    """Rows of which some are converted: those that are `odd`, (samples of the index,) bool, and those that the engine's
-    threads refuse, and packing may take, such as JPEGs with stray bytes. The last ones become odd.
-    """
+    """Rows of which `odd` ones are converted, and those that the engine's threads refuse, which become odd."""
 
     def __init__(
         self,
@@ -115,9 +111,7 @@ class MixedJob(Job):
 
 
 class FetchedJob:
-    """Like a Job of rows of a plan, whose samples are (n,), begun when all that these rows need is here. A row whose
-    bytes have another hash than the recorded one is fetched and done again. `last`: nothing else reads the samples.
-    """
+    """A Job that begins when its bytes are here; wrong ones are fetched again. `last`: nothing else reads them."""
 
     def __init__(
         self,

@@ -28,9 +28,7 @@ _MOST_OPEN_SHARDS = 256
 
 
 def most_open_shards(index: Index, threads: int) -> int:
-    """At least 1; a quarter of the files that the process may open, so that the program has the rest. A file with one
-    sample, as in a folder of photos, is read once an epoch: only those that threads are at need be open.
-    """
+    """A quarter of the files that the process may open; of files of one sample, those that threads are at."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     several = int((np.diff(index.shard_starts, append=len(index)) > 1).sum()) + 2 * threads
     allowed = _MOST_OPEN_SHARDS if soft_limit == resource.RLIM_INFINITY else soft_limit // 4

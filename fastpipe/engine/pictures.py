@@ -28,10 +28,7 @@ _MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take m
 
 
 class Pictures:
-    """One process's open files of a dataset, whose pictures are converted to `form`; None: RGB of 8 bits. It has no
-    threads, and no lock that a fork could leave held. DatasetError: the index cannot be opened, or another dataset is
-    there by now.
-    """
+    """One process's open files of a dataset, and pictures of this form: RGB of 8 bits. No threads, no lock to fork."""
 
     def __init__(self, index: Index, form: PixelForm | None = None) -> None:
         self._index, self.form = index, form or PixelForm()
@@ -42,9 +39,7 @@ class Pictures:
             self._reader.begin(self)
 
     def fetched(self, samples: Int64s) -> AbstractContextManager[object]:
-        """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`; DatasetError:
-        they cannot be fetched.
-        """
+        """Has samples of a remote dataset fetched, all at a time, and keeps them inside the `with`; or DatasetError."""
         if self._reader is None:
             return nullcontext()
         from fastpipe.store.remote.reader import brought
@@ -52,17 +47,13 @@ class Pictures:
         return brought(self._reader, samples)
 
     def decode(self, sample: int, record: np.void) -> Pixels:
-        """The whole picture of a sample, (height, width, channels) uint8 or uint16, in memory of its own; SampleError:
-        it cannot be read or decoded.
-        """
+        """The whole picture of a sample, (height, width, channels), in memory of its own; or SampleError."""
         (channels, bits), out = self.form, self._empty(record["height"], record["width"])
         decoded = partial(_engine.decode, max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
         return self._made(sample, lambda: self._read(sample, record, record, _engine.Shard.read_picture, out), decoded)
 
     def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> Pixels:
-        """The rows of a plan of one sample, (rows, height, width, channels), of which only what they need is decoded;
-        SampleError: it cannot be read or decoded.
-        """
+        """The rows of a plan of one sample, (rows, height, width, channels), made of what they need; or SampleError."""
         sample, rendering, tasks = int(plan.samples[0]), plan.crops.rendering, tasks_of(self._index, plan.by_row())
         out = self._empty(plan.rows_per_sample, *size)
 
@@ -75,9 +66,7 @@ class Pictures:
         return self._made(sample, lambda: self._filled(sample, tasks, out, exact, rendering), decoded)
 
     def field_row(self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool) -> Pixels:
-        """The row of a sample's mask or second picture, which it has, cropped as the picture is: (height, width) of
-        ids, as `mask`, or (height, width, channels), as `rows`. Of several rows, (k, ...). `record`: its own.
-        """
+        """As `rows`, of a mask, (height, width) of ids, or a second picture, of this record."""
         sample, by_row = int(plan.samples[0]), plan.by_row()
         shape, tasks = (len(by_row), *size), field_tasks(by_row, np.array([record] * len(by_row)))
         out = _ids(record, *shape) if mask else self._empty(*shape)
@@ -86,9 +75,7 @@ class Pictures:
         return row
 
     def mask(self, sample: int, record: np.void, field: np.void) -> Pixels:
-        """The whole mask of a sample, in memory of its own: (height, width) of ids, uint8, or int32 of 16 bits.
-        `record` is that of the index, whose size the mask has, `field` its own; SampleError: it cannot be read.
-        """
+        """The whole mask of a sample: (height, width) of ids, uint8, or int32 of 16 bits; `field` is its own record."""
         ids = _ids(field, record["height"], record["width"])
         return self._made(sample, lambda: self._read(sample, record, field, _engine.Shard.read_mask, ids))
 

@@ -50,9 +50,7 @@ class SlotRing:
         return min(self._keep, len(self._idle) + len(self._back))
 
     def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """An array of any content, of this shape. Buffers that are too small for the largest one asked for are let go.
-        Derive from the array itself (torch.from_numpy does): numpy's slices of it refer to the buffer beneath.
-        """
+        """An array of this shape. Derive from it (torch.from_numpy does): numpy's slices are of the buffer beneath."""
         self._collect()
         shape = self._shape if shape is None else shape
         size_bytes = math.prod(shape) * self._dtype.itemsize

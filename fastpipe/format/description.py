@@ -88,9 +88,7 @@ def is_foreign(file: File) -> bool:
 def read_info(
     path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
 ) -> dict[str, Any]:
-    """The content of dataset.json of a version, None: the newest; the hook is json's object_hook. DatasetError: it is
-    missing, unfinished, damaged or of another format version.
-    """
+    """The content of a version's dataset.json, None: the newest; `hook`: json's object_hook. Or DatasetError."""
     file = path / DATASET_FILE
     if version is not None:
         file = path / (described_in(path, version, read_info(path)["version"]) + DATASET_FILE)

@@ -315,9 +315,7 @@ def refuse_other(path: Place, expected: str, found: object) -> None:
 
 
 class SourcePaths:
-    """Reads the paths of samples' sources in KEY.json, which lies behind the picture: its pages were read with those of
-    the picture. Several threads and forked children may use the same one.
-    """
+    """Reads the paths of samples' sources in KEY.json, behind the pictures; for threads and forked children, too."""
 
     def __init__(self, index: Index) -> None:
         self._index = index

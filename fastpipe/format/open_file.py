@@ -159,9 +159,7 @@ class Rows:
 
 
 def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
-    """The rows of an .npy file of a dataset, which has so many, None: any number, and how many they are. DatasetError:
-    it is missing, damaged, or of another dataset.
-    """
+    """The rows of an .npy file of a dataset, which has so many, None: any number; and how many. Or DatasetError."""
     file = OpenFile(path, RESTORE)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Many short texts in one piece of memory. As Python objects they take megabytes, most of which a process keeps
-    when the objects are gone; and every worker process of a DataLoader has those of a dataset.
-    """
+    """Many short texts in one piece of memory: as objects they take megabytes, in each worker of a DataLoader."""
 
     data: bytes  # of the file system
     bounds: NDArray[np.int64]  # (n + 1,) where each begins, and the end of all

@@ -149,9 +149,7 @@ def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class Delivery:
-    """Iterates one epoch, for several threads, too. It takes its epoch when it is asked for the first batch: training
-    frameworks make iterators that they never use.
-    """
+    """Iterates one epoch, which begins with the first batch: training frameworks make iterators that they never use."""
 
     def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
         self._course = course

@@ -110,9 +110,7 @@ class Monitor:
 
 
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
-    """What a loader did between two looks, and what waits in it at the second, in a few words on each of "fastpipe",
-    "loop", "threads", "network" and "queues". `batches`: of an epoch.
-    """
+    """What a loader did between two looks, and what waits in it at the second, by subject; `batches`: of an epoch."""
     done = after.since(before)
     epoch = f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"
     rates = f"{done.samples / seconds:,.0f} images/s; {done.bytes_read / seconds / 1e6:,.0f} MB/s read"

@@ -197,9 +197,7 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
 
 
 def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
-    """What a torch Sampler draws in an epoch by the loader's seed. One that deals its numbers out to ranks, such as
-    DistributedSampler, is asked for those of each rank; batch by batch they make one list.
-    """
+    """What a torch Sampler draws in an epoch by the loader's seed; one that deals out to ranks, of all of them."""
     replicas = getattr(sampler, "num_replicas", None)
     lists = []
     for rank in range(replicas or 1):

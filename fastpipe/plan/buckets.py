@@ -155,10 +155,8 @@ class Grouping:
         return self._window(batch // self.batches)[0][batch % self.batches]
 
     def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
-        """What stands at [start, stop) of a batch: the first position of its window, and positions counted from it. A
-        sample that stands in where a node has none left is of the batch before.
-        """
-        if self.partition.edge(sequence, batch) > start:
+        """The first position of a batch's window, and what stands at [start, stop) of the batch, counted from it."""
+        if self.partition.edge(sequence, batch) > start:  # a sample that stands in where a node has none left
             batch -= 1
         begin = self.partition.edge(sequence, batch // self.batches * self.batches)
         _, chosen = self._window(batch // self.batches)

@@ -199,9 +199,7 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
 def random_resized(
     crops: Sequence[tuple[RandomResizedCrop, int]], widths: Int64s, heights: Int64s, *, epoch: int, samples: Int64s
 ) -> Int64s:
-    """(crops, n, 4) left, top, width, height of crops, each with its seed, of each picture, as of torchvision's
-    RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
-    """
+    """(crops, n, 4) boxes, as of torchvision's get_params: ten tries at a fitting area and ratio, or the middle."""
     if len(crops) == len(samples) == 1:
         ((crop, seed),) = crops
         box = _one(crop, int(widths[0]), int(heights[0]), seed, epoch, int(samples[0]))

@@ -180,9 +180,7 @@ class EpochPlan:
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
-        """The plan of some samples, as any batch of this epoch has them that is of the size of batch `number`; with
-        Buckets, as a batch of these alone.
-        """
+        """Some samples as batches of the size of batch `number` have them; with Buckets, as a batch of these alone."""
         crop = self.recipe.crop
         size = crop.shape(_resized(self._content, crop, ids)) if isinstance(crop, Buckets) else self._size_of(number)
         return self._plan(ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size)
@@ -213,9 +211,7 @@ class EpochPlan:
 
 
 def check_pictures(recipe: Recipe) -> None:
-    """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them. With more
-    than 2 million samples, or a sampler, a batch's plan raises the same error.
-    """
+    """Looks for pictures that are too small for a random crop, or too large, if they are few enough to look at all."""
     content, index = recipe.content, recipe.content.index
     sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)
     crops = [view for view in recipe.views if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed]

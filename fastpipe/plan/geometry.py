@@ -66,9 +66,7 @@ def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
 
 
 def move_points(points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
-    """Points (M, K, 3), x, y in pixels of the pictures `rows`, (M,), and a visibility -> of the output, also those that
-    are outside. `flip_pairs` change places in a mirrored picture, such as the left and the right eye.
-    """
+    """As `move_boxes`, (M, K, 3) x, y, visibility, also outside; `flip_pairs` change places in a mirrored picture."""
     moved = points.copy()
     moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clamp=False)
     mirrored = geometry.flips[rows]

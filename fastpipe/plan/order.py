@@ -283,9 +283,7 @@ def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
-    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in order, a piece a shard; with the fields behind the images.
-    A range that damaged records make impossible is left out: reading the samples will tell.
-    """
+    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), by shard, with fields; impossible ones are left out."""
     pieces = _cut(runs, index.shard_starts)
     first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
     shard = first["shard"]
