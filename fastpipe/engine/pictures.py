@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fastpipe.engine.limits import CONVERTIBLE, most_open_shards
-from fastpipe.engine.tasks import Pixels, Tasks, field_tasks, keywords_of, tasks_of
+from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crops import Rendering
 from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read folders
@@ -50,54 +49,66 @@ class Pictures:
         """The whole picture of a sample, (height, width, channels), in memory of its own; or SampleError."""
         (channels, bits), out = self.form, self._empty(record["height"], record["width"])
         decoded = partial(_engine.decode, max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
-        return self._made(sample, lambda: self._read(sample, record, record, _engine.Shard.read_picture, out), decoded)
+        return self._made(sample, record, record, _engine.Shard.read_picture, out, decoded)
 
     def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> Pixels:
         """The rows of a plan of one sample, (rows, height, width, channels), made of what they need; or SampleError."""
-        sample, rendering, tasks = int(plan.samples[0]), plan.crops.rendering, tasks_of(self._index, plan.by_row())
-        out = self._empty(plan.rows_per_sample, *size)
+        sample, tasks = int(plan.samples[0]), tasks_of(self._index, plan.by_row())
+        slot = Slot(self._empty(plan.rows_per_sample, *size), exact, plan.crops.rendering)
 
         def decoded(data: bytes) -> Pixels:
             tasks["size"] = len(data)
-            for _, reason in _engine.fill_rows([data] * len(out), tasks, out, exact, **keywords_of(rendering, out)):
+            for _, reason in _engine.fill_rows([data] * len(tasks), tasks, slot.images, exact, **slot.keywords):
                 raise self._index.sample_error(sample, reason)
-            return out
+            return slot.images
 
-        return self._made(sample, lambda: self._filled(sample, tasks, out, exact, rendering), decoded)
+        return self._made(sample, tasks[0], tasks[0], partial(_fill, tasks, slot), slot.images, decoded)
 
     def field_row(self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool) -> Pixels:
         """As `rows`, of a mask, (height, width) of ids, or a second picture, of this record."""
         sample, by_row = int(plan.samples[0]), plan.by_row()
         shape, tasks = (len(by_row), *size), field_tasks(by_row, np.array([record] * len(by_row)))
-        out = _ids(record, *shape) if mask else self._empty(*shape)
-        self._made(sample, lambda: self._filled(sample, tasks, out, exact, plan.crops.rendering))
+        slot = Slot(_ids(record, *shape) if mask else self._empty(*shape), exact, plan.crops.rendering, mask)
+        out = self._made(sample, tasks[0], tasks[0], partial(_fill, tasks, slot), slot.images)
         row: Pixels = out[0] if len(out) == 1 else out
         return row
 
     def mask(self, sample: int, record: np.void, field: np.void) -> Pixels:
         """The whole mask of a sample: (height, width) of ids, uint8, or int32 of 16 bits; `field` is its own record."""
         ids = _ids(field, record["height"], record["width"])
-        return self._made(sample, lambda: self._read(sample, record, field, _engine.Shard.read_mask, ids))
+        return self._made(sample, record, field, _engine.Shard.read_mask, ids)
 
     def second_picture(self, sample: int, record: np.void, field: np.void) -> Pixels:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
         out = self._empty(record["height"], record["width"])
-        return self._made(sample, lambda: self._read(sample, record, field, _engine.Shard.read_picture, out))
+        return self._made(sample, record, field, _engine.Shard.read_picture, out)
 
     def _empty(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
 
     def _made(
-        self, sample: int, read: Callable[[], Pixels], decoded: Callable[[bytes], Pixels] | None = None
+        self,
+        sample: int,
+        record: np.void,
+        stored: np.void,
+        read: Callable[[_engine.Shard, int, int, Pixels], None],
+        out: Pixels,
+        decoded: Callable[[bytes], Pixels] | None = None,
     ) -> Pixels:
-        """What `read` makes; of a picture that packing would convert first, what `decoded` makes of that."""
+        """`out`, filled of the stored bytes; of a picture that packing would convert first, what `decoded` makes."""
         index = self._index
+
+        def filled() -> Pixels:
+            with self._found(sample, record, stored) as found:
+                read(*found, out)
+            return out
+
         try:
             if decoded is None or index.convert is None:
-                return read()
+                return filled()
             if index.odd is None or not index.odd[sample]:
                 try:
-                    return read()
+                    return filled()
                 except _engine.StatusError as problem:
                     if problem.code not in CONVERTIBLE:  # packing takes some that the engine does not
                         raise
@@ -105,24 +116,6 @@ class Pictures:
         except (OSError, ValueError) as problem:
             reason = f"the file cannot be read: {problem.strerror}" if isinstance(problem, OSError) else problem
             raise index.sample_error(sample, reason) from None
-
-    def _filled(self, sample: int, tasks: Tasks, out: Pixels, exact: bool, rendering: Rendering) -> Pixels:
-        with self._found(sample, tasks[0], tasks[0]) as (file, offset, _):
-            tasks["offset"] = offset
-            file.fill_rows(tasks, out, exact, out.ndim == 3, **keywords_of(rendering, out))
-        return out
-
-    def _read(
-        self,
-        sample: int,
-        record: np.void,
-        stored: np.void,
-        read: Callable[[_engine.Shard, int, int, Pixels], None],
-        out: Pixels,
-    ) -> Pixels:
-        with self._found(sample, record, stored) as found:
-            read(*found, out)
-        return out
 
     @contextmanager
     def _found(self, sample: int, record: np.void, stored: np.void) -> Iterator[tuple[_engine.Shard, int, int]]:
@@ -140,6 +133,11 @@ class Pictures:
                 raise self._index.sample_error(sample, problem) from None
             with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
                 yield self._shard(int(where.shard[0])), offset + int(where.shift[0]), size
+
+
+def _fill(tasks: Tasks, slot: Slot, file: _engine.Shard, offset: int, _: int, out: Pixels) -> None:
+    tasks["offset"] = offset
+    file.fill_rows(tasks, out, slot.exact, slot.masks, **slot.keywords)
 
 
 def _ids(record: np.void, *shape: int) -> Pixels:

@@ -29,12 +29,8 @@ class Slot(NamedTuple):
     @property
     def keywords(self) -> dict[str, Any]:
         """Of the rendering, for the engine."""
-        return keywords_of(self.rendering, self.images)
-
-
-def keywords_of(rendering: Rendering, images: Pixels) -> dict[str, Any]:
-    """The engine's keywords for rows of pictures, (..., channels), or of masks, (N, height, width)."""
-    return rendering.keywords(PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm())
+        form = PixelForm() if self.masks else PixelForm(self.images.shape[3], self.images.itemsize * 8)
+        return self.rendering.keywords(form)
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:

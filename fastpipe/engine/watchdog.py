@@ -41,29 +41,23 @@ class Watchdog:
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` or `look_outside` should be called again: 0.1 at most, so soon is a close() seen."""
+        """Seconds until `look` should be called again: 0.1 at most, so soon is a close() seen."""
         limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
         return min(0.1, max(limit - waited_s, 0.01))
 
-    def look(self, waited_s: float) -> None:
-        """Warns in the log if this wait has been too long; EngineError: ten times the time has passed."""
-        if waited_s >= self._timeout_s * _TIMES_UNTIL_ERROR:
-            raise EngineError(self._report(waited_s))
+    def look(self, waited_s: float, stuck: str = "") -> None:
+        """Warns in the log if this wait has been too long; EngineError after ten times the time, unless it is a wait for
+        the program's own work, which may take as long as it likes: `stuck` says then for what.
+        """
+        until_error_s = self._timeout_s * _TIMES_UNTIL_ERROR
+        if waited_s >= until_error_s and not stuck:
+            raise EngineError(self._report(waited_s, stuck))
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True
-            _LOG.warning(
-                "%s\nstill waiting; after %g s (10 times stall_timeout) there is an error",
-                self._report(waited_s),
-                self._timeout_s * _TIMES_UNTIL_ERROR,
-            )
+            then = "" if stuck else f"; after {until_error_s:g} s (10 times stall_timeout) there is an error"
+            _LOG.warning("%s\nstill waiting%s", self._report(waited_s, stuck), then)
 
-    def look_outside(self, waited_s: float, stuck: str) -> None:
-        """As `look`, of a wait for the program's own work, which may take as long as it likes: only warns."""
-        if waited_s >= self._timeout_s and not self._warned:
-            self._warned = True
-            _LOG.warning("%s\nstill waiting", self._report(waited_s, stuck))
-
-    def _report(self, waited_s: float, stuck: str = "") -> str:
+    def _report(self, waited_s: float, stuck: str) -> str:
         activities = list(self._activities())
         threads = [f"  thread {number}: {self._words(each)}" for number, each in enumerate(activities)]
         first = f"no batch for {waited_s:.0f} s: {stuck or self._stuck(activities)}"

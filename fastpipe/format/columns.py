@@ -33,9 +33,10 @@ class _Values:
     """Where the values of samples are in a field's file of values, of which samples have any number."""
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
-        self._field, (values, offsets, *_) = field, sidecars(field)
+        self._field, (values, offsets, *labels) = field, sidecars(field)
         self._values, self._count = open_npy(folder / values, row_dtype(field), None)
         self._offsets, _ = open_npy(folder / offsets, _INTEGERS, samples + 1)
+        self._labels = [open_npy(folder / name, _INTEGERS, self._count)[0] for name in labels]  # one, or none
         first, last = self._offsets.take(np.array([0, samples])).tolist()
         if (first, last) != (0, self._count) or (self._count and not self._values.row_bytes):
             raise DatasetError(
@@ -64,11 +65,6 @@ class _Values:
 
 class RaggedColumn(_Values):
     """A field whose samples have any number of values: classes, boxes and keypoints."""
-
-    def __init__(self, folder: Path, samples: int, field: Field) -> None:
-        super().__init__(folder, samples, field)
-        files = [folder / name for name in sidecars(field)[2:]]
-        self._labels = [open_npy(file, _INTEGERS, self._count)[0] for file in files]  # one, or none
 
     def take(self, samples: NDArray[np.int64]) -> Ragged:
         """The values of n samples. DatasetError: a file cannot be read, or says what cannot be."""

@@ -168,7 +168,7 @@ class Maker:
         stuck = f"prepare= has not returned for batch {work.number} of epoch {work.of.epoch}"
         self.stats.prepare_wait_s += self._wait(
             lambda timeout_s: bool(wait([prepared], timeout_s).done),
-            lambda waited_s: self.watchdog.look_outside(waited_s, stuck),
+            lambda waited_s: self.watchdog.look(waited_s, stuck),
         )
         self.engine.check_usable()  # a close in another thread takes it back
         return prepared.result()
