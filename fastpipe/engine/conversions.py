@@ -1,7 +1,6 @@
 """Rows whose picture the engine cannot decode -> PNGs or JPEGs made in Python threads -> rows of a slot.
 
-These threads stand beside the engine's, which never touch Python. They work only for unpacked sources, and mostly
-outside of the GIL: reading, decoding and encoding are done by libraries. They begin with the first such row.
+The threads begin with the first such row, of unpacked sources only, and work mostly outside of the GIL, in libraries.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import os
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -42,8 +42,7 @@ class _State:
         self.lock = threading.Lock()
         self.closed = False  # no row comes into the queue any more
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
-        self.pictures = self.rows = self.bytes = self.failed = self.refused = 0
-        self.seconds = 0.0
+        self.figures: Counter[Any] = Counter()  # by the names of Stats
 
     def work(self) -> None:
         """A thread's life."""
@@ -64,12 +63,10 @@ class _State:
         reason = self._fill(row)
         with self.lock:
             del self.busy[me]
-            self.seconds += time.monotonic() - started
-            self.failed += reason is not None
+            self.figures.update(convert_s=time.monotonic() - started, images_failed=reason is not None)
             if reason is None:
-                self.pictures += 1
-                self.rows += len(row.slots)
-                self.bytes += int(row.tasks["size"][0])
+                size, rows = int(row.tasks["size"][0]), len(row.slots)
+                self.figures.update(images_converted=1, images_read=1, bytes_read=size, images_decoded=rows)
         return reason
 
     def _fill(self, row: _Row) -> _engine.Reason | None:
@@ -114,7 +111,7 @@ class Conversions:
             self._threads.append(thread)
         found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
         with self._state.lock:
-            self._state.refused += refused * len(samples)
+            self._state.figures["images_failed"] -= refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
                 if self._state.closed:
                     ended.cancel()
@@ -124,16 +121,8 @@ class Conversions:
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
-        state = self._state
-        with state.lock:
-            return {
-                "images_converted": state.pictures,
-                "images_read": state.pictures,
-                "bytes_read": state.bytes,
-                "images_decoded": state.rows,
-                "images_failed": state.failed - state.refused,
-                "convert_s": state.seconds,
-            }
+        with self._state.lock:
+            return dict(self._state.figures)
 
     def levels(self) -> dict[str, int]:
         """By the names of Stats."""
@@ -144,11 +133,10 @@ class Conversions:
         """What each thread is at; those that are idle are left out."""
         with self._state.lock:
             busy = list(self._state.busy.values())
-        now = time.monotonic()
-        return [
-            Activity("converting", int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), now - since)
-            for since, row in busy
+        at = [
+            (int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), time.monotonic() - since) for since, row in busy
         ]
+        return [Activity("converting", *each) for each in at]
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""

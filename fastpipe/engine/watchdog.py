@@ -46,8 +46,8 @@ class Watchdog:
         return min(0.1, max(limit - waited_s, 0.01))
 
     def look(self, waited_s: float, stuck: str = "") -> None:
-        """Warns in the log if this wait has been too long; EngineError after ten times the time, unless it is a wait for
-        the program's own work, which may take as long as it likes: `stuck` says then for what.
+        """Warns if this wait has been too long; EngineError after ten times the time, unless it is a wait for the work
+        of the program, which may take as long as it likes: `stuck` says then for what.
         """
         until_error_s = self._timeout_s * _TIMES_UNTIL_ERROR
         if waited_s >= until_error_s and not stuck:

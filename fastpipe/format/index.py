@@ -31,7 +31,7 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
-from fastpipe.format.pixel_form import PixelForm, possible_forms, read_forms
+from fastpipe.format.pixel_form import possible_forms, read_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, a_list, count, one_of, text
 
@@ -159,11 +159,6 @@ class Index:
     @property
     def class_to_idx(self) -> dict[str, int]:
         return {name: label for label, name in enumerate(self.classes)}
-
-    @property
-    def forms(self) -> tuple[PixelForm, ...]:
-        """The forms of pixels that occur."""
-        return tuple(sorted(self.form_counts))
 
     def class_name(self, label: int) -> str:
         """The name of a label; "" of NO_LABEL."""

@@ -108,10 +108,8 @@ def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: in
 
 
 class Partition:
-    """Deals an epoch's rows, of all ranks, out to ranks; see Note [partition].
-
-    `ranks.nodes` divides world_size and `sequences`, the canonical nodes, and these divide batch_size * world_size.
-    `epoch` and `seed` are of a mixture, whose shares have `weights`: it goes on where the epoch before it ended.
+    """Deals an epoch's rows, of all ranks, out to ranks; see Note [partition]. `ranks.nodes` divides world_size and
+    `sequences`, the canonical nodes, and these divide batch_size * world_size.
     """
 
     def __init__(

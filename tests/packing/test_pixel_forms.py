@@ -116,7 +116,7 @@ def test_each_kind_of_file(work: Path, data: str) -> None:
     found = zip(opened["channels"].tolist(), opened["bits"].tolist(), strict=True)
     assert dict(zip(names, found, strict=True)) == dict(zip(names, expected, strict=True))
     assert opened.index.form_counts == Counter(expected)
-    assert opened.index.forms == tuple(sorted(set(expected)))
+    assert opened.index.form_counts.keys() == set(expected)
     again = open_data(work / data)  # an unpacked one from the scan's cache
     assert again.form_counts == Counter(expected)
 
