@@ -24,8 +24,6 @@ from fastpipe.native import _engine
 
 
 class _Row(NamedTuple):
-    """What a thread has to do."""
-
     sample: int  # its number
     tasks: Tasks  # one for each slot
     slots: Sequence[Slot]  # where its rows go
@@ -125,7 +123,6 @@ class Conversions:
             return dict(self._state.figures)
 
     def levels(self) -> dict[str, int]:
-        """By the names of Stats."""
         state = self._state
         return {"threads": len(self._threads), "threads_busy": len(state.busy), "rows_waiting": state.queue.qsize()}
 

@@ -53,7 +53,6 @@ def engine_facts() -> EngineFacts:
 
 
 def extension_file() -> str:
-    """Where the native engine lies."""
     return _engine.__file__
 
 
@@ -63,9 +62,8 @@ def lacks_memory(reason: Reason) -> bool:
 
 
 class Engine:
-    """A fixed set of C++ threads, at least 1, that read, decode, crop, resize and collate, and never touch Python. With
-    `verify` a sample whose hash differs from the index's is a row that failed, and `intact` compares the files beside
-    the shards with theirs. EngineError: the system refuses the threads; DatasetError: one of those files has changed.
+    """C++ threads that read, decode, crop, resize and collate, and never touch Python. With `verify` samples and the
+    files beside the shards are compared with their hashes. EngineError: no threads; DatasetError: a file has changed.
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
@@ -103,9 +101,7 @@ class Engine:
             self._reader.begin(self._engine)
 
     def submit(self, plan: BatchPlan, *views: tuple[Pixels, bool], rows: Int64s | None = None) -> Job | FetchedJob:
-        """Begins a batch: `views` has of each view of the plan where its rows go, as of Slot, and whether it is exact.
-        `rows`, (n,), says which of the places there each row of the plan fills; None: the first n in order.
-        """
+        """Begins a batch: `views` says where each view goes, and whether it is exact; `rows`, (n,), in which rows."""
         of_views = zip(views, plan.views, strict=True)
         slots = [Slot(images, exact, view.crops.rendering) for (images, exact), view in of_views]
         return self._begin(plan, tasks_of(self._index, plan, rows), slots, np.arange(len(plan)), pictures=True)
@@ -188,7 +184,6 @@ class Engine:
         return found
 
     def activities(self) -> list[Activity]:
-        """What each thread is at."""
         if self.is_foreign():
             return []
         found = [Activity(*each) for each in self._engine.activities()]

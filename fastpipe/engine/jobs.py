@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.store.remote.reader import Reader
     from fastpipe.store.remote.wants import Ticket, Where
 
+    Begin = Callable[[NDArray[np.intp], Where], "Job"]  # begins rows of a plan that are there
+
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
 PATIENCE_S = 10.0
@@ -99,7 +101,6 @@ class MixedJob(Job):
         wait_for([row for row in self._converted.values() if not row.cancel()], patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
-        """As of Job; after wait."""
         refused = self._refused or {}
         failed = {row: why for row, why in super().errors() if row not in refused}
         for row, ended in self._converted.items():
@@ -113,19 +114,10 @@ class MixedJob(Job):
 class FetchedJob:
     """A Job that begins when its bytes are here; wrong ones are fetched again. `last`: nothing else reads them."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        samples: Int64s,
-        rows: NDArray[np.intp],
-        begin: Callable[[NDArray[np.intp], Where], Job],
-        *,
-        last: bool,
-    ) -> None:
+    def __init__(self, reader: Reader, samples: Int64s, rows: NDArray[np.intp], begin: Begin, *, last: bool) -> None:
         self._reader, self._samples, self._last = reader, samples, last
-        self._begin: Callable[[NDArray[np.intp], Where], Job] | None = begin
-        self._attempts = 0
-        self._found: dict[int, Reason] = {}
+        self._begin: Begin | None = begin
+        self._attempts, self._found = 0, dict[int, Reason]()
         self._ask(rows)
 
     def _ask(self, rows: NDArray[np.intp]) -> None:
@@ -152,7 +144,6 @@ class FetchedJob:
 
     @property
     def done(self) -> bool:
-        """As of Job."""
         begun = self._begun
         return begun is None or (begun.done() and (begun.exception() is not None or begun.result().done))
 
@@ -185,14 +176,12 @@ class FetchedJob:
             self._reader.end(ticket, used=used and self._last)
 
     def cancel(self) -> None:
-        """As of Job."""
         self._give_back(used=False)
         self._begin, begun = None, self._begun
         if begun is not None and begun.done() and begun.exception() is None:
             begun.result().cancel()
 
     def errors(self) -> list[tuple[int, Reason]]:
-        """As of Job."""
         return sorted(self._found.items())
 
 

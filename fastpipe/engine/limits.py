@@ -13,15 +13,9 @@ from fastpipe.native import _engine
 MAX_PIXELS = 178_956_970
 
 # A file that the engine refuses with one of these codes may be one that packing takes.
+_Code = _engine.Code
 CONVERTIBLE = frozenset(
-    {
-        _engine.Code.not_jpeg,
-        _engine.Code.truncated,
-        _engine.Code.corrupt,
-        _engine.Code.unsupported,
-        _engine.Code.size_mismatch,
-        _engine.Code.png_surplus,
-    }
+    {_Code.not_jpeg, _Code.truncated, _Code.corrupt, _Code.unsupported, _Code.size_mismatch, _Code.png_surplus}
 )
 
 _MOST_OPEN_SHARDS = 256

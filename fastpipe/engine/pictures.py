@@ -141,7 +141,6 @@ def _fill(tasks: Tasks, slot: Slot, file: _engine.Shard, offset: int, _: int, ou
 
 
 def _ids(record: np.void, *shape: int) -> Pixels:
-    """Memory for the ids of a mask."""
     return np.empty(shape, dtype=np.int32 if record["bits"] == 16 else np.uint8)
 
 

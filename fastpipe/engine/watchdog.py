@@ -37,7 +37,6 @@ class Watchdog:
         self._warned = False
 
     def begin(self) -> None:
-        """A wait begins."""
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
@@ -85,7 +84,6 @@ class Watchdog:
         return f"{activity.stage} {self._place(activity)}, {activity.seconds:.1f} s"
 
     def _place(self, activity: Activity) -> str:
-        """Shard, key and offset of a row."""
         shard = self._index.shards[activity.shard]
         try:
             sample = self._index.sample_at(activity.shard, activity.offset)

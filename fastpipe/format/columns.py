@@ -95,8 +95,6 @@ class RaggedColumn(_Values):
 
 
 class BytesColumn(_Values):
-    """A field of text, json or bytes."""
-
     def take(self, samples: NDArray[np.int64]) -> list[Any]:
         """The value of each of n samples: str, bytes, or what json.loads makes. DatasetError: as RaggedColumn."""
         begins, ends = self._places(samples)
@@ -127,7 +125,6 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
 
 
 def row_dtype(field: Field) -> np.dtype[Any]:
-    """Of a field's file of values."""
     if field.kind in ("mask", "image"):
         return FIELD_IMAGE_DTYPE
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}

@@ -108,8 +108,7 @@ def described_in(path: Place, version: int, newest: int) -> str:
     """The folder of a version's dataset.json, with "/" behind it: "" for the newest. DatasetError: it is not there."""
     if not 0 < version <= newest:
         raise DatasetError(
-            f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log "
-            f"{path}"
+            f"{path} has no version {version}; expected 1 to {newest}, the newest: see fastpipe log {path}"
         )
     return "" if version == newest else f"v{version}/"
 

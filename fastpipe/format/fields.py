@@ -94,7 +94,6 @@ def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
 
 
 def describe_field(field: Field) -> dict[str, Any]:
-    """A field -> its entry in dataset.json."""
     entry = {"kind": field.kind, **{number: getattr(field, number) for number in _NUMBERS.get(field.kind, ())}}
     if field.names:
         entry["names"] = list(field.names)

@@ -176,9 +176,7 @@ class Index:
         return self._rows.take(samples)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of (n,) samples, checked: samples lie in their shards one behind the other, so one that
-        points at another's bytes does not fit between its neighbours. DatasetError: it cannot be read, or be true.
-        """
+        """(n,) records; DatasetError: one cannot be read, or does not fit between its neighbours, or cannot be true."""
         rows, places = self._rows.around(samples, len(self))
         records: NDArray[np.void]
         before, records, behind = (rows.take(places + each, mode="clip") for each in (-1, 0, 1))  # faster than rows[]
@@ -287,7 +285,6 @@ class Index:
         return None
 
     def name_of(self, sample: int) -> str:
-        """A sample, for messages."""
         shard, key, _ = self.where(sample)
         return f"sample {sample} (key {key} of {shard})"
 

@@ -82,7 +82,6 @@ class Course:
         self.position = replace(position)
 
     def begin(self) -> Epoch:
-        """The next iteration's epoch."""
         self._recipes.world.check()
         if self._check is not None:
             self._check(self._recipes.now())

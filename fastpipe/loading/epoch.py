@@ -90,7 +90,6 @@ class Maker:
     epochs: list[weakref.ref[Epoch]] = field(default_factory=list)  # those under way
 
     def begin(self, plan: BatchPlan, of: EpochPlan, number: int) -> Work:
-        """Puts a batch in the works."""
         of_views = zip(self.views, plan.views, strict=True)
         channels = self.form.channels
         views = [(ring.take((len(view.flips), *view.crops.size, channels)), exact) for (ring, exact), view in of_views]

@@ -162,10 +162,8 @@ def in_nodes(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
     nodes = ranks.world_size // local
     parts = partition if isinstance(partition, int) else nodes
     if parts % nodes:
-        raise ConfigError(
-            f"partition: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
-            f"got {parts}"
-        )
+        of = f"{nodes} nodes ({ranks.world_size} ranks, {local} on each)"
+        raise ConfigError(f"partition: expected a multiple of the {of}, got {parts}")
     return replace(ranks, nodes=nodes), parts
 
 
@@ -179,7 +177,6 @@ def _launched() -> tuple[str, Ranks]:
 
 
 def _dealer() -> str | None:
-    """Which of _DEALERS is among the callers."""
     frames = (frame for frame, _ in traceback.walk_stack(sys._getframe()))
     callers = ((frame.f_globals.get("__name__"), frame.f_code.co_qualname) for frame in frames)
     return next((".".join(each).rpartition(".")[0] for each in callers if each in _DEALERS), None)

@@ -114,7 +114,6 @@ class Sampling:
     weighted: Weighted | None = None  # as it was passed
 
     def with_weights(self, weights: Any, data: Dataset, *, shuffle: bool) -> Sampling:
-        """The same with other weights."""
         if self.weighted is None:
             raise ConfigError("set_weights: this loader draws by no weights; pass sampler=fastpipe.Weighted(...) to it")
         other = _weighted(replace(self.weighted, weights=weights), data, shuffle)

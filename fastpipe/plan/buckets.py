@@ -151,7 +151,6 @@ class Grouping:
         return max(1, min(wanted, _MOST_SAMPLES // global_batch_size))
 
     def size(self, batch: int) -> tuple[int, int]:
-        """(height, width) of a batch."""
         return self._window(batch // self.batches)[0][batch % self.batches]
 
     def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:

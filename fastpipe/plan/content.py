@@ -37,7 +37,6 @@ class Content:
 
     @classmethod
     def of(cls, index: Index) -> Content:
-        """All of an index."""
         return cls(index, None, np.array([0, len(index)], dtype=np.int64))
 
     def __len__(self) -> int:
@@ -49,11 +48,9 @@ class Content:
         return len(self.weights) > 1
 
     def counts(self) -> list[int]:
-        """Samples of each share."""
         return [int(each) for each in np.diff(self.starts)]
 
     def numbers(self, ids: Int64s) -> Int64s:
-        """(n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
     def read(self, ids: Int64s) -> NDArray[np.void]:

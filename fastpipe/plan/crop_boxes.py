@@ -44,7 +44,6 @@ class Crops:
     shown: Int64s | None = None  # (n, 2) height and width of the picture at the top left, where the rest is padding
 
     def part(self, rows: slice) -> Crops:
-        """Those of some rows."""
         mirrored = None if self.mirrored is None else self.mirrored[rows]
         shown = None if self.shown is None else self.shown[rows]
         return Crops(self.boxes[rows], self.bounds[rows], self.size, self.rendering, mirrored, shown)

@@ -79,8 +79,6 @@ class BaseCrop:
 
 @dataclass(frozen=True, kw_only=True)
 class PaddedCrop(BaseCrop):
-    """A crop that may reach beyond its image."""
-
     fill: int | tuple[int, int, int] | tuple[int, int, int, int] = 0
     padding_mode: str = "constant"
 

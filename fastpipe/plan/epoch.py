@@ -125,9 +125,7 @@ class EpochPlan:
         return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
-        """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`; see EpochOrder.reads. Where it is the
-        `first` batch, the samples of `plan`, its own, come before a whole window does.
-        """
+        """The ranges, (n,) of RANGE_DTYPE, to read ahead before a batch: those of the first one's `plan` come first."""
         content, index = self._content, self._content.index
         plain = content.plain and not self.recipe.picks
         spans = self._spans_ahead(number, first=first)

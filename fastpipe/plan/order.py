@@ -127,9 +127,8 @@ class EpochOrder:
         return np.concatenate(parts)
 
     def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
-        """(n, 2) runs of neighbouring samples, the first and the one after the last, to read before positions [start,
-        stop): the chunks that come within the next window, each as a whole and once. Those that were not yet due before
-        `start`, or, at the first call, all from the window of `start` on.
+        """(n, 2) runs of neighbouring samples to read before positions [start, stop): the chunks of the next window that
+        were not yet due before `start`; or, at the first call, all from the window of `start` on.
         """
         due = self._due(start, stop, first=first)
         if not len(due):

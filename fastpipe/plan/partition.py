@@ -108,9 +108,7 @@ def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: in
 
 
 class Partition:
-    """Deals an epoch's rows, of all ranks, out to ranks; see Note [partition]. `ranks.nodes` divides world_size and
-    `sequences`, the canonical nodes, and these divide batch_size * world_size.
-    """
+    """See Note [partition]. `ranks.nodes` divides world_size and `sequences`, and these batch_size * world_size."""
 
     def __init__(
         self,
@@ -201,7 +199,6 @@ class Partition:
         return owned | tail if self.batches > self._full else owned & ~tail
 
     def _of_node(self, node: int) -> range:
-        """The sequences that a node reads."""
         return range(node * self._per_node, (node + 1) * self._per_node)
 
     @recent(_MOST_EDGES)

@@ -75,7 +75,6 @@ class DistinctDraws(Pick):
         return True
 
     def __len__(self) -> int:
-        """How many could be drawn."""
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
