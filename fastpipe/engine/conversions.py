@@ -40,7 +40,7 @@ class _State:
         self.lock = threading.Lock()
         self.closed = False  # no row comes into the queue any more
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
-        self.figures: Counter[Any] = Counter()  # by the names of Stats
+        self.figures: Any = Counter()  # by the names of Stats
 
     def work(self) -> None:
         """A thread's life."""

@@ -28,8 +28,10 @@ class Slot(NamedTuple):
 
     @property
     def keywords(self) -> dict[str, Any]:
-        channels = self.images.shape[3:]  # of masks none
-        return self.rendering.keywords(PixelForm(*channels, self.images.itemsize * 8) if channels else PixelForm())
+        images = self.images
+        return self.rendering.keywords(
+            PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm()
+        )
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:

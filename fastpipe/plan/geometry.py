@@ -45,8 +45,9 @@ def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int
     left_top = np.rint(crops.boxes[:, :2] * before) + canvas.before
     cut = np.rint(crops.boxes[:, 2:] * before)
     after = np.array(crops.size[::-1]) / cut
-    moves = (each.astype(np.float32) for each in (before, canvas.before, left_top, cut, after))
-    return Geometry(*moves, flips=flips, size=crops.size[::-1])
+    moves = before, canvas.before, left_top, cut, after
+    first, added, corner, extent, last = (each.astype(np.float32) for each in moves)
+    return Geometry(first, added, corner, extent, last, flips, crops.size[::-1])
 
 
 def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:

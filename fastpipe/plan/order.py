@@ -127,7 +127,7 @@ class EpochOrder:
         return np.concatenate(parts)
 
     def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
-        """(n, 2) runs of neighbouring samples to read before positions [start, stop): the chunks of the next window that
+        """(n, 2) runs of neighbouring samples to read before positions [start, stop): chunks of the next window which
         were not yet due before `start`; or, at the first call, all from the window of `start` on.
         """
         due = self._due(start, stop, first=first)
