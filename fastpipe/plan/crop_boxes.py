@@ -65,6 +65,10 @@ def plan_crops(
     `samples`, (n,), name the draws; Buckets need `flips`, (n,). ConfigError: a picture is too small for a random crop.
     """
     match crop:
+        case CenterCrop() | Resize() | Letterbox() | FiveCrop():
+            if len(widths) == 1:
+                return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
+            return _fixed(crop, size, widths, heights)
         case RandomResizedCrop():
             (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
             return crops_at(boxes, crop, size)
@@ -78,10 +82,6 @@ def plan_crops(
             canvas = canvas_of(crop, size, widths, heights)
             crops = _cut(crop, size, canvas, flips[:, None] * (canvas.resized - size[::-1]) * (1, 0))
             return replace(crops, shown=canvas.resized[:, ::-1].copy())
-        case CenterCrop() | Resize() | Letterbox() | FiveCrop():
-            if len(widths) == 1:
-                return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
-            return _fixed(crop, size, widths, heights)
         case _:
             assert_never(crop)
 
