@@ -20,8 +20,8 @@ from numpy.typing import DTypeLike, NDArray
 
 class SlotRing:
     """Lends buffers. A buffer comes back by itself when the array that was lent, and all that refers to it, is gone.
-    A user may keep batches: then the ring lends new buffers, so two batches never share memory and nothing waits. Fresh
-    memory costs a page fault every 4 kB: so many idle buffers are kept. `allocate` makes one; None: ordinary memory.
+    A user may keep batches: then the ring lends new buffers. Fresh memory costs a page fault every 4 kB: so many idle
+    buffers are kept. `allocate` makes one; None: ordinary memory.
     """
 
     def __init__(

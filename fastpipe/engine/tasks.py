@@ -29,9 +29,8 @@ class Slot(NamedTuple):
     @property
     def keywords(self) -> dict[str, Any]:
         images = self.images
-        return self.rendering.keywords(
-            PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm()
-        )
+        form = PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm()
+        return self.rendering.keywords(form)
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:

@@ -18,9 +18,7 @@ _TIMES_UNTIL_ERROR = 10
 class Activity:
     """What a thread of the engine is at."""
 
-    # "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding", "resizing" or
-    # "converting".
-    stage: str
+    stage: str  # "idle", "fetching", "awaiting" (another loader fetches it), "opening" and so on: see `_stuck`
     shard: int  # its number
     offset: int  # byte of the image in it
     seconds: float  # it has been at this row

@@ -35,8 +35,6 @@ _THREADS = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing",
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user could change."""
-
     workers: int  # threads of the loader
     cpus: int  # granted to the process, or its share of them where several ranks run on the machine
     device: str  # of the batches, "cpu" or "cuda"

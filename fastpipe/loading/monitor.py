@@ -92,12 +92,9 @@ class Monitor:
             live.update(table, refresh=True)
 
         # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
+        out, err = sys.stdout.isatty(), sys.stderr.isatty()
         with Live(
-            "fastpipe: ...",
-            console=console,
-            auto_refresh=False,
-            redirect_stdout=sys.stdout.isatty(),
-            redirect_stderr=sys.stderr.isatty(),
+            "fastpipe: ...", console=console, auto_refresh=False, redirect_stdout=out, redirect_stderr=err
         ) as live:
             self._look(self._every_s or 1.0, show)
 

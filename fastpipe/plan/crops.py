@@ -65,7 +65,6 @@ class BaseCrop:
 
     @property
     def rendering(self) -> Rendering:
-        """How pixels are made."""
         return Rendering(self.interpolation, self.antialias, mask_fill=self.mask_fill)
 
     @classmethod
@@ -97,7 +96,6 @@ class PaddedCrop(BaseCrop):
 
     @property
     def pads(self) -> bool:
-        """Whether it ever reaches beyond."""
         return True
 
     @property

@@ -113,7 +113,6 @@ def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
 
 
 def batches_per_epoch(recipe: Recipe, epoch: int = 0) -> int:
-    """How many batches each rank's epoch has."""
     return partition_of(recipe, epoch).batches
 
 
