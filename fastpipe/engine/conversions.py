@@ -16,7 +16,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from fastpipe.engine.jobs import PATIENCE_S
+from fastpipe.engine.limits import PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError

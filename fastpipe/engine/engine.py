@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.jobs import PATIENCE_S, FetchedJob, Job, MixedJob, Reason
-from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.jobs import FetchedJob, Job, MixedJob, Reason
+from fastpipe.engine.limits import PATIENCE_S, most_open_shards
 from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError

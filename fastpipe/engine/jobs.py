@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.limits import CONVERTIBLE
+from fastpipe.engine.limits import CONVERTIBLE, PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
 from fastpipe.plan.draws import Bools, Int64s
@@ -24,9 +24,6 @@ if TYPE_CHECKING:  # most programs read packed folders
 
     Begin = Callable[[NDArray[np.intp], Where], "Job"]  # begins rows of a plan that are there
 
-# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
-# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
-PATIENCE_S = 10.0
 _ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
 Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
 _CANCELLED = Reason("cancelled")

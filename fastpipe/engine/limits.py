@@ -18,6 +18,10 @@ CONVERTIBLE = frozenset(
     {_Code.not_jpeg, _Code.truncated, _Code.corrupt, _Code.unsupported, _Code.size_mismatch, _Code.png_surplus}
 )
 
+# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
+# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
+PATIENCE_S = 10.0
+
 _MOST_OPEN_SHARDS = 256
 
 
