@@ -29,7 +29,7 @@ from bench.gpu.loads import finish
 from fastpipe import Augment
 from fastpipe.augment import effects
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.augment.policy import TRIVIAL_AUGMENT, numbers_of
+from fastpipe.augment.presets import TRIVIAL_AUGMENT, numbers_of
 
 NAMES = ("kornia module", "kornia function", "torchvision v2", "ours")
 Row = tuple[str, Call, Call | None, Call, Call]

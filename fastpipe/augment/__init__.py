@@ -6,6 +6,6 @@
 """
 
 from fastpipe.augment.module import Augment, as_augment
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 
 __all__ = ["Augment", "AugmentPlan", "as_augment"]

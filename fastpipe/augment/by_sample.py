@@ -26,6 +26,10 @@ Arguments = tuple[Any, ...]
 Keywords = Mapping[str, Any]
 
 
+class _OtherError(Exception):
+    """A draw is not one row a sample."""
+
+
 class BySample(TorchFunctionMode):
     """While it is entered, random functions of torch are answered as Note [draws by sample] says.
 
@@ -58,14 +62,15 @@ class BySample(TorchFunctionMode):
             return function(*args, **keywords)
         if "input" in keywords:
             args = (keywords.pop("input"), *args)
-        made = draw(self, *args, **keywords)
-        if made is not None:
-            out = keywords.get("out")
-            return made if out is None else out.resize_(made.shape).copy_(made)
-        self.others += 1
-        if self._generator is not None and function not in _WITHOUT_GENERATOR:
-            keywords["generator"] = self._generator
-        return function(*args, **keywords)
+        try:
+            made = draw(self, *args, **keywords)
+        except _OtherError:
+            self.others += 1
+            if self._generator is not None and function not in _WITHOUT_GENERATOR:
+                keywords["generator"] = self._generator
+            return function(*args, **keywords)
+        out = keywords.get("out")
+        return made if out is None else out.resize_(made.shape).copy_(made)
 
     def _moved(self, function: Callable[..., Any], args: Arguments, kwargs: dict[str, Any]) -> tuple[Arguments, Any]:
         args = tuple(self._onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args)
@@ -74,28 +79,23 @@ class BySample(TorchFunctionMode):
             kwargs["device"] = self._onto
         return args, kwargs
 
-    def uniform(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor | None:
-        """Numbers in [0, 1), multiples of 2**-24; None: the shape is not of one row a sample."""
-        words = self._words(shape, device)
-        if words is None:
-            return None
-        wide = dtype or torch.get_default_dtype()
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor:
+        """Numbers in [0, 1), multiples of 2**-24; _OtherError: the shape is not of one row a sample."""
+        words, wide = self._words(shape, device), dtype or torch.get_default_dtype()
         numbers = words.bitwise_right_shift_(8).bitwise_and_(0xFFFFFF).to(torch.promote_types(wide, torch.float32))
         return numbers.mul_(2.0**-24).to(wide)
 
-    def normal(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor | None:
+    def normal(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor:
         """Numbers of the standard normal distribution."""
         numbers = self.uniform(shape, torch.float32, device)
-        if numbers is None:
-            return None
         return numbers.mul_(2).add_(2.0**-24 - 1).erfinv_().mul_(math.sqrt(2)).to(dtype or torch.get_default_dtype())
 
-    def _words(self, shape: Sequence[int], device: object) -> Tensor | None:
-        """32 random bits for each element, int32; None: not one row a sample."""
+    def _words(self, shape: Sequence[int], device: object) -> Tensor:
+        """32 random bits for each element, int32."""
         rows = shape[0] if len(shape) else 0
         seeds = self._seeds.get(torch.device("cpu" if device is None else device).type)  # type: ignore[call-overload]
         if seeds is None or rows == 0 or rows % self._count:
-            return None
+            raise _OtherError
         self._calls += 1
         keys = _mix((seeds & 0xFFFFFFFF).add_(self._calls * _STEP).to(torch.int32)).bitwise_xor_(
             (seeds >> 32).to(torch.int32)
@@ -127,68 +127,66 @@ def _shape(size: Arguments, keywords: Keywords) -> Sequence[int]:
     return tuple(given[0]) if len(given) == 1 and np.ndim(given[0]) else given
 
 
-Numbers = Callable[[BySample, Sequence[int], torch.dtype | None, object], Tensor | None]
+Numbers = Callable[[BySample, Sequence[int], torch.dtype | None, object], Tensor]
 
 
-def _sized(numbers: Numbers) -> Callable[..., Tensor | None]:
+def _sized(numbers: Numbers) -> Callable[..., Tensor]:
     """torch.rand or torch.randn."""
     return lambda mode, *size, dtype=None, device=None, **keywords: numbers(mode, _shape(size, keywords), dtype, device)
 
 
-def _alike(numbers: Numbers) -> Callable[..., Tensor | None]:
+def _alike(numbers: Numbers) -> Callable[..., Tensor]:
     """torch.rand_like or torch.randn_like."""
     return lambda mode, like, dtype=None, device=None, **_: numbers(
         mode, like.shape, dtype or like.dtype, device or like.device
     )
 
 
-def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
+def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor:
     *given, size = (*limits, keywords["size"]) if "size" in keywords else limits
     given += [keywords["high"]] if "high" in keywords else []
     high = given[-1]
     low = given[0] if len(given) > 1 else keywords.get("low", 0)
     numbers = mode.uniform(size, torch.float64, device)
-    return None if numbers is None else numbers.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
+    return numbers.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
 
 
-def _bernoulli(mode: BySample, probability: Tensor, p: float | None = None, **_: Any) -> Tensor | None:
+def _bernoulli(mode: BySample, probability: Tensor, p: float | None = None, **_: Any) -> Tensor:
     numbers = mode.uniform(probability.shape, torch.float32, probability.device)
-    return None if numbers is None else (numbers < (probability if p is None else p)).to(probability.dtype)
+    return (numbers < (probability if p is None else p)).to(probability.dtype)
 
 
-def _bernoulli_(mode: BySample, out: Tensor, p: Any = 0.5, **_: Any) -> Tensor | None:
-    numbers = mode.uniform(out.shape, torch.float32, out.device)
-    return None if numbers is None else out.copy_(numbers < p)
+def _bernoulli_(mode: BySample, out: Tensor, p: Any = 0.5, **_: Any) -> Tensor:
+    return out.copy_(mode.uniform(out.shape, torch.float32, out.device) < p)
 
 
-def _uniform_(mode: BySample, out: Tensor, low: Any = 0.0, high: Any = 1.0, **keywords: Any) -> Tensor | None:
+def _uniform_(mode: BySample, out: Tensor, low: Any = 0.0, high: Any = 1.0, **keywords: Any) -> Tensor:
     low, high = keywords.get("from", low), keywords.get("to", high)
-    numbers = mode.uniform(out.shape, out.dtype, out.device)
-    return None if numbers is None else out.copy_(numbers.mul_(high - low).add_(low))
+    return out.copy_(mode.uniform(out.shape, out.dtype, out.device).mul_(high - low).add_(low))
 
 
-def _normal_(mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor | None:
-    numbers = mode.normal(out.shape, out.dtype, out.device)
-    return None if numbers is None else out.copy_(numbers.mul_(std).add_(mean))
+def _normal_(mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+    return out.copy_(mode.normal(out.shape, out.dtype, out.device).mul_(std).add_(mean))
 
 
 def _normal(
     mode: BySample, mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None, **_: Any
-) -> Tensor | None:
+) -> Tensor:
     given = [each for each in (mean, std) if isinstance(each, Tensor)]
     if not given and size is None:
-        return None
+        raise _OtherError
     if given:
         size, dtype, device = np.broadcast_shapes(*(each.shape for each in given)), given[0].dtype, given[0].device
-    numbers = mode.normal(size, dtype, device)
-    return None if numbers is None else numbers * std + mean
+    numbers: Tensor = mode.normal(size, dtype, device) * std + mean
+    return numbers
 
 
-def _left(mode: BySample, *args: Any, **keywords: Any) -> None:
+def _left(*_: Any, **__: Any) -> Tensor:
     """Never one row a sample."""
+    raise _OtherError
 
 
-_DRAWS: dict[Any, Callable[..., Tensor | None]] = {
+_DRAWS: dict[Any, Callable[..., Tensor]] = {
     torch.rand: _sized(BySample.uniform),
     torch.randn: _sized(BySample.normal),
     torch.rand_like: _alike(BySample.uniform),

@@ -13,12 +13,11 @@ from torch import Tensor
 from fastpipe.augment import pixels
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
-from fastpipe.augment.mixing import one_hot
 from fastpipe.augment.moving import moved
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.normalised import one_hot
+from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
-from fastpipe.augment.plan import AugmentPlan, Draws, Step
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
@@ -33,23 +32,15 @@ class Canvases:
     """
 
     def __init__(self) -> None:
-        # The ring, the shape of its images, and how many a buffer of it has; replaced as one.
-        self._lender: tuple[SlotRing, tuple[int, ...], int] | None = None
+        self._ring = SlotRing((0,), _KEEP)
 
     def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """(n, c, height, width) in channels_last, with no particular content."""
         if device.type != "cpu":
             return torch.empty(shape, dtype=dtype, device=device, memory_format=torch.channels_last)
         count, channels, height, width = shape
-        image = (height, width, channels * dtype.itemsize)
-        lender = self._lender
-        if lender is None or image != lender[1] or count > lender[2]:
-            self._lender = lender = SlotRing((count, *image), _KEEP), image, count
-        lent = torch.from_numpy(lender[0].take())  # refers to the array lent, as do all views of it
-        return lent[:count].view(dtype).view(count, height, width, channels).permute(0, 3, 1, 2)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Canvases:
-        return Canvases()
+        lent = torch.from_numpy(self._ring.take((count, height, width, channels * dtype.itemsize)))
+        return lent.view(dtype).permute(0, 3, 1, 2)  # refers to the array lent, as do all views of it
 
     def __reduce__(self) -> tuple[type[Canvases], tuple[()]]:
         return Canvases, ()
@@ -71,15 +62,10 @@ class Chain(torch.nn.Module):
         super().__init__()
         self.operations = torch.nn.ModuleList(before)
         self.stages = tuple(before)  # what happens before normalising, in order
-        self._after = tuple(after)
+        self._sequence = (*before, *after)  # in a plan, normalising comes last
         self.dtype = dtype
         self.mean, self.std = checked_moments(mean, std)
         self._canvases = Canvases()
-
-    @property
-    def _numbered(self) -> list[tuple[int, Operation]]:
-        """All operations, and their numbers in a plan; normalising has the number that is missing."""
-        return [*enumerate(self.stages), *enumerate(self._after, len(self.stages) + 1)]
 
     @property
     def compiled(self) -> bool:
@@ -94,7 +80,7 @@ class Chain(torch.nn.Module):
     @property
     def mixers(self) -> list[Operation]:
         """What mixes images, in order."""
-        return [operation for _, operation in self._numbered if operation.mixes]
+        return [operation for operation in self._sequence if operation.mixes]
 
     @property
     def in_pairs(self) -> bool:
@@ -103,13 +89,29 @@ class Chain(torch.nn.Module):
 
     @property
     def moves(self) -> frozenset[str]:
-        """The kinds of fields that move with images: "mask", "boxes", "keypoints"; "image", second pictures."""
-        return frozenset[str]().union(*(operation.moves for _, operation in self._numbered))
+        """The kinds of what moves with images; see Operation."""
+        return frozenset[str]().union(*(operation.moves for operation in self._sequence))
 
     @property
-    def moves_shown(self) -> bool:
-        """Whether `move_shown` changes anything."""
-        return any(operation.moves_shown for _, operation in self._numbered)
+    def pasted(self) -> frozenset[str]:
+        """The kinds of fields that all that mixes images also mixes, by pasting: cutmix pastes masks."""
+        mixing = [operation.moves for operation in self.mixers]
+        return frozenset[str].intersection(*mixing) if mixing else frozenset()
+
+    @property
+    def moving_parts(self) -> list[Operation]:
+        """The operations that move pixels, or may; without those that mix images."""
+        return [operation for operation in self.stages if operation.may_move and not operation.mixes]
+
+    @unaffected(torch.device("cpu"))
+    def mixing_ids(self, size: tuple[int, int], channels: int = 3) -> list[str]:
+        """The names of the operations that would make numbers in masks that are no ids, of images of `size`, (h, w)."""
+        found = []
+        for operation in self.stages:
+            if operation.mixes_ids(size, channels):
+                found.append(operation.name)
+            size = operation.size_after(size, channels)
+        return found
 
     def moments(self, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """mean and std that images with so many channels are normalised by, of pixels in [0, 1]; 0 and 1: not at all.
@@ -154,13 +156,11 @@ class Chain(torch.nn.Module):
             Draws(samples, seed=each, epoch=epoch, batch=batch, shown=shares, channels=channels) for each in seeds
         )
         steps, given = [], size
-        for position, operation in enumerate(self.stages):
+        for position, operation in enumerate(self._sequence):
             steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
             size = operation.size_after(size, channels)
         full = 1 if self.stages else full_of(bits)
         steps.append(Step(None, affine(*self.moments(channels), full=full)))
-        for operation in self._after:
-            steps.append(operation.plan(mixing if operation.mixes else draws, size, len(steps)))
         arrays = {
             f"{number}.{name}": np.ascontiguousarray(array)
             for number, step in enumerate(steps)
@@ -170,10 +170,9 @@ class Chain(torch.nn.Module):
 
     def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
-        last = len(plan.hosts) - 1
-        if (share := plan.arrays.get(f"{last}.share")) is not None:
+        (place,) = (place for place, operation in enumerate(self._sequence) if operation.mixes)
+        if (share := plan.arrays.get(f"{place}.share")) is not None:
             return np.roll(np.arange(plan.count), 1), share
-        (place,) = (place for place, stage in enumerate(self.stages) if stage.mixes)
         return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
 
     @torch.no_grad()
@@ -187,7 +186,10 @@ class Chain(torch.nn.Module):
         """
         if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
             return boxes, points
-        return moved(plan, self.size_after(plan), boxes, points, self._move_points)
+        tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
+        return moved(
+            plan, self.size_after(plan), boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes")
+        )
 
     @torch.no_grad()
     def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
@@ -203,23 +205,23 @@ class Chain(torch.nn.Module):
             return masks
         planes = masks[:, None] if kind == "mask" else masks.permute(0, 3, 1, 2)
         ids = planes.to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
-        with unaffected(masks.device):
-            for operation, host, own in self._steps(plan, tensors):
-                if kind in operation.moves:
-                    ids = operation.move_masks(ids, host, own)
-        made = ids.add(fill).to(masks.dtype)
+        made = self._moved(ids, plan, tensors, kind).add(fill).to(masks.dtype)
         return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
 
     @torch.no_grad()
     def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
         """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
-        if not self.moves_shown:
+        if "shown" not in self.moves:
             return shown
-        marks = shown[:, None].to(torch.float32)
-        with unaffected(shown.device):
+        return self._moved(shown[:, None].to(torch.float32), plan, tensors, "shown")[:, 0] > 0.5
+
+    def _moved(self, values: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], *kinds: str) -> Tensor:
+        """Values of one of these kinds -> where the operations that have such a kind move them."""
+        with unaffected(values.device):
             for operation, host, own in self._steps(plan, tensors):
-                marks = operation.move_shown(marks, host, own)
-        return marks[:, 0] > 0.5
+                if not operation.moves.isdisjoint(kinds):
+                    values = operation.move(kinds[0], values, host, own)
+        return values
 
     @torch.no_grad()
     def carry_out(
@@ -258,26 +260,26 @@ class Chain(torch.nn.Module):
     def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
-        whole = any(not operation.by_rows for operation in self._after)
-        normalising = len(self.stages)
+        after = [*enumerate(self._sequence)][len(self.stages) :]
+        whole = any(not operation.by_rows for _, operation in after)
         part_bytes: int | None = pixels.NORMALISE_BYTES
         if self.stages:
             part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
         for first, end in parts(images, part_bytes):
             part, size = self._operate(images[first:end], first, plan, stages)
-            as_is = self.mean is None and not self._after  # but for the dtype, so results may be anything
+            as_is = self.mean is None and not after  # but for the dtype, so results may be anything
             if as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(part, plan.channels, size if self._after else None)
+                self._check_size(part, plan.channels, size if after else None)
                 dtype = torch.float32 if whole else self.dtype
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
-            normalise(part, stages[normalising]["scale"], stages[normalising]["shift"], out[first:end])
-            for number, operation in enumerate(self._after, normalising + 1):
+            normalise(part, stages[-1]["scale"], stages[-1]["shift"], out[first:end])
+            for number, operation in after:
                 if operation.by_rows:
                     operation.run(out[first:end], first, plan.hosts[number], stages[number])
         assert out is not None
-        for number, operation in enumerate(self._after, normalising + 1):
+        for number, operation in after:
             if not operation.by_rows:
                 out = operation.run(out, 0, plan.hosts[number], stages[number])
         return out.to(self.dtype)
@@ -286,8 +288,7 @@ class Chain(torch.nn.Module):
         self, plan: AugmentPlan, tensors: Mapping[str, Tensor]
     ) -> Iterator[tuple[Operation, Any, Mapping[str, Tensor]]]:
         """Each operation with its part of a plan."""
-        stages = plan.split(tensors)
-        return ((operation, plan.hosts[number], stages[number]) for number, operation in self._numbered)
+        return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
     def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
         """(height, width) of what becomes of the images."""
@@ -295,12 +296,6 @@ class Chain(torch.nn.Module):
         for operation in self.stages:
             size = operation.size_after(size, plan.channels)
         return size
-
-    def _move_points(self, points: Tensor, plan: AugmentPlan) -> Tensor:
-        """Points (n, P, 2) of a batch -> where the operations move them."""
-        for operation, host in zip(self.stages, plan.hosts, strict=False):
-            points = operation.move_points(points, host)
-        return points
 
     def _operate(
         self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
@@ -313,7 +308,7 @@ class Chain(torch.nn.Module):
         for number, operation in enumerate(self.stages):
             if not isinstance(operation, Foreign):
                 self._check_size(images, plan.channels, size)
-                if number and not self.stages[number - 1].fresh:
+                if number and isinstance(self.stages[number - 1], Foreign):  # which may keep what it returned
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])

@@ -14,8 +14,7 @@ from torch import Tensor
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.operation import Operation
-from fastpipe.augment.plan import Draws, Step
+from fastpipe.augment.operation import Draws, Operation, Step
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 
@@ -45,7 +44,6 @@ class Foreign(Operation):
     """
 
     by_rows = False
-    fresh = False
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 from fastpipe.errors import ConfigError
 
 CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha

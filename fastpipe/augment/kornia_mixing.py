@@ -17,10 +17,9 @@ from torch import Tensor
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.mixing import box_share
-from fastpipe.augment.operation import Apart
+from fastpipe.augment.normalised import box_share
+from fastpipe.augment.operation import Apart, Array, Draws, Step
 from fastpipe.augment.pixels import inside
-from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 
@@ -104,9 +103,9 @@ class KorniaMixing(Apart):
                 "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
             )
         self._arrays = _KINDS[name]
-        self.moves_shown = self.in_pairs = self._arrays is not _mosaic
-        if self._arrays in (_cutmix, _patchmix):
-            self.moves = frozenset(["mask", "image"])
+        self.in_pairs = self._arrays is not _mosaic
+        if self.in_pairs:
+            self.moves = frozenset(["shown"] if self._arrays is _mixup else ["shown", "mask", "image"])
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -137,16 +136,12 @@ class KorniaMixing(Apart):
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
         return torch.where(inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images)
 
-    def move_shown(self, shown: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where rows show something: of a mixup, what either image shows."""
+    def move(self, kind: str, values: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Pastes boxes; after a mixup, rows show what either image shows."""
         if "boxes" in tensors:
-            return self.run(shown, 0, host, tensors)
-        partner = shown.index_select(0, tensors["partners"][1])
-        return torch.maximum(shown, partner * (tensors["shares"][1] > 0)[:, None, None, None])
-
-    def move_masks(self, masks: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Pastes boxes of masks, or of second pictures, as `run` pastes those of images."""
-        return self.run(masks, 0, host, tensors)
+            return self.run(values, 0, host, tensors)
+        partner = values.index_select(0, tensors["partners"][1])
+        return torch.maximum(values, partner * (tensors["shares"][1] > 0)[:, None, None, None])
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Each row becomes the sum of its images' labels by their shares."""

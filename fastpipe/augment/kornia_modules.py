@@ -1,7 +1,9 @@
-"""A module -> whether it is kornia's, of which kind, and what it holds; and its place on a device.
+"""A module -> whether it is kornia's, of which kind, and what it holds; its place on a device; a container of kornia
+with `data_keys` -> which fields its modules move; parameters -> moved points and masks.
 
-kornia itself is never imported here: whoever passes its modules has done that. So kinds are known by the names of their
-classes.
+kornia itself is only imported where it moves fields: whoever passes its modules has done that. So kinds are known by
+the names of their classes. kornia moves fields without the images, with the parameters that were drawn for these. It
+takes no lists of points, so they come as one tensor (n, P, 2).
 
 Note [kornia's samplers]: kornia 0.9.0 draws parameters on the CPU. Moving a module to a device (`module.to("cuda")`,
 kornia#3825) moves its samplers along, but for most modules only in part (kornia#4426): they draw on the device and then
@@ -12,11 +14,15 @@ kornia's augmentations are put back to the CPU, where a seed also gives the same
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from fastpipe.errors import ConfigError
 
 _log = logging.getLogger("fastpipe")
 _CPU = torch.device("cpu")
@@ -25,7 +31,13 @@ _PLAIN = "AugmentationBase2D"
 _MIXING = ("MixAugmentationBaseV2", "RandomTransplantation3D")
 _POLICY = "PolicyAugmentBase"
 _CONTAINERS = ("AugmentationSequential", "ImageSequential")
-_INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves parts within each image
+INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves parts within each image
+# The kinds of fields that kornia moves, and what it calls them.
+DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
+_IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
+_GEOMETRIC = "GeometricAugmentationBase2D"
+_MASKS_ONLY = frozenset(["RandomElasticTransform", "RandomErasing"])
+_FILLS = ("fill", "pad_value")  # options of modules: the value of pixels from outside the image
 
 
 def names(module: torch.nn.Module) -> set[str]:
@@ -41,7 +53,7 @@ def is_own(module: torch.nn.Module) -> bool:
 def mixes(module: torch.nn.Module) -> bool:
     """Whether it mixes images of a batch."""
     found = names(module)
-    return not found.isdisjoint(_MIXING) and _INSIDE_ONE_IMAGE not in found
+    return not found.isdisjoint(_MIXING) and INSIDE_ONE_IMAGE not in found
 
 
 def is_planned(module: torch.nn.Module) -> bool:
@@ -53,12 +65,7 @@ def is_planned(module: torch.nn.Module) -> bool:
     if type(module).__name__ in _CONTAINERS:
         return all(map(is_planned, module.children()))
     found = names(module)
-    return _PLAIN in found or _INSIDE_ONE_IMAGE in found
-
-
-def draws_row_by_row(module: torch.nn.Module) -> bool:
-    """Whether it draws with a call for each image, such as torch.randperm."""
-    return _INSIDE_ONE_IMAGE in names(module)
+    return _PLAIN in found or INSIDE_ONE_IMAGE in found
 
 
 def is_policy(module: torch.nn.Module) -> bool:
@@ -96,3 +103,83 @@ def place(module: torch.nn.Module, device: torch.device) -> None:
         drawn = part.__dict__.get("device", _CPU), part.__dict__.get("dtype", torch.float32)
         if drawn != (_CPU, torch.float32) and hasattr(part, "set_rng_device_and_dtype"):
             part.set_rng_device_and_dtype(_CPU, torch.float32)  # its dtype is the default one of when it was made
+
+
+@dataclass(frozen=True)
+class FieldKeys:
+    """What a container says: the kinds of fields that move with images, by `data_keys`; its extra_args for masks."""
+
+    kinds: frozenset[str] = frozenset()
+    mask_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+SHOWN = FieldKeys(frozenset(["mask"]), {"resample": "nearest", "align_corners": None})
+"""Of what says where an image is in its row: it moves as a mask does."""
+
+
+def field_keys(module: Any) -> FieldKeys:
+    """What a container says; `data_keys=None`, of kornia's dict form, stands for all kinds. ConfigError: a key is not
+    of a loader's batch, or fields could not follow.
+    """
+    if type(module).__name__ != "AugmentationSequential" or not is_own(module):
+        return FieldKeys()
+    kind_of = {name.upper(): kind for kind, name in DATA_KEYS.items()}
+    keys = list(kind_of) if module.data_keys is None else [key.name for key in module.data_keys]
+    for unknown in (key for key in keys if key not in (*kind_of, *_IMAGES_AND_LABELS)):
+        known = ", ".join(["input", *DATA_KEYS.values()])
+        raise ConfigError(f"augment: data_keys: a loader's batch has {known}; got {unknown.lower()!r}")
+    kinds = frozenset(kind_of[key] for key in keys if key in kind_of)
+    if kinds and module.random_apply:
+        raise ConfigError(
+            "augment: AugmentationSequential(random_apply=..., data_keys=...): it chooses modules once a call, so "
+            "fields cannot follow each image; leave random_apply out, and pass p= to the modules"
+        )
+    options = {key.name: given for key, given in module.extra_args.items()}
+    if given := options.get("MASK", {}).keys() & _FILLS:
+        raise ConfigError(
+            f"augment: extra_args: expected no {min(given)} of masks; pass mask_fill= to the loader's crop"
+        )
+    return FieldKeys(kinds, options.get("MASK", {}))
+
+
+def movable(module: torch.nn.Module) -> frozenset[str]:
+    """The kinds of fields that kornia changes as it changes images with a module of its own."""
+    found = names(module) if is_own(module) else set()
+    if _GEOMETRIC in found:
+        return frozenset(DATA_KEYS)
+    return frozenset(["mask"]) if found & _MASKS_ONLY else frozenset()
+
+
+def moves_places(module: torch.nn.Module) -> bool:
+    """Whether it is a module of kornia's own that moves pixels, and masks as it moves them."""
+    places = (_GEOMETRIC, "RandomElasticTransform")
+    return is_own(module) and not names(module).isdisjoint(places)
+
+
+class FieldMover:
+    """Moves fields, of `kinds`, as a module of kornia, in a container with these keys, moves images."""
+
+    def __init__(self, module: Any, keys: FieldKeys) -> None:
+        from kornia.augmentation import AugmentationSequential
+        from kornia.constants import DataKey
+
+        self.kinds = keys.kinds & movable(module)
+        options = {**keys.mask_options, **dict.fromkeys(_FILLS, 0)}  # Chain.move_masks makes mask_fill of 0
+        if options.get("align_corners", 0) is None:  # the module's own; RandomElasticTransform does not look there
+            options["align_corners"] = module.flags.get("align_corners", False)
+        self._container = AugmentationSequential(
+            module, transformation_matrix_mode="skip", extra_args={DataKey.MASK: options}
+        )
+        ((self._name, _),) = self._container.named_children()
+
+    def __call__(self, values: Tensor, parameters: Any) -> Tensor:
+        """Moves masks (n, 1, height, width) or points (n, P, 2) x, y, counted from the centres of pixels, of all images
+        that the parameters are of, or of some.
+        """
+        from kornia.augmentation.container.params import ParamItem
+
+        shape = parameters["forward_input_shape"].clone()  # of all
+        shape[0] = len(values)
+        drawn = [ParamItem(self._name, {**parameters, "forward_input_shape": shape})]
+        made: Tensor = self._container(values, params=drawn, data_keys=["mask" if values.ndim == 4 else "keypoints"])
+        return made

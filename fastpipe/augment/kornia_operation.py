@@ -12,6 +12,7 @@ its draws belong to the batch, as asked for.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -28,17 +29,28 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules, pixels
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.kornia_fields import SHOWN, FieldKeys, FieldMover, movable, moves_places
-from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
-from fastpipe.augment.operation import Apart
-from fastpipe.augment.plan import Draws, Step
+from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable, moves_places
+from fastpipe.augment.operation import Apart, Draws, Step
+from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # and of a module that chooses among other modules
 CPU_BYTES = 2**24  # of float32 images that a CPU does at once: two to four times as fast as 256 of 224 x 224
 _WORD = 2**64 - 1
-_CPU = torch.device("cpu")
+_LARGEST = 2**13  # numbers a sample; a module with a larger parameter draws it on the device
+_CPU, _META = torch.device("cpu"), torch.device("meta")
+
+
+@dataclass(frozen=True)
+class Nature:
+    """What a module does with images of a size, with so many channels."""
+
+    channels: int
+    draws_once: bool  # something once a call
+    whole_maps: bool  # parameters are as large as images
+    size: tuple[int, int]  # (height, width) of its results
+    by_row: frozenset[int] | None  # places of parameters with a row an image; None: it is called with all of them
 
 
 @dataclass(frozen=True)
@@ -60,11 +72,10 @@ class Kornia(Apart):
     def __init__(self, module: torch.nn.Module, keys: FieldKeys = FieldKeys()) -> None:  # noqa: B008
         super().__init__(module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
-        self._row_by_row = kornia_modules.draws_row_by_row(module)
+        self._row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)  # a call for each image
         self.could_move = movable(module)
         self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
-        self.moves = frozenset() if self._mover is None else self._mover.kinds
-        self.moves_shown = moves_places(module)
+        self.moves = frozenset(["shown"] * moves_places(module)).union(self._mover.kinds if self._mover else ())
         self._shower: FieldMover | None = None  # made where it is needed
         self._natures: dict[tuple[tuple[int, int], int], Nature] = {}
         self._on_device: list[int] | None = None
@@ -84,7 +95,8 @@ class Kornia(Apart):
                 arrays[f"{number}.seeds"] = chosen
             else:
                 leaves, tree = tree_flatten(self._drawn(chosen, seed, size, draws.channels))
-                arrays |= {f"{number}.{place}": leaves[place].numpy() for place in self._tensors(leaves)}
+                if self._single:  # parameters that may go to the device; those of modules that are chosen stay
+                    arrays |= {f"{number}.{place}": leaves[place].numpy() for place in _tensors(leaves)}
             if rows is not None:
                 arrays[f"{number}.rows"] = rows
             calls.append(Call(rows, seed, leaves, tree, nature))
@@ -97,32 +109,12 @@ class Kornia(Apart):
         """Carries its calls out; raises ConfigError where it returns no batch."""
         return self._carried_out(images, host, tensors, lambda part, parameters: self.module(part, params=parameters))
 
-    def move_points(self, points: Tensor, host: list[Call]) -> Tensor:
-        """Points of the batch, (N, P, 2), moved as its images are."""
-        if self._mover is None or self.moves.isdisjoint(("boxes", "keypoints")):
-            return points
-        alone = len(points) == 1
-        if alone:
-            points = points.repeat(2, 1, 1)
-        for call in host:
-            assert call.leaves is not None  # only modules that move no points draw maps
-            assert call.tree is not None
-            rows = slice(None) if call.rows is None else torch.from_numpy(call.rows)
-            points[rows] = self._mover.points(points[rows], tree_unflatten(call.leaves, call.tree))
-        return points[:1] if alone else points
-
-    def move_shown(self, shown: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where the images of the batch are in their rows, moved as the images are."""
-        if not self.moves_shown:
-            return shown
-        if self._shower is None:
+    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+        if kind == "shown" and self._shower is None:
             self._shower, self._on_device = FieldMover(self.module, SHOWN), None
-        return self._carried_out(shown, host, tensors, self._shower.masks)
-
-    def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Masks of the batch, (N, 1, height, width), moved as its images are."""
-        assert self._mover is not None  # else `moves` is empty
-        return self._carried_out(masks, host, tensors, self._mover.masks)
+        mover = self._shower if kind == "shown" else self._mover
+        assert mover is not None  # else `moves` has no such kind
+        return self._carried_out(values, host, tensors, mover)
 
     @torch.no_grad()
     def mixes_ids(self, size: tuple[int, int], channels: int) -> bool:
@@ -135,17 +127,17 @@ class Kornia(Apart):
         if len(changed) < 2:
             return False
         ids = torch.randint(1, 3, (2, 1, *size), generator=torch.Generator("cpu").manual_seed(0), device=_CPU)
-        made = self._mover.masks(ids.to(torch.float32), self._drawn(seeds[changed], 0, size, channels))
+        made = self._mover(ids.to(torch.float32), self._drawn(seeds[changed], 0, size, channels))
         return not torch.equal(made, made.round())
 
     def _carried_out(
         self, images: Tensor, host: list[Call], tensors: Mapping[str, Tensor], act: Callable[[Tensor, Any], object]
     ) -> Tensor:
-        """Does something with the images, or the masks, and the parameters of each call."""
+        """Does something with the images, masks or points, and the parameters of each call."""
         kornia_modules.place(self.module, images.device)
         alone = len(images) == 1
         if alone:
-            images = images.repeat(2, 1, 1, 1)
+            images = images.repeat(2, *[1] * (images.ndim - 1))
         for number, call in enumerate(host):
             prefix = f"{number}."
             given = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
@@ -183,18 +175,14 @@ class Kornia(Apart):
         """The groups of a batch, and the rows of each that are changed; None: all rows."""
         rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None))
         groups: list[int | None] = [None]
-        if nature.draws_once and not self._by_batch and not self._row_by_row:
+        by_batch = self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1  # as its user asked for
+        if nature.draws_once and not by_batch and not self._row_by_row:
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
         if groups == [None] and len(rows) == len(seeds):
             return [(None, None)]
         of_row = _at_least_two(draws.group_of(Stream.MODULE_GROUP, position, len(groups)))[rows]
         parts = [(group, rows[of_row == number]) for number, group in enumerate(groups)]
         return [(group, _at_least_two(mine)) for group, mine in parts if len(mine)]
-
-    @property
-    def _by_batch(self) -> bool:
-        """Whether its user asked for draws that belong to a batch."""
-        return bool(self.module.same_on_batch) or getattr(self.module, "p_batch", 1) != 1
 
     def _changed(self, seeds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
         """The rows that its probability chooses. The gate is its first draw, so it is drawn alone here."""
@@ -244,14 +232,95 @@ class Kornia(Apart):
             leaves[place] = leaves[place][begin:end]
         return tree_unflatten(leaves, call.tree)
 
-    def _tensors(self, leaves: list[Any]) -> list[int]:
-        """The places of the parameters that may go to the device; those of a module that chooses others stay."""
-        return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)] if self._single else []
+
+def _tensors(leaves: list[Any]) -> list[int]:
+    return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
 def _at_least_two(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same, or the one row twice: a module's draws for one image look like draws for a whole batch."""
     return np.resize(rows, max(2, len(rows)))
+
+
+@torch.no_grad()
+def nature_of(module: Any, size: tuple[int, int], channels: int) -> Nature:
+    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image. ConfigError:
+    it takes no images with so many channels, as far as a trial can tell.
+    """
+    parameters, others = _drawn(module, 2, size, channels)
+    leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
+    large = any(leaf.numel() > 2 * _LARGEST for leaf in leaves)
+    if not hasattr(module, "p_batch"):  # it chooses among other modules, on the host: so maps are drawn there
+        return Nature(channels, others > 0, False, size, None)
+    made: Tensor | None = None
+    if channels != 3 or module.p == module.p_batch == 1:
+        made = _tried(module, parameters, (2, channels, *size))
+    if module.p_batch != 1:  # it changes a whole batch, or leaves it
+        return Nature(channels, others > 0, large, size, None)
+    after: tuple[int, int] = size
+    by_row: frozenset[int] | None = None
+    if made is not None and module.p == 1:
+        height, width = made.shape[2:]
+        after = (height, width)
+    # One number is that of an image: RandomMotionBlur takes this image's kernel for all.
+    if after == size and not any(leaf.shape == (1,) for leaf in leaves):
+        more = leaves if large else tree_flatten(_drawn(module, 3, size, channels)[0])[0]
+        pairs = enumerate(zip(leaves, more, strict=True))
+        by_row = frozenset(place for place, (two, three) in pairs if len(two) != len(three))
+    return Nature(channels, others > 0, large, after, by_row)
+
+
+def _tried(module: Any, parameters: Any, shape: tuple[int, ...]) -> Tensor:
+    """What it makes of black images, as if its probability were 1."""
+    try:
+        with _CPU:
+            made: Tensor = module(torch.zeros(shape), params={**parameters, "batch_prob": torch.ones(shape[0])})
+    except Exception as error:
+        if shape[1] == 3:
+            raise
+        said, *_ = str(error).splitlines() or [type(error).__name__]
+        raise ConfigError(
+            f"augment: {type(module).__name__} refused images (N, {shape[1]}, height, width): {said.rstrip('.')}. "
+            'Leave it out, or pass channels="rgb" to fastpipe.loader'
+        ) from error
+    return made
+
+
+def computed_with(
+    module: torch.nn.Module, mover: FieldMover | None, images: Tensor, leaves: list[Any], tree: TreeSpec
+) -> list[int]:
+    """The places of the parameters that it, and its mover of masks, only compute with, tried on tensors without data:
+    to ask for the value of another on a device would wait for it there.
+    """
+    module, mover = copy.deepcopy((module, mover))  # one copy of the module that both have
+    kornia_modules.place(module, _META)
+    images = torch.empty_like(images, device=_META)
+    places = _tensors(leaves)
+
+    def works(wanted: list[int]) -> bool:
+        trial = [leaf.to(_META) if place in wanted else leaf for place, leaf in enumerate(leaves)]
+        try:
+            module(images, params=tree_unflatten(trial, tree))
+            if mover is not None and "mask" in mover.kinds:
+                mover(images[:, :1], tree_unflatten(trial, tree))
+        except Exception:  # kornia has many for tensors of two devices, and torch for values that are not there
+            return False
+        return True
+
+    if works(places):
+        return places
+    wanted: list[int] = []
+    for place in places:
+        wanted += [place] if works([*wanted, place]) else []
+    return wanted
+
+
+def _drawn(module: Any, count: int, size: tuple[int, int], channels: int) -> tuple[Any, int]:
+    """Parameters for some images, and how many draws were not by sample."""
+    seeds, generator = torch.arange(count, device=_CPU), torch.Generator("cpu").manual_seed(0)
+    with BySample(seeds, generator=generator, onto=_CPU) as mode:
+        parameters = module.forward_parameters(torch.Size((count, channels, *size)))
+    return parameters, mode.others
 
 
 _TAKEN_AT_ONCE_BYTES = 2**16  # so much of pageable memory CUDA copies aside when it is asked to

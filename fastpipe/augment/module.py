@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.augment import presets
 from fastpipe.augment.chain import Chain
-from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_images
-from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.options import (
     check_normalised_once,
     checked_dtype,
@@ -23,8 +23,6 @@ from fastpipe.augment.options import (
     number,
 )
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
-from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
 from fastpipe.plan.draws import Stream, key
@@ -107,7 +105,7 @@ class Augment(Chain):
             options: the options of Augment.
         """
         strength = number("strength", strength, most=2.5)
-        return cls([ColourJitter(strength), Grayscale(), Blur()], **options)
+        return cls([presets.ColourJitter(strength), presets.Grayscale(), presets.Blur()], **options)
 
     @classmethod
     def randaugment(cls, n: int = 2, m: int = 9, **options: Any) -> Augment:
@@ -118,8 +116,9 @@ class Augment(Chain):
             m: magnitude, from 0 (weakest) to 30 (strongest).
             options: the options of Augment.
         """
-        layers = whole("n", n, least=0, most=MOST_LAYERS)
-        return cls(Policy(RANDAUGMENT, layers, whole("m", m, least=0, most=LAST_BIN)), **options)
+        layers = whole("n", n, least=0, most=presets.MOST_LAYERS)
+        magnitude = whole("m", m, least=0, most=presets.LAST_BIN)
+        return cls(presets.Policy(presets.RANDAUGMENT, layers, magnitude), **options)
 
     @classmethod
     def trivial_augment(cls, **options: Any) -> Augment:
@@ -128,7 +127,7 @@ class Augment(Chain):
         Args:
             options: the options of Augment.
         """
-        return cls(Policy(TRIVIAL_AUGMENT, 1, None), **options)
+        return cls(presets.Policy(presets.TRIVIAL_AUGMENT, 1, None), **options)
 
     @property
     def labelling(self) -> tuple[object, ...] | None:

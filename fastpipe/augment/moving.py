@@ -19,12 +19,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 from fastpipe.plan.geometry import swap_pairs
 from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
 
 Float32s = NDArray[np.float32]
-Mover = Callable[[torch.Tensor, AugmentPlan], torch.Tensor]
+Mover = Callable[[torch.Tensor], torch.Tensor]
 _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 
 
@@ -72,7 +72,7 @@ def _all_at_once(plan: AugmentPlan, things: list[tuple[Float32s, NDArray[np.int6
     canvas = np.zeros((plan.count, begin, 2), dtype=np.float32)
     for (values, _), where in zip(things, places, strict=True):
         canvas[where] = values
-    made = move(torch.from_numpy(canvas), plan).numpy()
+    made = move(torch.from_numpy(canvas)).numpy()
     return [made[where] for where in places]
 
 

@@ -1,35 +1,130 @@
-"""The interface of an augmentation operation, and how it is applied to some rows of a batch."""
+"""(seed, epoch, batch, samples) -> every random choice of a batch's augmentation, in numpy; what an operation is, which
+draws a step of it and carries it out; how it is applied to some rows of a batch.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment.plan import Draws, Step
+from fastpipe.plan.draws import bits, key, uniform
+
+# kornia's base of augmentations that change values and move nothing.
+_KORNIA_COLOUR = "IntensityAugmentationBase2D"
+_TORCHVISION_COLOUR = frozenset(
+    [
+        *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "Grayscale", "Normalize", "RandomAdjustSharpness"),
+        *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing", "RandomGrayscale"),
+        *("RandomInvert", "RandomPhotometricDistort", "RandomPosterize", "RandomSolarize", "ToDtype"),
+    ]
+)
 
 Function = Callable[..., Tensor]
+Array = NDArray[Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """The draws of one batch, of (n,) samples. `shown` (n, 2) are the parts of the height and the width of each row
+    that have the image, at the top left, where the rest is padding; None: rows are full.
+    """
+
+    samples: NDArray[np.int64] = field(kw_only=False)
+    seed: int
+    epoch: int
+    batch: int
+    shown: NDArray[np.float64] | None = None
+    channels: int = 3  # no draw of fastpipe's own operations depends on them
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def each(self, stream: int) -> NDArray[np.float64]:
+        """(n,) in [0, 1): a draw a sample, the same in whatever batch the sample comes."""
+        return uniform(key(self.seed, self.epoch, stream), self.samples)
+
+    def once(self, stream: int) -> float:
+        """In [0, 1): one draw for the batch, the same on every rank."""
+        return float(uniform(key(self.seed, self.epoch, stream), np.array([self.batch]))[0])
+
+    def generator_seed(self, stream: int, position: int) -> int:
+        """A 64-bit seed of the batch, and of its first sample: ranks that share a batch must not repeat one another."""
+        batch_key = key(key(self.seed, self.epoch, stream), self.batch, position)
+        return int(bits(batch_key, self.samples[:1])[0])
+
+    def sample_bits(self, stream: int, position: int) -> NDArray[np.uint64]:
+        """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
+        return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
+
+    def group_of(self, stream: int, position: int, groups: int) -> NDArray[np.int64]:
+        """(n,) in [0, groups): the group of each sample, the same in whatever batch the sample comes."""
+        return (self.sample_bits(stream, position) % np.uint64(groups)).astype(np.int64)
+
+    def group_seed(self, stream: int, position: int, group: int | None) -> int:
+        """In [0, 2**64): a seed that the samples of a group share in an epoch; of no group: `generator_seed`."""
+        if group is None:
+            return self.generator_seed(stream, position)
+        return key(key(self.seed, self.epoch, stream), position, 1 + group)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one stage does to a batch: what the host must know without asking the device, such as sizes of groups, and
+    the arrays, float32 or int64 by name, that the device needs.
+    """
+
+    host: Any
+    arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class AugmentPlan:
+    """The augmentation of one batch, decided.
+
+    Attributes:
+        count: samples of the batch.
+        size: (height, width) in pixels.
+        channels, bits: of the images.
+        hosts: a Step's `host` for each stage, in order.
+        arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as tensors on its device.
+    """
+
+    count: int
+    size: tuple[int, int]
+    channels: int
+    bits: int
+    hosts: tuple[Any, ...]
+    arrays: dict[str, Array]
+
+    def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
+        """The arrays, or the tensors made of them, stage by stage, by their own names."""
+        stages: list[dict[str, T]] = [{} for _ in self.hosts]
+        for full in self.arrays:
+            number, name = full.split(".", 1)
+            stages[int(number)][name] = arrays[full]
+        return stages
 
 
 class Operation(torch.nn.Module, ABC):
     """One stage between uint8 and normalising: images float32 in [0, 1] in, the same out.
 
-    `moves` are the kinds of fields that `move_points` and `move_masks` change: "mask", "boxes", "keypoints"; "image",
-    of second pictures.
+    `moves` are the kinds of what `move` changes: of fields, "mask", "boxes", "keypoints" and "image", of second
+    pictures; "shown", of what says where rows have an image.
     """
 
     by_rows = True  # a batch may be given in parts; False: only whole
-    fresh = True  # what it returns may be overwritten; False: it may be its maker's
     moves: frozenset[str] = frozenset()
     could_move: frozenset[str] = frozenset()  # those that it would move in a container that names them
-    moves_shown = False  # `move_shown` is right, and changes something
     mixes = False  # images, so it also has `mixed_labels`, and labels become soft
     in_pairs = False  # it mixes each image with one other image
     compiles = False  # functions, before they run
@@ -43,6 +138,15 @@ class Operation(torch.nn.Module, ABC):
     def mirrors(self) -> bool:
         """Whether it is there to make mirror images."""
         return self.name in ("RandomHorizontalFlip", "RandomVerticalFlip")
+
+    @property
+    def may_move(self) -> bool:
+        """Whether it moves pixels, as far as can be told."""
+        return "shown" in self.moves or not _keeps_places(getattr(self, "module", None))
+
+    def mixes_ids(self, size: tuple[int, int], channels: int) -> bool:
+        """Whether it would make numbers in masks that are no ids, of images of `size` with so many channels."""
+        return False
 
     @abstractmethod
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
@@ -58,19 +162,12 @@ class Operation(torch.nn.Module, ABC):
         """(height, width) of what it returns for images of `size`, with so many channels."""
         return size
 
-    def move_points(self, points: Tensor, host: Any) -> Tensor:
-        """Moves points (N, P, 2) float32 x, y, from the centre of the first pixel, on the CPU; may overwrite them."""
-        return points
-
-    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them. And
-        second pictures, (N, c, height, width), where `moves` names them.
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Moves float32 values of the whole batch, of a kind in `moves`, as `run` moves pixels; may overwrite them:
+        planes (N, c, height, width), in which "shown" is 1 for pixels of the image and 0 for padding; or points (N, P,
+        2) x, y of boxes and keypoints, from the centre of the first pixel, on the CPU as the tensors.
         """
-        return masks
-
-    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Moves (N, 1, height, width) float32, 1 for pixels of the image and 0 for padding, as `run` moves pixels."""
-        return shown
+        return values
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Mixes soft labels, (n, classes) float32, as `run` mixes images."""
@@ -93,6 +190,17 @@ class Apart(Operation):
 
     def extra_repr(self) -> str:
         return repr(self.module)
+
+
+def _keeps_places(module: torch.nn.Module | None) -> bool:
+    """Whether a module of others, None: an operation of ours, changes values only."""
+    if module is None or isinstance(module, torch.nn.Identity):
+        return True
+    if type(module) is torch.nn.Sequential:
+        return all(map(_keeps_places, module))
+    kinds = type(module).__mro__
+    library = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("kornia", "torchvision")]
+    return any(kind.__name__ == _KORNIA_COLOUR or kind.__name__ in _TORCHVISION_COLOUR for kind in library)
 
 
 @cache

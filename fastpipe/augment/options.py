@@ -11,8 +11,8 @@ import torch
 
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.kornia_fields import FieldKeys, field_keys
 from fastpipe.augment.kornia_mixing import KorniaMixing
+from fastpipe.augment.kornia_modules import FieldKeys, field_keys
 from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastpipe.augment.plan import Array
+from fastpipe.augment.operation import Array
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

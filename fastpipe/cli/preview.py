@@ -78,16 +78,15 @@ def preview(
 def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
     """The fields to show, and those that cannot be shown with this augmentation."""
     from fastpipe.augment import as_augment
-    from fastpipe.augment.annotations import mixes, moving_parts, pasted
-    from fastpipe.samples.field_names import SPATIAL
+    from fastpipe.samples.fields import SPATIAL
     from fastpipe.show.field_marks import VISIBLE, visible
 
     if asked is None:
         names = list(visible(data, tuple(data.fields)))
         augment = as_augment(augmentation)
-        still = set(SPATIAL) if moving_parts(augment) or mixes(augment) else set()
-        if not moving_parts(augment):
-            still -= pasted(augment)
+        still = set(SPATIAL) if augment.moving_parts or augment.mixers else set()
+        if not augment.moving_parts:
+            still -= augment.pasted
         hidden = [name for name in names if data.fields[name].kind in still]
         return [name for name in names if name not in hidden], hidden
     names = [] if asked == "none" else [name.strip() for name in asked.split(",")]

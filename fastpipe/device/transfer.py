@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.plan import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan
 from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.streams import Mark, Stream
@@ -76,6 +76,7 @@ class Transfer:
         watchdog: Watchdog,
     ) -> None:
         self._stream = stream
+        self.lookahead = stream.lookahead  # batches to queue before the one before them is handed out
         self._views = views
         stages = (stage for augment, _ in views if augment is not None for stage in augment.stages)
         self._follows = any(isinstance(stage, Foreign) for stage in stages)  # it may read what the program writes
@@ -87,11 +88,6 @@ class Transfer:
         self._buffers = SlotRing((0,), _BUFFERS, stream.slot)
         self._augment_s = math.inf  # the latest time without pauses
         self._users: deque[Mark] = deque()
-
-    @property
-    def lookahead(self) -> int:
-        """Batches to queue before the one before them is handed out."""
-        return self._stream.lookahead
 
     @property
     def under_way(self) -> int:
@@ -146,7 +142,7 @@ class Transfer:
             sizes, masks = tensors.get("image_sizes"), []
             if sizes is not None:
                 facts["image_sizes"] = sizes
-                if "pixel_mask" in names or any(a and a.moves_shown for a, _ in self._views):
+                if "pixel_mask" in names or any(a and "shown" in a.moves for a, _ in self._views):
                     masks = pixel_mask(sizes, copies)
             augmented, labels = self._augmented(batch, plans, copies, labels, tensors, masks)
             images = augmented[0] if len(augmented) == 1 else augmented

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.device.cuda_stream import stream_of
+from fastpipe.device.streams import stream_of
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats

@@ -10,7 +10,6 @@ from numbers import Integral
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.augment.annotations import mixes, mixing_ids, moving_parts, pasted
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.format.pixel_form import PixelForm
@@ -20,8 +19,7 @@ from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import OF_BUCKETS, OF_MIXING, OWN, SPATIAL, check_mirrored, chosen_fields, name_of
-from fastpipe.samples.fields import FieldReader
+from fastpipe.samples.fields import OF_MIXING, SPATIAL, FieldReader, check_mirrored, chosen_fields, name_of, own_names
 
 _MOST_VIEWS = 64
 
@@ -140,8 +138,7 @@ def field_reader(
     if fields is None:
         return None
     first = augments[0]
-    mixing = first is not None and mixes(first)
-    own = OWN + (OF_BUCKETS if isinstance(recipe.crop, Buckets) else ()) + (OF_MIXING if mixing else ())
+    own = own_names(buckets=isinstance(recipe.crop, Buckets), mixing=first is not None and bool(first.mixers))
     chosen = chosen_fields(data, fields, own=own)
     if not set(OF_MIXING).isdisjoint(map(name_of, chosen.values())) and first is not None and not first.in_pairs:
         raise impossible("mixed twice")
@@ -151,7 +148,7 @@ def field_reader(
             "fastpipe.open(DATA).with_fields(...)"
         )
     kinds = {name: data.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
-    parts = [part for augment in augments if augment is not None for part in moving_parts(augment)]
+    parts = [part for augment in augments if augment is not None for part in augment.moving_parts]
     mirroring = [part.name for part in parts if part.mirrors] + ["TenCrop"] * isinstance(recipe.crop, TenCrop)
     mirroring += ["hflip"] * any(view.flip > 0 for view in recipe.views)
     check_mirrored(chosen.values(), mirroring[-1] if mirroring else "")
@@ -172,37 +169,37 @@ def check_together(
         if augment is None:
             continue
         augment.moments(form.channels)
-        if crop.rows > 1 and mixes(augment):
+        if crop.rows > 1 and augment.mixers:
             raise impossible("mixed crops", type(crop).__name__)
-        if in_buckets and any(each.mixes and not each.moves_shown for each in augment.stages):
+        if in_buckets and any(each.mixes and "shown" not in each.moves for each in augment.stages):
             raise impossible("mixed buckets")
-        for part in moving_parts(augment):
-            if in_buckets and not part.moves_shown:
+        for part in augment.moving_parts:
+            if in_buckets and "shown" not in part.moves:
                 raise impossible("padding", part.name)
         if augment.soft and not labelled and (without := len(data) - sum(data.class_counts)):
             raise impossible("unlabelled", f"{without:,} of {len(data):,} of {data.path}")
 
 
 def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int], channels: int) -> None:
-    if mixes(augment):
+    if augment.mixers:
         for pair, some in (("mixed places", ("boxes", "keypoints")), ("mixed masks", ("mask", "image"))):
-            lost = [name for name, kind in kinds.items() if kind in some and kind not in pasted(augment)]
+            lost = [name for name, kind in kinds.items() if kind in some and kind not in augment.pasted]
             if lost:
                 raise impossible(pair, ", ".join(lost))
-    for part in moving_parts(augment):
+    for part in augment.moving_parts:
         left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
         if not left:
             continue
         way = ""
         if part.could_move >= set(left.values()):
-            from fastpipe.augment.kornia_fields import DATA_KEYS
+            from fastpipe.augment.kornia_modules import DATA_KEYS
 
-            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(part.moves | set(left.values())))]
+            keys = ["input", *(DATA_KEYS[kind] for kind in sorted(DATA_KEYS.keys() & part.moves | set(left.values())))]
             way = (
                 f"let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), data_keys={keys})"
             )
         raise impossible("unmoved", f"{part.name}; {', '.join(left)}", way)
-    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size, channels)):
+    if "mask" in kinds.values() and (mixing := augment.mixing_ids(size, channels)):
         raise ConfigError(
             f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
             "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "

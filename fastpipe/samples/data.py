@@ -271,6 +271,11 @@ def joined(parts: Sequence[D], mode: str) -> D:
             if name not in part.columns:
                 raise ConfigError(f"{part.path} has no column {name!r}; pass with_column({name!r}, ...) to it, too")
         added[name] = _behind(name, [part.by_id(name) for part in parts], starts)
+    samples = None
+    if any(part._samples is not None for part in parts):
+        numbers = [part.content.numbers(np.arange(len(part), dtype=np.int64)) for part in parts]
+        firsts = starts_of([len(part.index) for part in parts])
+        samples = np.concatenate([each + first for each, first in zip(numbers, firsts, strict=False)])
     identities = [part._identity for part in parts]
     identity: dict[str, Any] = {"labels": mode} if len(parts) > 1 else {}
     if any(identities):
@@ -278,7 +283,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
     return parts[0]._with(
         stores=tuple(store for part in parts for store in part._stores),
         relabelled=(names, relabelled),
-        samples=_samples_of(parts),
+        samples=samples,
         starts=None,
         weights=(1.0,),
         labels=by_id,
@@ -301,14 +306,6 @@ def _behind(name: str, columns: Sequence[ById], starts: NDArray[np.int64]) -> By
         dtype = np.result_type(*nothing)
         columns = [Computed(column, partial(np.asarray, dtype=dtype)) for column in columns]
     return JoinedColumn(starts, columns)
-
-
-def _samples_of(parts: Sequence[Data]) -> NDArray[np.int64] | None:
-    if all(part._samples is None for part in parts):
-        return None
-    firsts = starts_of([len(part.index) for part in parts])
-    given = [np.arange(len(part), dtype=np.int64) if part._samples is None else part._samples for part in parts]
-    return np.concatenate([each + first for each, first in zip(given, firsts, strict=False)])
 
 
 def _classes_of(parts: Sequence[Data], mode: str) -> tuple[list[str], list[NDArray[np.int64]]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch.utils.data
@@ -20,15 +20,14 @@ from fastpipe.errors.checks import flag, real_number, whole
 from fastpipe.format.columns import starts_of
 from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream
 from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, StoredDataset, joined
+from fastpipe.samples.fields import sample_fields
 from fastpipe.samples.saved import save
-from fastpipe.samples.single import SampleReader, Single
-
-if TYPE_CHECKING:
-    from fastpipe.plan.crops import Crop
+from fastpipe.samples.single import Cropping, SampleReader, Single
 
 
 class Dataset(Data, torch.utils.data.Dataset[Any]):
@@ -257,8 +256,6 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
             seed: of crops and mirroring after `set_epoch`.
             exact: True: always decode at full size. See fastpipe.loader.
         """
-        from fastpipe.samples.cropping import Cropping
-
         cropping = Cropping(crop, size, hflip=hflip, seed=seed, exact=exact)
         return self._with(single=replace(self._single, cropping=cropping))
 
@@ -288,8 +285,6 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 fields; see fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and
                 NAME_visibility (M, K). Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}.
         """
-        from fastpipe.samples.field_names import sample_fields
-
         return self._with(single=replace(self._single, fields=sample_fields(self, fields)))
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,36 +1,128 @@
-"""The plan of samples -> the values of their fields: of a batch, or a dict of tensors for each sample."""
+"""What a user asks for in `fields=` -> the keys of a batch; the plan of samples -> the values of their fields."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import DTypeLike, NDArray
 
-from fastpipe.engine.pictures import Pictures
+from fastpipe.errors import ConfigError
 from fastpipe.format.columns import Ragged
-from fastpipe.format.fields import NO_IMAGE
+from fastpipe.format.fields import Field
 from fastpipe.format.index import SourcePaths
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.geometry import geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.host_fields import HostFields, Places
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
-from fastpipe.samples.cropping import Cropping
-from fastpipe.samples.field_names import Asked, keys_of, name_of
 
 if TYPE_CHECKING:
     from fastpipe.engine.engine import Engine
     from fastpipe.engine.jobs import FetchedJob, Job
     from fastpipe.samples.data import Data
+
+_OF_SAMPLES = ("image", "label", "id", "key", "source")
+OF_MIXING = ("mix_index", "mix_lam")
+SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
+Asked = str | Boxes | Points  # the name of a field, or its options
+
+
+def own_names(*, buckets: bool, mixing: bool) -> tuple[str, ...]:
+    """The names of what a batch has that are no fields of a dataset."""
+    of_buckets = ("image_size", "pixel_mask") if buckets else ()
+    return (*_OF_SAMPLES, "valid", "epoch", *of_buckets, *(OF_MIXING if mixing else ()))
+
+
+def name_of(asked: Asked) -> str:
+    """The name of a field that was asked for."""
+    return asked if isinstance(asked, str) else asked.name
+
+
+def keys_of(key: str, asked: Asked, data: Data) -> Iterable[str]:
+    """The keys of a batch that a field fills: its key, and behind it those that boxes come with."""
+    yield key
+    if isinstance(asked, Boxes):
+        if data.fields[asked.name].labelled:
+            yield f"{key}_labels"
+        if asked.form != "list":
+            yield f"{key}_offsets" if asked.form == "flat" else f"{key}_counts"
+
+
+def chosen_fields(data: Data, fields: object, *, own: tuple[str, ...]) -> dict[str, Asked]:
+    """Checks what a user asks for; returns the keys of a batch, in order, and the field of each: as Boxes where these
+    are boxes, as Points, with the pairs of the field itself where the user gives none, and else its name. `own` has the
+    names that are no fields of the dataset.
+    """
+    known = (*own, *data.fields)
+    if isinstance(fields, (tuple, list)):
+        given = [(each if isinstance(each, str) else getattr(each, "name", each), each) for each in fields]
+    else:
+        given = [*fields.items()] if isinstance(fields, Mapping) else []
+    if not given:
+        example = f"{known[:2]!r}, or keys and names, {{'pixel_values': 'image', 'labels': 'label'}}"
+        raise ConfigError(f"fields: expected names, for example {example}; got {fields!r}")
+    chosen: dict[str, Asked] = {}
+    for key, each in given:
+        if not isinstance(key, str):
+            raise ConfigError(f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}")
+        name = each.name if isinstance(each, (Boxes, Points)) else each
+        if name not in known:
+            more = data.why_not(name)
+            raise ConfigError(f"fields: {data.path} has {', '.join(known)}; got {name!r}{more}")
+        asked = _resolved(each, data.fields.get(name))
+        if any(name_of(other) == name and other != asked for other in chosen.values()):
+            raise ConfigError(f"fields: {name!r} is there twice, with other options; got {fields!r}")
+        for one in keys_of(key, asked, data):
+            if one in (companion for at, other in chosen.items() for companion in keys_of(at, other, data)):
+                raise ConfigError(f"fields: {one!r} would be twice in a batch; got {fields!r}")
+        chosen[key] = asked
+    return chosen
+
+
+def _resolved(asked: Any, field: Field | None) -> Asked:
+    """A field as Boxes or Points where it is of these kinds, else its name."""
+    kinds = {"boxes": Boxes, "keypoints": Points}
+    wanted = kinds.get(field.kind) if field is not None else None
+    if isinstance(asked, str):
+        asked = asked if wanted is None else wanted(asked)
+    elif wanted is None or not isinstance(asked, wanted):
+        kind = f"a field of {field.kind}" if field is not None else "no field of the dataset"
+        raise ConfigError(f"fields: got {asked!r}, but {asked.name!r} is {kind}; pass its name alone")
+    if isinstance(asked, Points) and field is not None:
+        pairs = field.flip_pairs or None if asked.flip_pairs is None else asked.flip_pairs
+        for point in (point for pair in pairs or () for point in pair):
+            check_point(point, field.points)
+        asked = replace(asked, flip_pairs=pairs)
+    return asked  # type: ignore[no-any-return]
+
+
+def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
+    """What a user asks for, as of chosen_fields."""
+    chosen = chosen_fields(data, fields, own=_OF_SAMPLES)
+    for asked in chosen.values():
+        if isinstance(asked, Boxes) and asked.form != "list":
+            raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
+    return chosen
+
+
+def check_mirrored(chosen: Iterable[Asked], mirroring: str) -> None:
+    """Raises ConfigError where `mirroring`, what mirrors images ("": nothing), would make points wrong."""
+    out = "pass hflip=False" if mirroring == "hflip" else f"leave {mirroring} out"
+    for asked in chosen:
+        if mirroring and isinstance(asked, Points) and asked.flip_pairs is None:
+            raise ConfigError(
+                f"fields: {asked.name!r} has points, and {mirroring} mirrors images: a left eye would become a right "
+                f"eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points that "
+                f"change places; flip_pairs=[] if there are none; or {out}"
+            )
 
 
 class Fields:
@@ -128,77 +220,6 @@ class FieldReader(Fields):
                 yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
 
 
-class FieldValues(Fields):
-    """Reads the dicts of single samples. One process's: it has open files."""
-
-    def __init__(
-        self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
-    ) -> None:
-        super().__init__(data, chosen, [None if cropping is None else cropping.crop])
-        self._pictures, self._cropping = pictures, cropping
-        self._ends = {name: ("", "_visibility") for name, asked in self._options.items() if isinstance(asked, Points)}
-
-    def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
-        """The dict of each sample of a plan, whose crops are those of `cropping`. `pixels_of` makes the image of the
-        sample at a place of it, (..., height, width, channels), when its dict is asked for.
-        """
-        values = self.read(plan)
-        columns: dict[str, Any] = {"label": plan.labels, "id": plan.ids, **values.arrays, **values.lists}
-        makers: dict[str, Callable[[int], Any]] = {"image": lambda at: as_image(pixels_of(at))}
-        for name, column in columns.items():
-            if isinstance(column, np.ndarray):
-                column = column.tolist() if column.ndim == 1 else torch.from_numpy(column)
-            makers[name] = column.__getitem__
-        for name, (records, mask) in self._stored.items():
-            makers[name] = partial(self._picture, plan, records.take(plan.ids), mask)
-        for name, of_rows in self._of_rows(plan, *values.places[0]):
-            makers[name] = by_sample(list(of_rows), plan).__getitem__
-        for at in range(len(plan)):
-            yield {
-                key + end: makers[own + end](at)
-                for key, own in self._keys.items()
-                for end in self._ends.get(own, ("",))
-            }
-
-    def _of_rows(
-        self, plan: BatchPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> Iterator[tuple[str, Iterable[Any]]]:
-        """The entries of boxes and points, with the value of each row."""
-        cut = self._cropping
-        rows = zip(plan.records["height"].tolist(), plan.records["width"].tolist(), strict=True)
-        canvases = list(rows) if cut is None else [cut.size] * len(plan.flips)
-        for name, placed in boxes.items():
-            asked = self._options[name]
-            if cut is not None and isinstance(asked, Boxes):
-                placed = placed.take(large_enough(placed.edges, asked.min_size, asked.min_area))
-            edges = split(placed.edges, placed.rows, plan)
-            yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), edges, canvases)
-            if placed.labels is not None:
-                yield f"{name}_labels", map(torch.from_numpy, split(placed.labels, placed.rows, plan))
-        for name, objects in points.items():
-            values = split(objects.values, objects.rows, plan)
-            yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
-            yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
-
-    def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
-        """(height, width) of ids, or (channels, height, width); of several crops (K, ...). Filled if there is none."""
-        cut, record, field = self._cropping, plan.records[at], stored[at]
-        if field["format"] == NO_IMAGE:
-            size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
-            size = size if plan.rows_per_sample == 1 else (plan.rows_per_sample, *size)
-            fill = plan.crops.rendering.mask_fill if mask and cut is not None else 0
-            form = self._pictures.form
-            pixels: NDArray[Any] = (
-                np.full(size, fill, np.uint8) if mask else np.zeros((*size, form.channels), form.dtype)
-            )
-        elif cut is not None:
-            pixels = self._pictures.field_row(plan.part(at, at + 1), cut.size, field, exact=cut.exact, mask=mask)
-        else:
-            read = self._pictures.mask if mask else self._pictures.second_picture
-            pixels = read(int(plan.samples[at]), record, field)
-        return tv_tensor("Mask", pixels) if mask else as_image(pixels)
-
-
 def split(values: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[NDArray[Any]]:
     """The values that are on each row of a plan; `rows`, ascending, says on which each is."""
     return np.split(values, np.cumsum(np.bincount(rows, minlength=len(plan.flips)))[:-1])
@@ -208,29 +229,6 @@ def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
     """The values of each row; of several rows a sample, a list of these for each sample."""
     each = plan.rows_per_sample
     return of_rows if each == 1 else [of_rows[at : at + each] for at in range(0, len(of_rows), each)]
-
-
-def as_image(pixels: NDArray[Any]) -> torch.Tensor:
-    """(..., height, width, channels) -> an Image of the same memory, (..., channels, height, width)."""
-    return tv_tensor("Image", np.moveaxis(pixels, -1, -3))
-
-
-def tv_tensor(kind: str, values: NDArray[Any], canvas_size: tuple[int, int] | None = None, **more: Any) -> torch.Tensor:
-    """A tv_tensor of this kind, of the same memory; where torchvision is not installed, a tensor."""
-    tensor, kinds = torch.from_numpy(values), _tv_tensors()
-    if canvas_size is not None:
-        more["canvas_size"] = canvas_size
-    return tensor if kinds is None else getattr(kinds, kind)(tensor, device=tensor.device, **more)
-
-
-@cache
-def _tv_tensors() -> Any:
-    """torchvision's module; None where there is none, or one that does not work with this torch."""
-    try:
-        from torchvision import tv_tensors
-    except (ImportError, RuntimeError):
-        return None
-    return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None
 
 
 def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:

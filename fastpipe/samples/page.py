@@ -12,7 +12,7 @@ import numpy as np
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError
 from fastpipe.plan.crops import Resize
-from fastpipe.samples.cropping import Cropping
+from fastpipe.samples.single import Cropping
 from fastpipe.sources.picture.jpeg import encode_jpeg
 
 if TYPE_CHECKING:

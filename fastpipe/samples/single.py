@@ -1,13 +1,19 @@
-"""Ids of samples -> (image, label) or a dict of fields for each, decoded and transformed on the calling thread."""
+"""Ids of samples -> (image, label) or a dict of fields for each, decoded and transformed on the calling thread.
+
+Note [draws of single samples]
+A Dataset does not know its epoch. Until `set_epoch` one number a sample comes from torch's generator, as in
+torchvision's transforms: torch seeds each worker anew in each epoch. After it, draws are named by (seed, epoch,
+sample), as a loader's are, on any number of workers; the epoch lies in shared memory, since workers may be older.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +23,71 @@ from torch.utils.data import get_worker_info
 
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import flag, whole
+from fastpipe.format.fields import NO_IMAGE
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
+from fastpipe.plan.crops import TenCrop
+from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.geometry import large_enough
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.samples.fields import Asked, Fields, by_sample, check_mirrored, split
 
-if TYPE_CHECKING:  # most programs load whole images without fields
-    from fastpipe.samples.cropping import Cropping
+if TYPE_CHECKING:
     from fastpipe.samples.data import Data
-    from fastpipe.samples.fields import FieldValues
     from fastpipe.samples.pixels import Pixels
 
 _ALBUMENTATIONS = ("albumentations", "albumentationsx")
+_NO_EPOCH = -1
 _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
+
+
+class Cropping:
+    """How a Dataset crops: to rows of `size`, (height, width); if `exact`, never decoded at reduced size. It can be
+    pickled.
+    """
+
+    def __init__(self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any) -> None:
+        self.size = output_size(size)
+        self.crop = checked_crop(crop, self.size, train=False)
+        self._flip = flip_probability(hflip, train=False)
+        self._seed = whole("seed", seed, least=0, most=2**64 - 1)
+        self.exact = flag("exact", exact) or not self.crop.may_be_reduced
+        self.mirrors = self._flip > 0
+        if self.crop.rows > 1 and self.mirrors:
+            raise ConfigError(
+                f"crop: {type(self.crop).__name__} is for evaluation, and mirrors by itself or not at all; leave "
+                "hflip= out"
+            )
+        self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
+
+    def set_epoch(self, epoch: object) -> None:
+        """See Note [draws of single samples]."""
+        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    def plan(self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]) -> BatchPlan:
+        """Of some samples."""
+        epoch, named = int(self._epoch), samples
+        if epoch == _NO_EPOCH:
+            epoch = 0
+            if self.mirrors or self.crop.is_random:
+                named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
+        widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
+        name, seed = (lambda at: f"sample {ids[at]}"), self._seed
+        crops = plan_crops(self.crop, self.size, widths, heights, seed=seed, epoch=epoch, samples=named, name=name)
+        flips = uniform(key(seed, epoch, Stream.FLIP), named) < self._flip
+        flips = np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
+        return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), named)
+
+    @property
+    def mirroring(self) -> str:
+        """What mirrors pictures; empty: nothing."""
+        return "hflip" if self.mirrors else "TenCrop" * isinstance(self.crop, TenCrop)
+
+    def __repr__(self) -> str:
+        flip = f", hflip={self._flip}" if self.mirrors else ""
+        return f"crop={self.crop!r}, size={self.size}{flip}"
 
 
 @dataclass(frozen=True)
@@ -42,8 +102,6 @@ class Single:
     def __post_init__(self) -> None:
         applier(self.transform, dicts=self.fields is not None)
         if self.fields is not None and self.cropping is not None:
-            from fastpipe.samples.field_names import check_mirrored
-
             check_mirrored(self.fields.values(), self.cropping.mirroring)
 
     def __repr__(self) -> str:
@@ -51,6 +109,77 @@ class Single:
         fields = "" if self.fields is None else f", fields={list(self.fields)}"
         more = "".join(f", {each!r}" for each in (self.cropping, self.pixels) if each is not None)
         return f"{transform}{fields}{more}"
+
+
+class FieldValues(Fields):
+    """Reads the dicts of single samples. One process's: it has open files."""
+
+    def __init__(
+        self, data: Data, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
+    ) -> None:
+        super().__init__(data, chosen, [None if cropping is None else cropping.crop])
+        self._pictures, self._cropping = pictures, cropping
+        self._ends = {name: ("", "_visibility") for name, asked in self._options.items() if isinstance(asked, Points)}
+
+    def of(self, plan: BatchPlan, pixels_of: Callable[[int], Any]) -> Iterator[dict[str, Any]]:
+        """The dict of each sample of a plan, whose crops are those of `cropping`. `pixels_of` makes the image of the
+        sample at a place of it, (..., height, width, channels), when its dict is asked for.
+        """
+        values = self.read(plan)
+        columns: dict[str, Any] = {"label": plan.labels, "id": plan.ids, **values.arrays, **values.lists}
+        makers: dict[str, Callable[[int], Any]] = {"image": lambda at: as_image(pixels_of(at))}
+        for name, column in columns.items():
+            if isinstance(column, np.ndarray):
+                column = column.tolist() if column.ndim == 1 else torch.from_numpy(column)
+            makers[name] = column.__getitem__
+        for name, (records, mask) in self._stored.items():
+            makers[name] = partial(self._picture, plan, records.take(plan.ids), mask)
+        for name, of_rows in self._of_rows(plan, *values.places[0]):
+            makers[name] = by_sample(list(of_rows), plan).__getitem__
+        for at in range(len(plan)):
+            yield {
+                key + end: makers[own + end](at)
+                for key, own in self._keys.items()
+                for end in self._ends.get(own, ("",))
+            }
+
+    def _of_rows(
+        self, plan: BatchPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+    ) -> Iterator[tuple[str, Iterable[Any]]]:
+        """The entries of boxes and points, with the value of each row."""
+        cut = self._cropping
+        rows = zip(plan.records["height"].tolist(), plan.records["width"].tolist(), strict=True)
+        canvases = list(rows) if cut is None else [cut.size] * len(plan.flips)
+        for name, placed in boxes.items():
+            asked = self._options[name]
+            if cut is not None and isinstance(asked, Boxes):
+                placed = placed.take(large_enough(placed.edges, asked.min_size, asked.min_area))
+            edges = split(placed.edges, placed.rows, plan)
+            yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), edges, canvases)
+            if placed.labels is not None:
+                yield f"{name}_labels", map(torch.from_numpy, split(placed.labels, placed.rows, plan))
+        for name, objects in points.items():
+            values = split(objects.values, objects.rows, plan)
+            yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
+            yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
+
+    def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
+        """(height, width) of ids, or (channels, height, width); of several crops (K, ...). Filled if there is none."""
+        cut, record, field = self._cropping, plan.records[at], stored[at]
+        if field["format"] == NO_IMAGE:
+            size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
+            size = size if plan.rows_per_sample == 1 else (plan.rows_per_sample, *size)
+            fill = plan.crops.rendering.mask_fill if mask and cut is not None else 0
+            form = self._pictures.form
+            pixels: NDArray[Any] = (
+                np.full(size, fill, np.uint8) if mask else np.zeros((*size, form.channels), form.dtype)
+            )
+        elif cut is not None:
+            pixels = self._pictures.field_row(plan.part(at, at + 1), cut.size, field, exact=cut.exact, mask=mask)
+        else:
+            read = self._pictures.mask if mask else self._pictures.second_picture
+            pixels = read(int(plan.samples[at]), record, field)
+        return tv_tensor("Mask", pixels) if mask else as_image(pixels)
 
 
 class SampleReader:
@@ -64,8 +193,6 @@ class SampleReader:
         self._apply = applier(single.transform, dicts=single.fields is not None)
         self._fields: FieldValues | None = None
         if single.fields is not None:
-            from fastpipe.samples.fields import FieldValues
-
             self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
 
     def of(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -104,6 +231,29 @@ class SampleReader:
             problem.add_note(f"in the transform of sample {number} of {self._content.index.path}")
             raise
         return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
+
+
+def as_image(pixels: NDArray[Any]) -> torch.Tensor:
+    """(..., height, width, channels) -> an Image of the same memory, (..., channels, height, width)."""
+    return tv_tensor("Image", np.moveaxis(pixels, -1, -3))
+
+
+def tv_tensor(kind: str, values: NDArray[Any], canvas_size: tuple[int, int] | None = None, **more: Any) -> torch.Tensor:
+    """A tv_tensor of this kind, of the same memory; where torchvision is not installed, a tensor."""
+    tensor, kinds = torch.from_numpy(values), _tv_tensors()
+    if canvas_size is not None:
+        more["canvas_size"] = canvas_size
+    return tensor if kinds is None else getattr(kinds, kind)(tensor, device=tensor.device, **more)
+
+
+@cache
+def _tv_tensors() -> Any:
+    """torchvision's module; None where there is none, or one that does not work with this torch."""
+    try:
+        from torchvision import tv_tensors
+    except (ImportError, RuntimeError):
+        return None
+    return tv_tensors if hasattr(tv_tensors, "KeyPoints") else None
 
 
 def as_tensor(picture: NDArray[Any]) -> torch.Tensor:

@@ -14,8 +14,8 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.format.fields import Field
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.field_names import sample_fields
-from fastpipe.samples.fields import FieldValues
+from fastpipe.samples.fields import sample_fields
+from fastpipe.samples.single import FieldValues
 from fastpipe.show.marks import Marks
 
 _DRAWN = ("boxes", "mask", "keypoints")

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from fastpipe import Augment
 from fastpipe.augment import effects, operation, pixels
-from fastpipe.augment.policy import _FUNCTIONS, _parameters
-from fastpipe.augment.simclr import Grayscale
+from fastpipe.augment.presets import _FUNCTIONS, Grayscale, _parameters
 
 # torch's compiler warns of torch itself.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

@@ -15,8 +15,8 @@ from torch import Tensor
 from fastpipe import Augment
 from fastpipe.augment import effects, pixels
 from fastpipe.augment.effects import _by_convolution, _by_shifts, gaussian_blur, warp
-from fastpipe.augment.plan import Draws
-from fastpipe.augment.policy import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
+from fastpipe.augment.operation import Draws
+from fastpipe.augment.presets import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
 from fastpipe.plan.draws import Stream
 
 SIZES = [(40, 48), (37, 50)]

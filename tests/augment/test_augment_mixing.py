@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe import Augment
 from fastpipe.augment import pixels
-from fastpipe.augment.mixing import beta
+from fastpipe.augment.normalised import beta
 from fastpipe.plan.draws import key, uniform
 
 COUNT, CLASSES = 24, 30
@@ -29,9 +29,9 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def planned(augment: Augment, size: tuple[int, int], **draws: int) -> dict[str, NDArray[Any]]:
-    """The last step's arrays: those of mixing."""
+    """The arrays of mixing, which is the only operation."""
     plan = augment.plan(np.arange(COUNT), size, **{"seed": 0, "epoch": 0, "batch": 0, **draws})
-    return plan.split(plan.arrays)[-1]
+    return plan.split(plan.arrays)[0]
 
 
 @pytest.mark.usefixtures("layout")
@@ -74,7 +74,7 @@ def test_cutmix_boxes_are_the_papers() -> None:
     height, width, count = 200, 300, 40_000
     augment = Augment.imagenet(cutmix=1.0, num_classes=2)
     plan = augment.plan(np.arange(count), (height, width), seed=1, epoch=0, batch=0)
-    top, left, bottom, right = plan.split(plan.arrays)[-1]["boxes"].T
+    top, left, bottom, right = plan.split(plan.arrays)[0]["boxes"].T
     whole = (top > 0) & (left > 0) & (bottom < height) & (right < width)
     sides = (bottom - top)[whole] / height, (right - left)[whole] / width
     assert np.abs(sides[0] - sides[1]).max() < 0.02
@@ -107,7 +107,7 @@ def test_with_both_each_sample_takes_one_half_and_half() -> None:
             expected = torch.lerp(x[i - 1], x[i], float(arrays["share"][i]))
         torch.testing.assert_close(mixed[i], expected, atol=1e-6, rtol=0)
     many = augment.plan(np.arange(20_000), size, seed=0, epoch=0, batch=0)
-    assert many.hosts[-1][0].mean() == pytest.approx(0.5, abs=0.02)
+    assert many.hosts[0][0].mean() == pytest.approx(0.5, abs=0.02)
 
 
 def test_one_image_mixes_with_itself() -> None:
@@ -190,7 +190,7 @@ def test_erasing_blanks_a_box_after_normalising() -> None:
 def test_erased_boxes_are_distributed_as_torchvisions(torchvision: ModuleType) -> None:
     height, width, count = 224, 160, 4000
     plan = Augment.imagenet(erasing=1.0).plan(np.arange(count), (height, width), seed=0, epoch=0, batch=0)
-    top, left, bottom, right = plan.split(plan.arrays)[1]["boxes"].T.astype(float)
+    top, left, bottom, right = plan.split(plan.arrays)[0]["boxes"].T.astype(float)
     ours = {"area": (bottom - top) * (right - left), "ratio": (bottom - top) / (right - left), "top": top, "left": left}
     picture = torch.empty(3, height, width)
     with torch.random.fork_rng():

@@ -24,8 +24,8 @@ from fastpipe import Augment, ConfigError
 from fastpipe.augment import as_augment, kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.foreign import seeded
+from fastpipe.augment.operation import Draws
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.augment.plan import Draws
 from fastpipe.device.transfer import pack, unpack
 from fastpipe.plan.draws import Stream
 

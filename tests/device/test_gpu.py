@@ -286,7 +286,7 @@ def test_a_forked_child_drops_page_locked_memory_in_silence() -> None:
     run = run_script(
         """
         import os, torch
-        from fastpipe.device.cuda_stream import stream_of
+        from fastpipe.device.streams import stream_of
         stream = stream_of("cuda")
         slot = torch.from_numpy(stream.slot((1000, 1001)))
         slot.fill_(1)

@@ -17,7 +17,7 @@ from simulated_gpu import Gpu, simulated
 
 import fastpipe
 from fastpipe import Augment
-from fastpipe.device.cuda_stream import CudaStream
+from fastpipe.device.streams import CudaStream
 
 k: Any = kornia.augmentation
 BATCH = 4

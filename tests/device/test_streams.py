@@ -18,8 +18,7 @@ from checkout import TESTS
 from device.fake_cuda import BROKEN, FakeCuda, simulate
 
 import fastpipe
-from fastpipe.device.cuda_stream import CudaStream, _Event, stream_of
-from fastpipe.device.streams import Stream
+from fastpipe.device.streams import CudaStream, Stream, _Event, stream_of
 from fastpipe.errors import ConfigError
 
 gpu = pytest.mark.gpu

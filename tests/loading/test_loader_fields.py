@@ -25,7 +25,7 @@ from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.field_names import _resolved
+from fastpipe.samples.fields import _resolved
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]

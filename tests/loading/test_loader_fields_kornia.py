@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
 import fastpipe
-from fastpipe.augment.kornia_fields import FieldKeys
+from fastpipe.augment.kornia_modules import FieldKeys
 from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.errors import ConfigError
 from fastpipe.loading.loader import Loader

@@ -455,13 +455,13 @@ def test_the_pixel_mask_moves_with_the_image(marked: Path, modules: list[Any], m
 
 
 def test_the_pixel_mask_follows_randaugment(marked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastpipe.augment import policy
+    from fastpipe.augment import presets
 
     keep = {
         name: (made if name == "warp" else (lambda images, *_: images), count)
-        for name, (made, count) in policy._FUNCTIONS.items()
+        for name, (made, count) in presets._FUNCTIONS.items()
     }
-    monkeypatch.setattr(policy, "_FUNCTIONS", keep)  # of colours, nothing is to be seen
+    monkeypatch.setattr(presets, "_FUNCTIONS", keep)  # of colours, nothing is to be seen
     buckets = fastpipe.Buckets(area=40 * 40, size_divisible=16, fill=0)
     seen = 0
     with loader_of(

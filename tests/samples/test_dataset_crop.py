@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
-from fastpipe.samples import fields as samples_fields
+from fastpipe.samples import single as samples_single
 
 SIZE = (36, 44)
 CROPS = {
@@ -48,7 +48,7 @@ def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> No
 
 @pytest.mark.parametrize("kind", CROPS)
 def test_fields_are_cropped_with_the_image(torchvision: ModuleType, scenes: Path, kind: str) -> None:
-    samples_fields._tv_tensors.cache_clear()  # it remembers whether torchvision was there
+    samples_single._tv_tensors.cache_clear()  # it remembers whether torchvision was there
     names = ("image", "mask", "boxes", "caption", "id")
     options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5}
     dataset = fastpipe.open(scenes).with_fields(names).cropped(**options)

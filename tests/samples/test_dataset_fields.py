@@ -19,7 +19,7 @@ from warm import run_script
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.samples import fields as samples_fields
+from fastpipe.samples import single as samples_single
 
 FIELDS = ("id", "caption", "image", "boxes", "joints", "key", "count", "gaze", "tags", "notes", "sound", "label")
 KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_visibility", *FIELDS[5:]]
@@ -28,15 +28,15 @@ KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_vis
 @pytest.fixture(params=["tv_tensors", "tensors"])
 def kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
     """torchvision's tv_tensors; or none, as where it is not installed."""
-    samples_fields._tv_tensors.cache_clear()
+    samples_single._tv_tensors.cache_clear()
     if request.param == "tensors":
         monkeypatch.setitem(sys.modules, "torchvision", None)
     else:
         request.getfixturevalue("torchvision")
-    found: ModuleType | None = samples_fields._tv_tensors()
+    found: ModuleType | None = samples_single._tv_tensors()
     assert (found is None) == (request.param == "tensors")
     yield found
-    samples_fields._tv_tensors.cache_clear()
+    samples_single._tv_tensors.cache_clear()
 
 
 def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[Any]], plain: Any) -> None:
@@ -76,7 +76,7 @@ def test_samples_are_dicts_of_their_values(
 def test_v2_moves_all_of_a_sample(fielded: Path, torchvision: ModuleType) -> None:
     import torchvision.transforms.v2 as v2
 
-    samples_fields._tv_tensors.cache_clear()
+    samples_single._tv_tensors.cache_clear()
     transform = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((40, 80))])
     plain = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption"))
     moved = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption")).with_transform(transform)

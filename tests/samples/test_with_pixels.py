@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.samples import fields as samples_fields
+from fastpipe.samples import single as samples_single
 
 MODES = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
 WIDTH, HEIGHT = SIZE
@@ -110,7 +110,7 @@ def test_it_goes_with_other_processes(packed: fastpipe.Dataset) -> None:
 
 @pytest.mark.parametrize("cropped", [False, True])
 def test_second_images_have_the_same_pixels(tmp_path: Path, cropped: bool) -> None:
-    samples_fields._tv_tensors.cache_clear()
+    samples_single._tv_tensors.cache_clear()
     depth = np.random.default_rng(0).integers(0, 2**16, (HEIGHT, WIDTH), dtype=np.uint16)
     with fastpipe.Writer(tmp_path / "packed", fields={"depth": "image", "mask": "mask"}) as writer:
         for given in (depth, None):

@@ -1,12 +1,15 @@
-"""Draws -> how each sample is mixed with its neighbour in the batch, and its soft label: mixup and cutmix.
+"""What happens to normalised images: a box of some becomes blank; they are mixed with their neighbours, as are labels.
 
-Both are one formula, mask * image + (1 - mask) * partner: mixup's mask is one number a sample (Zhang et al., "mixup:
-Beyond Empirical Risk Minimization", 2018), cutmix's is 0 in a box and 1 outside (Yun et al., "CutMix", 2019). The
-partner of a row is the row before it; that of the first is the last.
+Random erasing: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges of torchvision's RandomErasing.
+Mixup and cutmix are one formula, mask * image + (1 - mask) * partner: mixup's mask is one number a sample (Zhang et
+al., "mixup: Beyond Empirical Risk Minimization", 2018), cutmix's is 0 in a box and 1 outside (Yun et al., "CutMix",
+2019). The partner of a row is the row before it; that of the first is the last.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +19,66 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.operation import Operation
+from fastpipe.augment.operation import Draws, Operation, Step, on_rows
 from fastpipe.augment.pixels import cut_out, inside
-from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
+
+SCALE = (0.02, 0.33)  # share of the image's area
+RATIO = (0.3, 3.3)  # height divided by width
+_TRIES = 10
+
+
+class Erasing(Operation):
+    """Blanks a box in a share of the samples: zeros in the normalised image, which is the mean colour."""
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Draws the boxes. Host and arrays: "rows" (m,), "boxes" (m, 4) int64 top, left, bottom, right."""
+        boxes = _erased_boxes(draws, size)
+        chosen = (draws.each(Stream.ERASE) < self.probability) & (boxes[:, 2] > boxes[:, 0])
+        rows = np.flatnonzero(chosen & (boxes[:, 3] > boxes[:, 1]))
+        return Step((rows, boxes[rows]), {"rows": rows, "boxes": boxes[rows]})
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Blanks the boxes, in place."""
+        rows, boxes = host
+        lying = images.permute(0, 2, 3, 1)  # as they lie in memory
+        if not pixels.on_cpu(images.device):
+            blanked = on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"])
+            assert blanked is lying
+        else:
+            for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
+                cut_out(lying[rows[place] - first], boxes[place].tolist()).zero_()
+        return images
+
+
+def _erased_boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
+    """(n, 4): top, left, bottom, right; empty where ten tries found none that fits."""
+    height, width = size
+    log_ratio = math.log(RATIO[0]), math.log(RATIO[1])
+    boxes = np.zeros((len(draws), 4), dtype=np.int64)
+    todo = np.ones(len(draws), dtype=bool)
+    top, left = draws.each(Stream.ERASE_Y), draws.each(Stream.ERASE_X)
+    for attempt in range(_TRIES):
+        if not todo.any():
+            break
+        area = height * width * (SCALE[0] + (SCALE[1] - SCALE[0]) * draws.each(Stream.ERASE_AREA + attempt))
+        ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draws.each(Stream.ERASE_RATIO + attempt))
+        h, w = np.rint(np.sqrt(area * ratio)).astype(np.int64), np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = todo & (h < height) & (w < width)
+        y, x = (top * (height - h + 1)).astype(np.int64), (left * (width - w + 1)).astype(np.int64)
+        boxes[fits] = np.stack([y, x, y + h, x + w], axis=1)[fits]
+        todo &= ~fits
+    return boxes
+
+
+def _blank(images: Tensor, boxes: Tensor) -> Tensor:
+    return images.masked_fill_(inside(boxes, *images.shape[1:3])[..., None], 0)
 
 
 def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
@@ -42,12 +101,12 @@ class Mixing(Operation):
     """
 
     by_rows = False
-    mixes = in_pairs = moves_shown = True
+    mixes = in_pairs = True
 
     def __init__(self, mixup: float, cutmix: float) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
-        self.moves = frozenset() if mixup else frozenset(["mask", "image"])  # cutmix pastes them as it pastes images
+        self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
@@ -82,14 +141,13 @@ class Mixing(Operation):
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
         return torch.lerp(images.roll(1, 0), images, mask).permute(0, 3, 1, 2)
 
-    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Pastes the boxes of cutmix."""
-        return torch.where(inside(tensors["boxes"], *masks.shape[2:])[:, None], masks.roll(1, 0), masks)
-
-    def move_shown(self, shown: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where rows show something: of mixup, what either image shows."""
-        cut = tensors["cut"][:, None, None, None] > 0
-        return torch.where(cut, self.move_masks(shown, host, tensors), torch.maximum(shown, shown.roll(1, 0)))
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
+        partner = values.roll(1, 0)
+        pasted = torch.where(inside(tensors["boxes"], *values.shape[2:])[:, None], partner, values)
+        if kind != "shown":
+            return pasted
+        return torch.where(tensors["cut"][:, None, None, None] > 0, pasted, torch.maximum(values, partner))
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""

@@ -1,13 +1,20 @@
-"""RandAugment and TrivialAugment: for each sample an operation and how far it goes, drawn; then done, group by group.
+"""The operations of the presets: which samples they change, with which numbers; then done.
 
-Sources: Cubuk et al., "RandAugment", 2020; Müller and Hutter, "TrivialAugment", 2021; operations and ranges are those
+SimCLR: colour jitter, grayscale, blur. Its crop and flip are the loader's. RandAugment and TrivialAugment: for each
+sample an operation and how far it goes; then done, group by group.
+
+Sources: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", 2020, appendix A; Cubuk
+et al., "RandAugment", 2020; Müller and Hutter, "TrivialAugment", 2021; operations and ranges of the last two are those
 of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,14 +22,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import effects, pixels
-from fastpipe.augment.operation import Function, Operation, on_colour, on_rows
-from fastpipe.augment.plan import Array, Draws, Step
+from fastpipe.augment.operation import Array, Draws, Function, Operation, Step, on_colour, on_rows
 from fastpipe.plan.draws import Stream
 
 LAST_BIN = 30
 MOST_LAYERS = 16  # as many streams as a draw has
 
 Values = NDArray[np.float64]
+
+_JITTERS = (
+    (Stream.BRIGHTNESS, effects.brightness),
+    (Stream.CONTRAST, effects.contrast),
+    (Stream.SATURATION, effects.saturation),
+    (Stream.HUE, effects.hue),
+)
+_ORDERS = tuple(permutations(range(len(_JITTERS))))
 
 
 @dataclass(frozen=True)
@@ -89,19 +103,21 @@ def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) ->
 def _moves(pick: str, share: Values, space: Space, size: tuple[int, int]) -> dict[str, Values]:
     """The numbers of a warp's matrix, in pixels, that are not those of a matrix that moves nothing."""
     height, width = size
-    if pick == "rotate":  # counter-clockwise around the middle
-        angle = np.radians(share * space.rotate)
-        sine, cosine = np.sin(angle), np.cos(angle)
-        return {"a": cosine, "b": -sine, "d": sine, "e": cosine}
-    if pick in ("translate_x", "translate_y"):
-        most = 150 / 331 * (width if pick == "translate_x" else height) if space.translate is None else space.translate
-        # Whole pixels, towards 0; what is whole but for rounding stays.
-        whole = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
-        return {"c" if pick == "translate_x" else "f": -whole}
-    tangent = share * space.shear  # the upper left corner stays
-    if pick == "shear_x":
-        return {"b": tangent, "c": tangent * height / 2}
-    return {"d": tangent, "f": tangent * width / 2}
+    sine, cosine = np.sin(angle := np.radians(share * space.rotate)), np.cos(angle)
+    tangent = share * space.shear
+
+    def whole(side: int) -> Values:
+        """Whole pixels, towards 0; what is whole but for rounding stays."""
+        most = 150 / 331 * side if space.translate is None else space.translate
+        return np.asarray(np.sign(share) * np.floor(np.abs(share) * most + 1e-6))
+
+    return {
+        "rotate": {"a": cosine, "b": -sine, "d": sine, "e": cosine},  # counter-clockwise around the middle
+        "translate_x": {"c": -whole(width)},
+        "translate_y": {"f": -whole(height)},
+        "shear_x": {"b": tangent, "c": tangent * height / 2},  # the upper left corner stays
+        "shear_y": {"d": tangent, "f": tangent * width / 2},
+    }[pick]
 
 
 @dataclass(frozen=True)
@@ -116,7 +132,7 @@ class Policy(Operation):
     """Gives each sample operations of its own, one a layer; magnitude: the bin of all samples, or None: drawn."""
 
     name = "RandAugment or TrivialAugment"
-    moves_shown = True
+    moves = frozenset(["shown"])
 
     def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
         super().__init__()
@@ -170,18 +186,21 @@ class Policy(Operation):
                 images = on_rows(self._function(name), images, first, rows, torch.from_numpy(rows), *parameters)
         return images
 
-    def move_shown(self, shown: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Where the images are in their rows, warped as the images are."""
-        warps = [replace(layer, groups=tuple(each for each in layer.groups if each[0] == "warp")) for layer in host]
-        return self._run_sorted(shown, tuple(warps), tensors)
+    def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Warps where the images are in their rows as the images are."""
+        return self._run_sorted(values, host, tensors, only="warp")
 
-    def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+    def _run_sorted(
+        self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor], only: str | None = None
+    ) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""
         spare = torch.empty_like(images)
         for number, layer in enumerate(host):
             images, spare = torch.index_select(images, 0, tensors[f"{number}.moves"], out=spare), images
             numbers = tensors[f"{number}.numbers"]
             for name, begin, end in layer.groups:
+                if only not in (None, name):
+                    continue
                 group = images[begin:end]
                 made = self._function(name)(group, *_parameters(name, numbers[begin:end]))
                 if made is not group:
@@ -200,3 +219,94 @@ def _parameters(name: str, numbers: Tensor) -> list[Tensor]:
     """A group's (m, 6) numbers -> what its function takes besides the images."""
     width = _FUNCTIONS[name][1]
     return [numbers] if width > 1 else [numbers[:, 0]] * width
+
+
+class ColourJitter(Operation):
+    """Brightness, contrast and saturation times 1 - x to 1 + x (at least 0), hue turned by -x to x; torchvision's.
+
+    The order of the four is drawn for a batch, not for a sample. `strength` is that of the paper's 0.8, 0.8, 0.8, 0.2.
+    """
+
+    def __init__(self, strength: float, probability: float = 0.8) -> None:
+        super().__init__()
+        self.strength = strength
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: rows and order. Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast, saturation, hue."""
+        rows = np.flatnonzero(draws.each(Stream.JITTER) < self.probability)
+        reach = self.strength * 0.8
+        low, high = max(0.0, 1 - reach), 1 + reach
+        turn = self.strength * 0.2
+        ranges = ((low, high), (low, high), (low, high), (-turn, turn))
+        factors = [
+            least + (most - least) * draws.each(stream)[rows]
+            for (stream, _), (least, most) in zip(_JITTERS, ranges, strict=True)
+        ]
+        order = _ORDERS[int(draws.once(Stream.JITTER_ORDER) * len(_ORDERS))]
+        return Step((rows, order), {"rows": rows, "factors": np.stack(factors, axis=1).astype(np.float32)})
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], Any], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Changes the rows drawn."""
+        rows, order = host
+
+        def jitter(images: Tensor, factors: Tensor) -> Tensor:
+            for which in order:
+                images = self.fast(_JITTERS[which][1])(images, factors[:, which])
+            return images
+
+        return on_rows(on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"])
+
+    def extra_repr(self) -> str:
+        return f"strength={self.strength}, probability={self.probability}"
+
+
+class Grayscale(Operation):
+    """Takes the colour from some samples."""
+
+    def __init__(self, probability: float = 0.2) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host and array "rows": (m,)."""
+        rows = np.flatnonzero(draws.each(Stream.GRAYSCALE) < self.probability)
+        return Step(rows, {"rows": rows})
+
+    def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Changes the rows drawn."""
+        return on_rows(on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"])
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
+
+
+class Blur(Operation):
+    """Blurs some samples with a kernel of about a tenth of the shorter side, sigma 0.1 to 2 pixels."""
+
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: rows and the kernel's radius. Arrays: "rows" (m,), "sigmas" (m,)."""
+        rows = np.flatnonzero(draws.each(Stream.BLUR) < self.probability)
+        sigmas = 0.1 + 1.9 * draws.each(Stream.BLUR_SIGMA)[rows]
+        # A tenth of the shorter side, made odd, and at least 3; which needs a pixel to reflect.
+        radius = min(max(1, min(size) // 10 // 2), min(size) - 1)
+        return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], int], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Changes the rows drawn."""
+        rows, radius = host
+        blur = partial(
+            effects.gaussian_blur, radius=radius
+        )  # never compiled: that makes it five times as slow on a CPU
+        return on_rows(on_colour(blur), images, first, rows, tensors["rows"], tensors["sigmas"])
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
