@@ -40,8 +40,8 @@ from fastpipe.store.remote.cache_root import (
     unfinished,
     used_at,
 )
+from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.contents import kept_datasets
-from fastpipe.store.remote.stores import loop_of_process
 from fastpipe.store.remote.wants import Wants
 
 Loaders = Callable[..., Any]

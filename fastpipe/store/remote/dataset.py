@@ -24,11 +24,11 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root, unfinished
+from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.objects import Answer, Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.retry import ATTEMPTS
-from fastpipe.store.remote.stores import loop_of_process
 
 _GZIP = b"\x1f\x8b"
 

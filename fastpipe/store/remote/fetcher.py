@@ -22,9 +22,9 @@ import numpy as np
 
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
+from fastpipe.store.remote.connection import THREAD_NAME, loop_of_process
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
 from fastpipe.store.remote.ring import Key, ShardPart
-from fastpipe.store.remote.stores import THREAD_NAME, loop_of_process
 from fastpipe.store.remote.wants import Wants
 
 _LOG = logging.getLogger("fastpipe")
