@@ -11,13 +11,13 @@ import torch
 from torch.utils.data import get_worker_info
 
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.errors import ConfigError, SampleError, readable
+from fastpipe.errors import ConfigError, SampleError
 from fastpipe.errors.checks import whole
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop
-from fastpipe.wds.cropping import Cropping
-from fastpipe.wds.samples import pictures_of, sample_error
+from fastpipe.wds.cropping import Cropping, Draws
+from fastpipe.wds.samples import name_of, pictures_of, sample_error
 
 Handler = Callable[[Exception], bool]
 
@@ -81,33 +81,26 @@ class BatchCrop(Cropping):
         Raises:
             SampleError: a picture cannot be decoded, or a sample has other pictures than most.
         """
-        if isinstance(batch, list) and batch and all(isinstance(sample, dict) for sample in batch):
-            return self._listed(batch)
-        if isinstance(batch, dict) and isinstance(batch.get("__key__"), (list, tuple)):
-            return self._batched(batch)
-        raise ConfigError(
-            f"fastpipe.wds.batch_crop: expected a batch of samples with __key__, got {type(batch).__name__}; use it as "
-            "webdataset.WebDataset(...).batched(N).map(CROP), before .to_tuple(...); for single samples: "
-            "fastpipe.wds.crop"
-        )
-
-    def _listed(self, samples: list[dict[str, Any]]) -> dict[str, Any] | None:
+        listed = isinstance(batch, list) and batch and all(isinstance(sample, dict) for sample in batch)
+        if not listed and not (isinstance(batch, dict) and isinstance(batch.get("__key__"), (list, tuple))):
+            raise ConfigError(
+                f"fastpipe.wds.batch_crop: expected a batch of samples with __key__, got {type(batch).__name__}; use "
+                "it as webdataset.WebDataset(...).batched(N).map(CROP), before .to_tuple(...); for single samples: "
+                "fastpipe.wds.crop"
+            )
+        samples = batch
+        if not listed:
+            samples = [{name: of[row] for name, of in batch.items()} for row in range(len(batch["__key__"]))]
         images, left = self._images(samples)
         if not left:
             return None
-        from webdataset.filters import default_collation_fn
+        if listed:
+            from webdataset.filters import default_collation_fn
 
-        rest = [{name: value for name, value in samples[row].items() if name not in images} for row in left]
-        return {**default_collation_fn(rest), **images}
-
-    def _batched(self, batch: dict[str, Any]) -> dict[str, Any] | None:
-        count = len(batch["__key__"])
-        samples = [{name: column[row] for name, column in batch.items()} for row in range(count)]
-        images, left = self._images(samples)
-        if not left:
-            return None
+            others = [{name: value for name, value in samples[row].items() if name not in images} for row in left]
+            return {**default_collation_fn(others), **images}
         rest = {name: column for name, column in batch.items() if name not in images}
-        if len(left) < count:
+        if len(left) < len(samples):
             rest = {name: _some(column, left) for name, column in rest.items()}
             batch["__key__"] = rest["__key__"]  # webdataset's map takes it from the batch that came
         return {**rest, **images}
@@ -120,15 +113,14 @@ class BatchCrop(Cropping):
             row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
         }
         fitting = [row for row in range(len(samples)) if row not in bad]
-        keys = [str(sample.get("__key__", "")).encode(errors="surrogateescape") for sample in samples]
-        epoch, numbers = self.named(keys)
+        epoch, numbers = self.draws([name_of(sample) for sample in samples])
         made = {}
         for name in names:
             data = [pictures[row][name] for row in fitting]
-            made[name], failed = self.rows(data, epoch, numbers[fitting], threads=self._threads())
+            made[name], failed = self.rows(data, Draws(epoch, numbers[fitting]), threads=self._threads())
             for place, reason in failed.items():
                 row = fitting[place]
-                bad.setdefault(row, sample_error(samples[row], name, reason))
+                bad.setdefault(row, sample_error(samples[row], reason, name))
         for row in sorted(bad):
             if self._handler is None or not self._handler(bad[row]):
                 raise bad[row]
@@ -153,18 +145,10 @@ def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
 
 def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
     """The error for a sample that cannot be in a batch with the others."""
-    key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
     has = f"the pictures {sorted(found)}" if found else "no picture"
     reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
-    return SampleError(
-        f"the sample {key!r} cannot be cropped: {reason}\n"
-        f"  in {url or 'an unknown tar'}\n"
-        "  if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); to train without such "
-        "samples, pass handler=webdataset.warn_and_continue to this stage",
-        shard=url,
-        key=key,
-        reason=reason,
-    )
+    advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
+    return sample_error(sample, reason, advice=advice)
 
 
 def _some(column: Any, rows: list[int]) -> Any:

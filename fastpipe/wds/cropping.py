@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError, ImageError
+from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
-from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
@@ -33,10 +34,16 @@ _Result = TypeVar("_Result")
 _NO_EPOCH = -1
 
 
-class Cropping:
-    """What crop and batch_crop share: the checked options, the epoch, and how rows are made.
+class Draws(NamedTuple):
+    """What the draws of samples are a hash of, beside the seed; Note [epochs of others]."""
 
-    It can be pickled, and holds no thread, no lock and no open file.
+    epoch: int
+    numbers: NDArray[np.int64]  # (n,)
+
+
+class Cropping:
+    """What crop and batch_crop share: the checked options, the epoch, and how rows are made. It can be pickled, and
+    holds no thread, no lock and no open file.
     """
 
     def __init__(
@@ -62,7 +69,7 @@ class Cropping:
                 f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
                 "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
-        self._draws = self._flip > 0 or self._crop.is_random
+        self._is_random = self._flip > 0 or self._crop.is_random
         self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
 
     def set_epoch(self, epoch: int) -> None:
@@ -77,76 +84,49 @@ class Cropping:
         """
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
 
-    def named(self, names: Sequence[bytes]) -> tuple[int, NDArray[np.int64]]:
-        """The epoch and the numbers, (n,), that stand for some samples in the draws.
-
-        Args:
-            names: one a sample: its key, or its bytes where the key is not known.
-        """
+    def draws(self, names: Sequence[bytes]) -> Draws:
+        """Those of some samples, each named by its key, or by its bytes where the key is not known."""
         epoch = int(self._epoch)
         if epoch != _NO_EPOCH:
-            return epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64)
-        if self._draws:
-            return 0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy()
-        return 0, np.zeros(len(names), dtype=np.int64)
+            return Draws(epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64))
+        if self._is_random:
+            return Draws(0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy())
+        return Draws(0, np.zeros(len(names), dtype=np.int64))
 
     def rows(
-        self,
-        pictures: Sequence[bytes],
-        epoch: int,
-        numbers: NDArray[np.int64],
-        *,
-        threads: int = 1,
-        planar: bool = False,
+        self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
     ) -> tuple[NDArray[np.uint8], dict[int, str]]:
-        """Decodes, crops and resizes pictures.
-
-        Args:
-            pictures: the bytes of n files.
-            epoch, numbers: of `named`; numbers is (n,).
-            planar: the layout of the result.
-            threads: at most so many decode; those that are not the caller's end before this returns.
-
-        Returns:
-            (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
+        """Decodes, crops and resizes the bytes of n files, by at most so many threads, which end before this returns:
+        (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
         """
         shape = (3, *self._size) if planar else (*self._size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
         headers = {row: open_plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
-        failed = self._fill(out, {row: one for row, one in headers.items() if one}, epoch, numbers, threads, planar)
+        failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
         others = [row for row, one in headers.items() if one is None or row in failed]
         if others:
-            found = dict(zip(others, _each(self._open, [pictures[row] for row in others], threads), strict=True))
+            again = partial(open_other, max_pixels=self._max_pixels)
+            found = dict(zip(others, _each(again, [pictures[row] for row in others], threads), strict=True))
             failed = {row: one for row, one in found.items() if isinstance(one, str)}
             opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
-            failed |= self._fill(out, opened, epoch, numbers, threads, planar)
+            failed |= self._fill(out, opened, draws, threads, planar)
         return out, failed
 
-    def _open(self, data: bytes) -> Opened | str:
-        try:
-            return open_other(data, max_pixels=self._max_pixels)
-        except ImageError as problem:
-            return str(problem)
-
     def _fill(
-        self,
-        out: NDArray[np.uint8],
-        opened: dict[int, Opened],
-        epoch: int,
-        numbers: NDArray[np.int64],
-        threads: int,
-        planar: bool,
+        self, out: NDArray[np.uint8], opened: dict[int, Opened], draws: Draws, threads: int, planar: bool
     ) -> dict[int, str]:
         """Fills these rows; returns those whose picture is refused, with the reason."""
         rows = np.array(list(opened), dtype=np.int64)
         if not len(rows):
             return {}
-        crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
+        width, height = (np.array([one[side] for one in opened.values()], dtype=np.int64) for side in (0, 1))
+        epoch, numbers = draws.epoch, draws.numbers[rows]
+        crops = plan_crops(self._crop, self._size, width, height, seed=self._seed, epoch=epoch, samples=numbers)
+        flips = uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
-        for field in ("width", "height"):
-            tasks[field] = [getattr(one, field) for one in opened.values()]
+        tasks["width"], tasks["height"] = width, height
         plain = [one.data for one in opened.values() if one.data is not None]
         ours = np.array([one.data is not None for one in opened.values()])
         tasks["size"][ours] = [len(data) for data in plain]
@@ -163,18 +143,6 @@ class Cropping:
         if lacking := [reason for _, reason in refused if reason.code == _engine.Code.out_of_memory]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
-
-    def _plan(self, opened: list[Opened], epoch: int, numbers: NDArray[np.int64]) -> tuple[Crops, NDArray[np.bool_]]:
-        crops = plan_crops(
-            self._crop,
-            self._size,
-            np.array([one.width for one in opened], dtype=np.int64),
-            np.array([one.height for one in opened], dtype=np.int64),
-            seed=self._seed,
-            epoch=epoch,
-            samples=numbers,
-        )
-        return crops, uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
 
 
 def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int) -> list[_Result]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.errors import ImageError
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
 from fastpipe.sources.options import PICTURES
@@ -17,15 +18,8 @@ _DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
 _FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A picture whose header has been read.
-
-    Attributes:
-        width, height: in pixels.
-        data: what the engine decodes; None: `rgb` is there.
-        rgb: (height, width, 3) uint8.
-    """
+class Opened(NamedTuple):
+    """A picture whose header has been read: what the engine decodes, or (height, width, 3) uint8."""
 
     width: int
     height: int
@@ -47,7 +41,7 @@ def is_picture(extension: str, data: object) -> bool:
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Read the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
+    """Reads the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
     if not data.startswith(_DECODED):
         return None
     try:
@@ -56,18 +50,19 @@ def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
         return None
 
 
-def open_other(data: bytes, *, max_pixels: int) -> Opened:
+def open_other(data: bytes, *, max_pixels: int) -> Opened | str:
     """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
-
-    Raises:
-        ImageError: not a picture, damaged, or over the limit.
+    Why not: it is no picture, damaged, or over the limit.
     """
-    if data.startswith(_DECODED):
-        from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+    try:
+        if data.startswith(_DECODED):
+            from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
 
-        packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
-        return Opened(packed.width, packed.height, data=packed.data)
-    from fastpipe.sources.picture.pillow import open_image
+            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
+            return Opened(packed.width, packed.height, data=packed.data)
+        from fastpipe.sources.picture.pillow import open_image
 
-    rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
-    return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
+        rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
+        return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
+    except ImageError as problem:
+        return str(problem)

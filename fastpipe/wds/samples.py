@@ -85,18 +85,16 @@ class SampleCrop(Cropping):
         pictures = pictures_of(sample)
         if not pictures:
             return sample
-        name = str(sample.get("__key__", "")).encode(errors="surrogateescape")
-        epoch, numbers = self.named([name])
-        made = {}
+        draws, made = self.draws([name_of(sample)]), {}
         for extension, data in pictures.items():
-            rows, failed = self.rows([data], epoch, numbers, planar=True)
+            rows, failed = self.rows([data], draws, planar=True)
             if failed:
-                raise sample_error(sample, extension, failed[0])
+                raise sample_error(sample, failed[0], extension)
             made[extension] = torch.from_numpy(rows[0])
         return {**sample, **made}
 
     def _member(self, extension: str, data: bytes) -> torch.Tensor:
-        rows, failed = self.rows([data], *self.named([data]), planar=True)
+        rows, failed = self.rows([data], self.draws([data]), planar=True)
         if failed:
             what = f"a member {extension}".rstrip()
             raise SampleError(f"{what} of {len(data):,} bytes cannot be decoded: {failed[0]}", reason=failed[0])
@@ -128,13 +126,21 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
     return found
 
 
-def sample_error(sample: dict[str, Any], extension: str, reason: str) -> SampleError:
-    """Names the sample, its tar, the member and the reason."""
+def name_of(sample: dict[str, Any]) -> bytes:
+    """What names a sample in the draws."""
+    return str(sample.get("__key__", "")).encode(errors="surrogateescape")
+
+
+def sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:
+    """Names the sample, or a member of it, its tar, and the reason."""
     key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
+    what = f"the sample {key!r} cannot be cropped"
+    if member is not None:
+        what = f"the member {member!r} of the sample {key!r} cannot be decoded"
     return SampleError(
-        f"the member {extension!r} of the sample {key!r} cannot be decoded: {reason}\n"
+        f"{what}: {reason}\n"
         f"  in {url or 'an unknown tar'}\n"
-        "  to train without such samples, pass handler=webdataset.warn_and_continue to this stage",
+        f"  {advice}to train without such samples, pass handler=webdataset.warn_and_continue to this stage",
         shard=url,
         key=key,
         reason=reason,
