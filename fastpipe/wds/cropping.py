@@ -19,19 +19,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, ImageError
 from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
+from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.wds.members import Opened, open_other, open_plain
+from fastpipe.sources.picture.probe import image_format
 
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 _NO_EPOCH = -1
+JPEG_MAGIC = b"\xff\xd8\xff"
+_DECODED = (JPEG_MAGIC, FPC_MAGIC, PNG_MAGIC)  # by the engine
+
+
+class Opened(NamedTuple):
+    """A picture whose header has been read: what the engine decodes, or (height, width, 3) uint8."""
+
+    width: int
+    height: int
+    data: bytes | None = None
+    rgb: NDArray[np.uint8] | None = None
 
 
 class Draws(NamedTuple):
@@ -101,12 +113,12 @@ class Cropping:
         """
         shape = (3, *self._size) if planar else (*self._size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
-        headers = {row: open_plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
+        headers = {row: _plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
         failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
         others = [row for row, one in headers.items() if one is None or row in failed]
         if others:
-            again = partial(open_other, max_pixels=self._max_pixels)
-            found = dict(zip(others, _each(again, [pictures[row] for row in others], threads), strict=True))
+            convert = partial(_converted, max_pixels=self._max_pixels)
+            found = dict(zip(others, _each(convert, [pictures[row] for row in others], threads), strict=True))
             failed = {row: one for row, one in found.items() if isinstance(one, str)}
             opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
             failed |= self._fill(out, opened, draws, threads, planar)
@@ -143,6 +155,34 @@ class Cropping:
         if lacking := [reason for _, reason in refused if reason.code == _engine.Code.out_of_memory]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
+
+
+def _plain(data: bytes, *, max_pixels: int) -> Opened | None:
+    """Reads the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
+    if not data.startswith(_DECODED):
+        return None
+    try:
+        return Opened(*_engine.picture_size(data, max_pixels), data)
+    except ValueError:
+        return None
+
+
+def _converted(data: bytes, *, max_pixels: int) -> Opened | str:
+    """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
+    Why not: it is no picture, damaged, or over the limit.
+    """
+    try:
+        if data.startswith(_DECODED):
+            from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+
+            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
+            return Opened(packed.width, packed.height, data=packed.data)
+        from fastpipe.sources.picture.pillow import open_image
+
+        rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
+        return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
+    except ImageError as problem:
+        return str(problem)
 
 
 def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int) -> list[_Result]:

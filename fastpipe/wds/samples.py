@@ -10,10 +10,10 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, SampleError, readable
 from fastpipe.plan.crops import Crop
 from fastpipe.sources.options import PICTURES
-from fastpipe.wds.cropping import Cropping
-from fastpipe.wds.members import is_picture
+from fastpipe.wds.cropping import JPEG_MAGIC, Cropping
 
 _WAYS = "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
+_FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
 
 
 def crop(
@@ -77,7 +77,7 @@ class SampleCrop(Cropping):
             return self._member("", given[0])
         if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], bytes):
             extension = given[0].removeprefix(".")
-            return self._member(extension, given[1]) if is_picture(extension, given[1]) else None
+            return self._member(extension, given[1]) if _is_picture(extension, given[1]) else None
         kinds = ", ".join(type(one).__name__ for one in given)
         raise ConfigError(f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as {_WAYS}")
 
@@ -101,6 +101,19 @@ class SampleCrop(Cropping):
         return torch.from_numpy(rows[0])
 
 
+def _is_picture(extension: str, data: object) -> bool:
+    """Whether a member is to be cropped.
+
+    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`, `bin`). A PNG of
+    another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is left alone.
+    """
+    extension = extension.lower()
+    if extension in PICTURES:
+        return True
+    jpeg = isinstance(data, bytes) and data.startswith(JPEG_MAGIC)
+    return jpeg and extension.rpartition(".")[2] not in _FILMS
+
+
 def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
     """A sample's pictures, by extension.
 
@@ -109,7 +122,7 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
     """
     found = {}
     for extension, data in sample.items():
-        if extension.startswith("__") or not is_picture(extension, data):
+        if extension.startswith("__") or not _is_picture(extension, data):
             continue
         if not isinstance(data, bytes):
             raise ConfigError(

@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import struct
-import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -168,11 +167,6 @@ class Hold:
             self.share()
             if beside is not None:
                 beside.share()
-
-
-def unfinished(file: Path) -> Path:
-    """A name for a file while it is written: no other thread, process or container has it."""
-    return file.with_name(f".{file.name}.{uuid.uuid4().hex}")
 
 
 @contextmanager
