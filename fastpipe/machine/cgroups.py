@@ -14,14 +14,17 @@ from typing import NamedTuple, TypeVar
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
-
 T = TypeVar("T")
+
+
+def numbers(file: Path) -> dict[str, int]:
+    """A file of lines of a name, a number, and maybe its unit. OSError, ValueError: it cannot be read, or is none."""
+    return {name.rstrip(":"): int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
 
 
 class Cgroup(NamedTuple):
     """A control group that this process is in, by itself or by way of one inside it: its files, and 1 or 2, for the
-    versions name their files differently. Where a file cannot be read, or holds something else, there is an OSError or
-    ValueError.
+    versions name their files differently. Errors as of `numbers`.
     """
 
     folder: Path
@@ -32,8 +35,7 @@ class Cgroup(NamedTuple):
         return int((self.folder / name).read_text())
 
     def numbers(self, name: str) -> dict[str, int]:
-        """A file of lines of a name and a number."""
-        return {key: int(value) for key, value in map(str.split, (self.folder / name).read_text().splitlines())}
+        return numbers(self.folder / name)
 
 
 def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:

@@ -83,11 +83,7 @@ def make_root(root: Path, mounts: str | None = None) -> None:
 
 
 def datasets(root: Path) -> list[Path]:
-    try:
-        found = [Path(entry.path) for entry in os.scandir(root) if FINGERPRINT.fullmatch(entry.name)]
-    except FileNotFoundError:
-        return []
-    return sorted(folder for folder in found if (folder / URL_FILE).exists())
+    return sorted(url.parent for url in root.glob(f"*/{URL_FILE}") if FINGERPRINT.fullmatch(url.parent.name))
 
 
 def open_accounts(root: Path) -> _engine.Descriptor:
