@@ -7,6 +7,7 @@ controllers.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -57,15 +58,8 @@ def _cgroups_of(controller: str) -> Iterator[Cgroup]:
     with contextlib.suppress(OSError, ValueError):
         for line in OWN.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if not controllers:
-                yield from _outwards(ROOT, path, 2)
-            elif controller in controllers.split(","):
-                yield from _outwards(ROOT / controller, path, 1)
-
-
-def _outwards(mount: Path, path: str, version: int) -> Iterator[Cgroup]:
-    innermost = mount / path.lstrip("/")
-    for folder in [innermost, *innermost.parents]:
-        yield Cgroup(folder, version)
-        if folder == mount:
-            return
+            version, mount = (1, ROOT / controller) if controllers else (2, ROOT)
+            if version == 2 or controller in controllers.split(","):
+                folder = mount / path.lstrip("/")
+                outwards = itertools.takewhile(mount.__ne__, [folder, *folder.parents])
+                yield from (Cgroup(each, version) for each in (*outwards, mount))

@@ -1,4 +1,4 @@
-"""The bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
+"""Samples, or the bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
 
 Note [epochs of others]
 A WebDataset pipeline tells nobody its epoch, and its workers are torch's: of an epoch, or of all. So the draws have two
@@ -10,16 +10,17 @@ torch.manual_seed decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError, ImageError
+from fastpipe.errors import ConfigError, ImageError, SampleError, readable
 from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
@@ -28,13 +29,16 @@ from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.probe import image_format
 
+Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 _NO_EPOCH = -1
-JPEG_MAGIC = b"\xff\xd8\xff"
-_DECODED = (JPEG_MAGIC, FPC_MAGIC, PNG_MAGIC)  # by the engine
+_FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
+_JPEG = b"\xff\xd8\xff"
+_DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
 
 
 class Opened(NamedTuple):
@@ -95,6 +99,33 @@ class Cropping:
             epoch: its number, from 0.
         """
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    def images(
+        self, samples: Sequence[dict[str, Any]], handler: Handler | None = None, threads: int = 1, planar: bool = False
+    ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:
+        """By extension, the rows of samples' pictures, as of `rows`; and the samples that are in them: those with other
+        pictures than most, or damaged ones, are left out if the handler says so, or their error is raised.
+        """
+        pictures = [pictures_of(sample) for sample in samples]
+        names = _usual(pictures)
+        bad = {
+            row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
+        }
+        fitting = [row for row in range(len(samples)) if row not in bad]
+        epoch, numbers = self.draws([_name_of(sample) for sample in samples])
+        made = {}
+        for name in names:
+            data = [pictures[row][name] for row in fitting]
+            made[name], failed = self.rows(data, Draws(epoch, numbers[fitting]), threads=threads, planar=planar)
+            for place, reason in failed.items():
+                row = fitting[place]
+                bad.setdefault(row, _sample_error(samples[row], reason, name))
+        for row in sorted(bad):
+            if handler is None or not handler(bad[row]):
+                raise bad[row]
+        kept = [place for place, row in enumerate(fitting) if row not in bad]
+        found = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
+        return found, [fitting[place] for place in kept]
 
     def draws(self, names: Sequence[bytes]) -> Draws:
         """Those of some samples, each named by its key, or by its bytes where the key is not known."""
@@ -191,3 +222,76 @@ def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threa
         return [function(value) for value in values]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, values))
+
+
+def is_picture(extension: str, data: object) -> bool:
+    """Whether a member is to be cropped.
+
+    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`, `bin`). A PNG of
+    another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is left alone.
+    """
+    extension = extension.lower()
+    if extension in PICTURES:
+        return True
+    jpeg = isinstance(data, bytes) and data.startswith(_JPEG)
+    return jpeg and extension.rpartition(".")[2] not in _FILMS
+
+
+def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
+    """A sample's pictures, by extension.
+
+    Raises:
+        ConfigError: one has been decoded already, or it is not certain which one is meant.
+    """
+    found = {}
+    for extension, data in sample.items():
+        if extension.startswith("__") or not is_picture(extension, data):
+            continue
+        if not isinstance(data, bytes):
+            raise ConfigError(
+                f"fastpipe.wds: expected the bytes of the member {extension!r}, got {type(data).__name__}; crop before "
+                "other stages decode or change the picture"
+            )
+        found[extension] = data
+    if len(plain := sorted(found.keys() & PICTURES)) > 1:
+        raise ConfigError(
+            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got {' and '.join(plain)}. A "
+            "resize would mix a mask's ids: rename a mask before, .rename(**{'mask.png': 'png'}), or crop one member "
+            "only, .map_dict(jpg=fastpipe.wds.crop(...))"
+        )
+    return found
+
+
+def _name_of(sample: dict[str, Any]) -> bytes:
+    """What names a sample in the draws."""
+    return str(sample.get("__key__", "")).encode(errors="surrogateescape")
+
+
+def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:
+    """Names the sample, or a member of it, its tar, and the reason."""
+    key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
+    what = f"the sample {key!r} cannot be cropped"
+    if member is not None:
+        what = f"the member {member!r} of the sample {key!r} cannot be decoded"
+    return SampleError(
+        f"{what}: {reason}\n"
+        f"  in {url or 'an unknown tar'}\n"
+        f"  {advice}to train without such samples, pass handler=webdataset.warn_and_continue to this stage",
+        shard=url,
+        key=key,
+        reason=reason,
+    )
+
+
+def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
+    """The extensions of the pictures that most samples of a batch have; of samples without a picture, if all are."""
+    counted = Counter(tuple(sorted(found)) for found in pictures if found)
+    return counted.most_common(1)[0][0] if counted else ()
+
+
+def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
+    """The error for a sample that cannot be in a batch with the others."""
+    has = f"the pictures {sorted(found)}" if found else "no picture"
+    reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
+    advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
+    return _sample_error(sample, reason, advice=advice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -20,10 +21,7 @@ from fastpipe.store.remote.retry import failure_of
 THREAD_NAME = "fastpipe-requests"
 
 # Options that name another server than the cloud's own.
-_ENDPOINTS = (
-    *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
-    *("azure_endpoint", "azure_storage_endpoint", "base_url", "google_base_url"),
-)
+_ENDPOINT = re.compile("(aws_|azure_|azure_storage_)?endpoint(_url)?|(google_)?base_url")
 # A part is sent and answered within _UPLOAD times read_timeout: at a slow link 8 MiB take their time.
 _UPLOAD = 3
 _PART_RETRIES = 6
@@ -94,7 +92,7 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
     if uploads:
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
     is_s3, is_hub = url.scheme == "s3", url.scheme == "hf"
-    server = next((str(config[name]) for name in _ENDPOINTS if name in config), "")
+    server = next((str(value) for name, value in config.items() if _ENDPOINT.fullmatch(name)), "")
     server = server or (os.environ.get("AWS_ENDPOINT_URL", "") if is_s3 else "")
     try:
         if is_hub or url.is_web:

@@ -1,9 +1,7 @@
-"""A batch of samples of a WebDataset -> the same with its pictures cropped, decoded on native threads."""
+"""Samples or batches of a WebDataset pipeline -> the same with their pictures cropped, decoded on native threads."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +14,88 @@ from fastpipe.errors.checks import whole
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop
-from fastpipe.wds.cropping import Cropping, Draws
-from fastpipe.wds.samples import name_of, pictures_of, sample_error
+from fastpipe.wds.cropping import Cropping, Handler, is_picture, pictures_of
 
-Handler = Callable[[Exception], bool]
+_WAYS = "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
+
+
+def crop(
+    size: int | tuple[int, int] = 224,
+    *,
+    train: bool = True,
+    crop: Crop | None = None,
+    hflip: bool | float | None = None,
+    seed: int = 0,
+    exact: bool = False,
+    max_pixels: int = MAX_PIXELS,
+) -> SampleCrop:
+    """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of pictures.
+
+    A picture becomes a uint8 tensor (3, height, width), RGB, 0 to 255, contiguous, as `torch.stack` likes it. JPEGs
+    and PNGs are decoded by fastpipe's engine, as far as the crop needs; progressive and CMYK JPEGs as `fastpipe pack`
+    stores them; WebP and others by Pillow. Other members stay as they are, also `seg.png` and the like, which may be
+    masks.
+
+    In `.map(CROP)` the draws are named by the sample's `__key__`; so several JPEGs of a sample that have one size get
+    the same crop and flip. In `.decode(CROP)` and `.map_dict(jpg=CROP)` the key is not known, and the hash of the bytes
+    stands for it.
+
+    Args:
+        size: size of the output in pixels: a number for a square, or (height, width).
+        train: True: RandomResizedCrop and mirroring. False: CenterCrop.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; None:
+            `train` decides.
+        hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
+        seed: seed of crops and flips; whole number in [0, 2**64).
+        exact: True: always decode at full size. See fastpipe.loader.
+        max_pixels: largest number of pixels of one stored image; a larger one cannot be decoded.
+
+    Returns:
+        A SampleCrop: a function, with `set_epoch`.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+    return SampleCrop(size, train=train, crop=crop, hflip=hflip, seed=seed, exact=exact, max_pixels=max_pixels)
+
+
+class SampleCrop(Cropping):
+    """What `fastpipe.wds.crop` returns. Use it in any process and thread; it can be pickled."""
+
+    def __call__(self, *given: Any) -> Any:
+        """The sample with its pictures cropped; or the crop of one member.
+
+        Args:
+            *given: a sample, a dict (`.map`); an extension and bytes (`.decode`); or bytes (`.map_dict`).
+
+        Returns:
+            A dict, or a tensor; None in `.decode` for a member that is no picture, so that others decode it.
+
+        Raises:
+            SampleError: a picture cannot be decoded.
+        """
+        if len(given) == 1 and isinstance(given[0], dict):
+            return self._sample(given[0])
+        if len(given) == 1 and isinstance(given[0], bytes):
+            return self._member("", given[0])
+        if len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], bytes):
+            extension = given[0].removeprefix(".")
+            return self._member(extension, given[1]) if is_picture(extension, given[1]) else None
+        kinds = ", ".join(type(one).__name__ for one in given)
+        raise ConfigError(f"fastpipe.wds.crop: expected a sample, or a member's bytes, got {kinds}; use it as {_WAYS}")
+
+    def _sample(self, sample: dict[str, Any]) -> dict[str, Any]:
+        if not pictures_of(sample):
+            return sample
+        images, _ = self.images([sample], planar=True)
+        return {**sample, **{extension: torch.from_numpy(rows[0]) for extension, rows in images.items()}}
+
+    def _member(self, extension: str, data: bytes) -> torch.Tensor:
+        rows, failed = self.rows([data], self.draws([data]), planar=True)
+        if failed:
+            what = f"a member {extension}".rstrip()
+            raise SampleError(f"{what} of {len(data):,} bytes cannot be decoded: {failed[0]}", reason=failed[0])
+        return torch.from_numpy(rows[0])
 
 
 def batch_crop(
@@ -91,7 +167,8 @@ class BatchCrop(Cropping):
         samples = batch
         if not listed:
             samples = [{name: of[row] for name, of in batch.items()} for row in range(len(batch["__key__"]))]
-        images, left = self._images(samples)
+        rows, left = self.images(samples, self._handler, self._threads())
+        images = {name: torch.from_numpy(found).permute(0, 3, 1, 2) for name, found in rows.items()}
         if not left:
             return None
         if listed:
@@ -105,50 +182,12 @@ class BatchCrop(Cropping):
             batch["__key__"] = rest["__key__"]  # webdataset's map takes it from the batch that came
         return {**rest, **images}
 
-    def _images(self, samples: Sequence[dict[str, Any]]) -> tuple[dict[str, torch.Tensor], list[int]]:
-        """By extension, the batch of crops; and the samples that are in it."""
-        pictures = [pictures_of(sample) for sample in samples]
-        names = _usual(pictures)
-        bad = {
-            row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
-        }
-        fitting = [row for row in range(len(samples)) if row not in bad]
-        epoch, numbers = self.draws([name_of(sample) for sample in samples])
-        made = {}
-        for name in names:
-            data = [pictures[row][name] for row in fitting]
-            made[name], failed = self.rows(data, Draws(epoch, numbers[fitting]), threads=self._threads())
-            for place, reason in failed.items():
-                row = fitting[place]
-                bad.setdefault(row, sample_error(samples[row], reason, name))
-        for row in sorted(bad):
-            if self._handler is None or not self._handler(bad[row]):
-                raise bad[row]
-        kept = [place for place, row in enumerate(fitting) if row not in bad]
-        left = [fitting[place] for place in kept]
-        images = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
-        return {name: torch.from_numpy(rows).permute(0, 3, 1, 2) for name, rows in images.items()}, left
-
     def _threads(self) -> int:
         if self._num_workers is not None:
             return self._num_workers
         worker = get_worker_info()
         sharing = (launched_here() or 1) * (1 if worker is None else worker.num_workers)
         return max(1, granted_cpus() // sharing)
-
-
-def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
-    """The extensions of the pictures that most samples of a batch have; of samples without a picture, if all are."""
-    counted = Counter(tuple(sorted(found)) for found in pictures if found)
-    return counted.most_common(1)[0][0] if counted else ()
-
-
-def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
-    """The error for a sample that cannot be in a batch with the others."""
-    has = f"the pictures {sorted(found)}" if found else "no picture"
-    reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
-    advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
-    return sample_error(sample, reason, advice=advice)
 
 
 def _some(column: Any, rows: list[int]) -> Any:
