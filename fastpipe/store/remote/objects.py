@@ -42,6 +42,9 @@ class Answer:
     attributes: Mapping[str, str]
 
 
+Check = Callable[[Answer], str | None]
+
+
 class ShardError(DatasetError, OSError):
     """A shard behind a URL cannot be read, told to code that reads files."""
 
@@ -190,9 +193,7 @@ class Objects:
 
         return aiter(obstore.list(self._connection.reading, folder or None, offset=after, chunk_size=_PAGE))
 
-    async def get(
-        self, name: str, start: int, stop: int | None, check: Callable[[Answer], str | None] = lambda _: None
-    ) -> Answer:
+    async def get(self, name: str, start: int, stop: int | None, check: Check = lambda _: None) -> Answer:
         """A range of a file, as far as the file goes; with None, all of it. The cause of the error is a
         FileNotFoundError where there is no such file. `check` says what is wrong with the content, which is then asked
         for again; content that stays wrong is given as it is.
@@ -242,13 +243,7 @@ class Objects:
             yield memoryview(answer.data)
 
     async def fetch(
-        self,
-        name: str,
-        start: int,
-        stop: int | None,
-        *,
-        size_bytes: int | None = None,
-        check: Callable[[Answer], str | None] = lambda _: None,
+        self, name: str, start: int, stop: int | None, size_bytes: int | None = None, check: Check = lambda _: None
     ) -> Answer:
         """A range of a file that nobody changes, and that has this size; None: any. See `get`."""
 
@@ -270,7 +265,7 @@ class Objects:
         return await self.get(name, start, stop, same)
 
     def fetched(self, name: str, start: int, stop: int | None, size_bytes: int | None = None) -> Answer:
-        return self.wait(self.fetch(name, start, stop, size_bytes=size_bytes))
+        return self.wait(self.fetch(name, start, stop, size_bytes))
 
     def whole(self, name: str) -> Iterator[memoryview]:
         """All of a file that nobody changes and that is not empty, piece by piece; it may be larger than memory."""
