@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -128,13 +129,12 @@ def _aws_profile(config: dict[str, Any]) -> dict[str, Any]:
     )
     files = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), "~/.aws/config"
     there = "AWS_PROFILE" in os.environ or any(os.path.exists(os.path.expanduser(each)) for each in files)
-    if said or "AWS_ACCESS_KEY_ID" in os.environ or not there:
-        return {}
-    try:
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError:
-        return {}
-    return {"credential_provider": Boto3CredentialProvider()}
+    if there and not said and "AWS_ACCESS_KEY_ID" not in os.environ:
+        with suppress(ImportError):
+            from obstore.auth.boto3 import Boto3CredentialProvider
+
+            return {"credential_provider": Boto3CredentialProvider()}
+    return {}
 
 
 _commits: dict[Url, str] = {}  # found out once in a process: a branch that moves does not change a running epoch
