@@ -41,9 +41,7 @@ class Pictures:
         """Has samples of a remote dataset fetched, all at a time, and keeps them inside the `with`; or DatasetError."""
         if self._reader is None:
             return nullcontext()
-        from fastpipe.store.remote.reader import brought
-
-        return brought(self._reader, samples)
+        return self._reader.brought(samples)
 
     def decode(self, sample: int, record: np.void) -> Pixels:
         """The whole picture of a sample, (height, width, channels), in memory of its own; or SampleError."""
@@ -124,14 +122,13 @@ class Pictures:
         if self._reader is None:
             yield self._shard(shard), offset, size
             return
-        from fastpipe.store.remote.reader import brought, check
-
-        with brought(self._reader, np.array([sample], dtype=np.int64)):
+        one = np.array([sample], dtype=np.int64)
+        with self._reader.brought(one):
             try:
-                check(self._reader, sample, shard, offset, size, expected)
+                self._reader.check(sample, shard, offset, size, expected)
             except DatasetError as problem:
                 raise self._index.sample_error(sample, problem) from None
-            with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
+            with self._reader.brought(np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
                 yield self._shard(int(where.shard[0])), offset + int(where.shift[0]), size
 
 

@@ -201,13 +201,13 @@ def loader(
     recipes = Recipes(world, recipe, sampling, partition)
     recipe = recipes.now()
     check_pictures(recipe)
-    for store in dataset.stores:
-        if isinstance(store.index.path, Url):
-            _tell_nodes(store.index, everyone, partition)
-        if not store.index.packed:
-            _tell_unpacked(store.index)
+    for each in dataset.stored:
+        if isinstance(each.index.path, Url):
+            _tell_nodes(each.index, everyone, partition)
+        if not each.index.packed:
+            _tell_unpacked(each.index)
         if verify:
-            check_saved(store.index)
+            check_saved(each.index)
     reader = field_reader(dataset, recipe, augmentations, fields, form)
 
     index, stats, slots = dataset.index, Stats(), []

@@ -42,7 +42,7 @@ def state_of(position: Position, recipe: Recipe, size: Size | None, data: Datase
     return {
         "version": STATE_VERSION,
         "dataset": data.index.content,
-        "dataset_versions": [store.index.version for store in data.stores],
+        "dataset_versions": [each.index.version for each in data.stored],
         "order": json.dumps(_order(recipe, position.epoch)),
         "epoch": position.epoch,
         "batches": position.batches,
@@ -109,7 +109,7 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
 
 
 def _which(versions: list[int], data: Dataset) -> str:
-    indexes = [store.index for store in data.stores]
+    indexes = [each.index for each in data.stored]
     pairs = zip(indexes, versions, strict=False)
     other = [(index, then) for index, then in pairs if index.version != then and index.version and then]
     if len(versions) != len(indexes) or not other:

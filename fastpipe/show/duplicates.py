@@ -68,7 +68,7 @@ def duplicates(
         DatasetError: there is no dataset, or it is damaged.
     """
     first = as_dataset(data)
-    whole = other is None and first.index.packed and len(first.stores) == 1
+    whole = other is None and first.index.packed and len(first.stored) == 1
     mine = _hashes(first, "xxh3_64" if whole else "identity")
     if other is None:
         return Duplicates(found := _groups(mine), [[] for _ in found], first)
