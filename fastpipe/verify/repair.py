@@ -28,7 +28,6 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.sample_layout import Stored, key_hash
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.columns import columns, piece
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
@@ -112,7 +111,7 @@ def repair(
         refused: PackError | None = None
         for pack, ours in _by_pack(info, shards):
             how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
-            options = replace(packed_options(pack["options"], how), workers=workers or granted_cpus())
+            options = replace(packed_options(pack["options"], how), workers=workers)
             try:
                 listing = _listed(path, info, pack, source, options)
             except PackError as problem:

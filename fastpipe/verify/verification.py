@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
 from fastpipe.format.description import file_hash
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.executor import THREADS, on_ray
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.check_index import IndexPart, check_index, impossible_records
@@ -58,7 +57,7 @@ def verify(
     in_tasks = on_ray(executor, address)
     if quick and in_tasks:
         raise ConfigError("--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray")
-    threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+    threads = PackOptions(workers=workers).threads
     started = time.monotonic()
     said, folder, url = _described(path)
     findings = list(said.findings)

@@ -15,7 +15,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.growth.version import Version
-from fastpipe.packing.pipeline.exchange import few_outcomes
+from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.listing import Listing, Source, SourceField
@@ -87,7 +87,7 @@ def _packed_ns(version: Version) -> NDArray[np.int64]:
 def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:
     """By path, the hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
     found: dict[str, int | None] = dict.fromkeys(source.path for source in few)
-    for source, outcome in few_outcomes(listing, few, options) if few else ():
+    for source, outcome in converted(listing, few, options) if few else ():
         found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.data)
     return found
 

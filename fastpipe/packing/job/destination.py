@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,11 +21,10 @@ from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
+from fastpipe.packing.shard.plan import Plan, Run, Told, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Facts, Listing, Source
-from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import cannot_write
 from fastpipe.store.remote.options import place_of
@@ -239,7 +238,7 @@ def remade(
     options: PackOptions,
     run: Run,
     scratch: Path,
-    told: Callable[[Source, Packed | str], None] = lambda *_: None,
+    told: Told = lambda *_: None,
 ) -> Iterator[tuple[Path, dict[str, Tar]]]:
     """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name."""
     fields = read_fields(info)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +17,17 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import FORMAT_VERSION
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
-from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
+from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of
+from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, plan_shards, runs_of
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import could_be_source, list_sources
 from fastpipe.sources.listing import Facts, Listing, Source
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Store
@@ -144,7 +144,7 @@ def planned(
     listing: Listing,
     options: PackOptions,
     fitted: Fitted = lambda plan: plan,
-    known: dict[str, Packed | str] | None = None,
+    known: dict[str, Outcome] | None = None,
 ) -> tuple[Plan, dict[str, Run]]:
     """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
     plan = fitted(plan_of(listing, options, known))
@@ -152,14 +152,14 @@ def planned(
 
 
 def plan_of(
-    listing: Listing, options: PackOptions, known: dict[str, Packed | str] | None = None, weight: int | None = None
+    listing: Listing, options: PackOptions, known: dict[str, Outcome] | None = None, weight: int | None = None
 ) -> Plan:
     """The plan of a pack. `known` gets what became of the first sources that are converted for it, by path."""
     room = _KEPT_BYTES
 
-    def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
+    def convert(few: Sequence[Source]) -> Outcomes:
         nonlocal room
-        with closing(few_outcomes(listing, few, options)) as found:
+        with closing(converted(listing, few, options)) as found:
             for source, outcome in found:
                 if known is not None and room > 0:
                     known[source.path] = outcome
@@ -186,7 +186,7 @@ def make_in_threads(
     """Makes shards in threads of this process; see Make."""
     # Rows are converted with those beside them, so nothing is kept of tables.
     keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
-    known: dict[str, Packed | str] | None = {} if keeps else None
+    known: dict[str, Outcome] | None = {} if keeps else None
     plan, named = planned(listing, options, fitted, known)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
@@ -228,7 +228,7 @@ class Told:
         )
         self._on_progress(self._now)
 
-    def source(self, source: Source, outcome: Packed | str) -> None:
+    def source(self, source: Source, outcome: Outcome) -> None:
         """A source is done."""
         self.add(1, source.size_bytes, isinstance(outcome, str))
 

@@ -17,6 +17,7 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.sample_layout import Stored
+from fastpipe.packing.shard.plan import Outcome
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
 
@@ -32,7 +33,7 @@ class Sample(NamedTuple):
 
     place: OrderKey
     source_bytes: int
-    outcome: Packed | str
+    outcome: Outcome
 
 
 def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:

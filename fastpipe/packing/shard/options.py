@@ -12,6 +12,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
+from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.executor import RAY, THREADS
 from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
@@ -83,6 +84,11 @@ class PackOptions:
         choice("--storage", self.encode.storage, CHOICES["storage"])
         if self.encode.quality is not None and self.encode.lossless:
             raise ConfigError("--lossless does not go with --quality, which is that of images with loss: leave out one")
+
+    @property
+    def threads(self) -> int:
+        """How many threads work: `workers`, or the CPUs granted to this process."""
+        return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""

@@ -12,21 +12,20 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.layout import WORK_FOLDER
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
 from fastpipe.packing.job.threads import Made, publish
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes
+from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.shard.plan import Run
+from fastpipe.packing.shard.plan import Outcome, Run
 from fastpipe.packing.steps.lists import list_all
 from fastpipe.packing.steps.parts import Job, Listed, Part, read_listed, read_parts, read_sources
 from fastpipe.sources.files import source_path
 from fastpipe.sources.listing import Source
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 
 _PART = re.compile(r"(\d+)/(\d+)")
@@ -71,7 +70,7 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
         at += rows
     rejected = 0
 
-    def told(_: Source, outcome: Packed | str) -> None:
+    def told(_: Source, outcome: Outcome) -> None:
         nonlocal rejected
         rejected += isinstance(outcome, str)
 
@@ -94,7 +93,7 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             names = [name for each in read_parts(job, "convert") for name, _ in each.runs]
             outcomes = exchanged(listing.sources, [run], options, names, job.spool())
         else:
-            outcomes = few_outcomes(listing, listing.sources, options)
+            outcomes = converted(listing, listing.sources, options)
         (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
         return Done(len(listing.sources), len(entry.tally.rejected))
 
@@ -180,8 +179,7 @@ def _of_shards(job: Job, share: slice) -> str:
 
 
 def _each(step: Callable[[Job, Part, int], Done], job: Job, parts: Sequence[Part]) -> Done:
-    workers = job.options.workers or granted_cpus()
-    made = [step(job, part, workers) for part in parts]
+    made = [step(job, part, job.options.threads) for part in parts]
     return Done(sum(each.files for each in made), sum(each.rejected for each in made))
 
 
