@@ -195,8 +195,7 @@ def make_in_threads(
     count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
     store, total, total_bytes = journal.store, len(listing.sources), listing.size_bytes
-    begun = PackProgress(0, total, 0, total_bytes, rejected)
-    converting, packing = Told(begun, store, on_progress), Told(begun, store, on_progress)
+    converting, packing = (Told(total, total_bytes, store, on_progress, rejected) for _ in range(2))
     converting.begin("converting", total, total_bytes)
     packing.begin("packing", count, total_bytes - total_bytes * (total - count) // max(total, 1))
     outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converting.source, known)
@@ -208,8 +207,11 @@ def make_in_threads(
 class Told:
     """Tells how far a pack is."""
 
-    def __init__(self, now: PackProgress, store: Store, on_progress: Progress) -> None:
-        self._now, self._store, self._on_progress = now, store, on_progress
+    def __init__(
+        self, files: int, size_bytes: int, store: Store, on_progress: Progress, rejected: int = 0, workers: int = 0
+    ) -> None:
+        self._now = PackProgress(0, files, 0, size_bytes, rejected, workers=workers)
+        self._store, self._on_progress = store, on_progress
 
     def begin(self, step: str, files: int, size_bytes: int, tasks: int = 0) -> None:
         """A step in which so much is left."""
