@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -15,14 +13,14 @@ from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.verify.check_index import IndexPart, impossible, impossible_records
-from fastpipe.verify.check_sample import Checked, Mismatch, ShardSpan, check_span
+from fastpipe.verify.check_sample import Mismatch, ShardSpan, check_span
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.tar_members import starts_in_tar
 
-SPAN_BYTES = 4 << 20  # about so much is read at once
-_AHEAD_PER_WORKER = 2  # spans; a span is a few MB
+SPAN_BYTES = 2 << 20  # about so much is read at once
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,8 @@ def check_shards(
     totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
     samples, bytes_done = 0, 0
     digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
-    with closing(_checked(_planned(there, index, whole_index=whole_index), threads)) as outcomes:
-        for span, checked in outcomes:
+    with closing(Ahead(check_span, threads)) as ahead:
+        for span, checked in ahead.each(_planned(there, index, whole_index=whole_index)):
             if span.start == 0:
                 digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
             digest.update(checked.data)
@@ -151,24 +149,6 @@ def _readable_bytes(shard: ShardFacts) -> int:
         return min(shard.size_bytes, _size_of(shard)[0])
     except OSError:
         return 0
-
-
-def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[ShardSpan, Checked], None, None]:
-    """Checks spans in threads and gives them out in order. Closing it takes back what has not begun."""
-    pending: deque[tuple[ShardSpan, Future[Checked]]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="fastpipe-verify") as pool:
-        try:
-            for span in planned:
-                pending.append((span, pool.submit(check_span, span)))
-                if len(pending) > threads * _AHEAD_PER_WORKER:
-                    first, future = pending.popleft()
-                    yield first, future.result()
-            while pending:
-                first, future = pending.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in pending:
-                future.cancel()
 
 
 def _judge(

@@ -121,7 +121,7 @@ def repair(
         if refused is not None:
             raise refused
         if INDEX_FILE in damaged:
-            _rebuild_index(journal, said.shards, info)
+            _rebuild_index(journal.store, said.shards, info["index"]["file_xxh3_64"], at)
         if broken:
             _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
     return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
@@ -238,17 +238,12 @@ def _remake_shards(
                 publish(folder / shard.name, shard.path)
 
 
-def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
-    """Writes index.npy from what the shards hold."""
+def _rebuild_index(store: Store, shards: Sequence[ShardFacts], expected: str, at: str) -> None:
+    """Writes index.npy, in the version's folder, from what the shards hold."""
     samples = sum(shard.samples for shard in shards)
-    with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
-        records, whole = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
-        _refuse_other(INDEX_FILE, info["index"]["xxh3_64"], records)
-        if whole != info["index"]["file_xxh3_64"]:
-            raise PackError(
-                f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
-                f"packed it; {_ANEW}"
-            )
+    with store.whole(f"{at}{INDEX_FILE}") as file:
+        _, found = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
+        _refuse_other(INDEX_FILE, expected, found)
 
 
 def _rebuild_sidecars(

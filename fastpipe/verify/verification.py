@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.description import file_hash
@@ -62,8 +63,7 @@ def verify(
     said, folder, url = _described(path)
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
-        findings += check_index(said.index, said.info)
-        findings += _check_sidecars(said.index, said.info["sources"]["file_xxh3_64"])
+        findings += _check_files(said.index, said.info)
     index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
@@ -102,9 +102,12 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     return said, index.folder, index
 
 
-def _check_sidecars(index: Index, sources: str) -> Iterator[Damage]:
-    """Hashes each file, and sources.npy, in a pass that keeps a few MB."""
-    expected_of = {SOURCES_FILE: sources}
+def _check_files(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
+    """Hashes index.npy, sources.npy and each sidecar, in passes that keep a few MB; sums up what the index has."""
+    expected_of = {
+        INDEX_FILE: info["index"]["file_xxh3_64"],
+        SOURCES_FILE: info["sources"]["file_xxh3_64"],
+    }
     for field in index.fields.values():
         expected_of |= {f"{FIELDS_FOLDER}/{name}": digest for name, digest in field.files.items()}
     for name, expected in expected_of.items():
@@ -115,3 +118,5 @@ def _check_sidecars(index: Index, sources: str) -> Iterator[Damage]:
             continue
         if found != expected:
             yield Damage(name, "its content has changed since it was packed: hash", expected, found)
+        elif name == INDEX_FILE:
+            yield from check_index(index)

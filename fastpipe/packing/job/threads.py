@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -263,13 +262,13 @@ def _nothing_packed(facts: Facts, tally: Tally) -> PackError:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
-        if facts.made_by:
-            return PackError(text)
-        if match := re.match(r"field (\w+): ", reason):
-            return PackError(
-                f"{text}. --field names the fields to store: leave out this one, or give it another kind, such as "
-                f"--field {match[1]}=COLUMN:image or :bytes"
-            )
+    if facts.made_by:
+        return PackError(text)
+    if tally.rejected and facts.kinds:
+        return PackError(
+            f"{text}. If a field is at fault, leave it out (--field names the fields to store), or give it another "
+            "kind, such as --field NAME=COLUMN:image or :bytes"
+        )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in facts.stray):
         text += (

@@ -27,7 +27,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
+from fastpipe.packing.pipeline.run_file import Sample, damaged, is_whole, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes, Run, Told
 from fastpipe.sources.listing import Listing, Source, packing_order
@@ -168,17 +168,10 @@ def exchanged(
         for sample in found:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
-                raise _does_not_fit(spool, sample.place[1])
+                raise damaged(spool, readable(sample.place[1]))
             yield source._replace(size_bytes=sample.source_bytes), sample.outcome
     if (missing_row := next(expected, None)) is not None:
-        raise _does_not_fit(spool, missing_row.path)
-
-
-def _does_not_fit(spool: Store, name: str) -> PackError:
-    return PackError(
-        f"the spool {spool.place} has another sample than it should at {readable(name)}. Remove it, then run the same "
-        "command again: it is made anew"
-    )
+        raise damaged(spool, readable(missing_row.path))
 
 
 def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], options: PackOptions) -> None:

@@ -46,29 +46,16 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What is packed and how.
-
-    Attributes:
-        encode: what becomes of an image.
-        source: how the source is read.
-        shard_size: bytes of a shard, about; a Writer fills shards up to it.
-        seed: picks the order of the samples.
-        shuffle: False: the samples are packed class by class, in the order of their paths.
-        fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
-        overwrite: replace another dataset, or a damaged one, that is in the destination.
-        workers: threads; None: the CPUs granted to this process.
-        spool: the folder in which shards are made for a URL; on a cluster a folder or URL that all workers see, for
-            lists and converted rows of tables; None: the default.
-    """
+    """What is packed and how; see `fastpipe.pack`."""
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
     source: SourceOptions = field(default_factory=SourceOptions, kw_only=True)
-    shard_size: int = DEFAULT_SHARD_BYTES
+    shard_size: int = DEFAULT_SHARD_BYTES  # about; a Writer fills shards up to it
     seed: int = 0
     shuffle: bool = True
     fail_fast: bool = False
     overwrite: bool = False
-    workers: int | None = None
+    workers: int | None = None  # None: see `threads`
     spool: Place | None = None
 
     def __post_init__(self) -> None:

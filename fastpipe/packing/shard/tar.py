@@ -124,6 +124,12 @@ class Tar(NamedTuple):
     xxh3_64: str
     removed: int = 0
 
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json."""
+        number, *_, removed = self
+        said = {"name": shard_name(number), **self._asdict()}
+        return {name: value for name, value in said.items() if name != "number" and (name != "removed" or removed)}
+
 
 class TarWriter:
     """Writes one shard, a tar file in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
