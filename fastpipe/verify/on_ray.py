@@ -23,8 +23,7 @@ from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
-from fastpipe.verify.check_index import IndexPart
-from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
+from fastpipe.verify.check_shards import IndexPart, ShardFindings, VerifyProgress, check_shards
 from fastpipe.verify.shard_facts import ShardFacts
 
 _MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
@@ -90,10 +89,7 @@ def check_on_ray(
     address: str | None = None,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> ShardFindings:
-    """Checks shards of the dataset `seen` as `check_shards` does, in tasks; workers and address: see `session`.
-    ConfigError: Ray is not installed, or an argument is wrong. ClusterError: the cluster cannot be reached, or a
-    machine does not see the dataset.
-    """
+    """As `check_shards`, of the dataset `seen`, in tasks; workers, address and errors as of `session`."""
     plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
     totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
     found: dict[int, ShardFindings] = {}

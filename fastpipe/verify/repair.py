@@ -28,8 +28,8 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.sample_layout import Stored, key_hash
-from fastpipe.packing.fields.columns import columns, piece
-from fastpipe.packing.growth.known import relabelled
+from fastpipe.packing.fields.stored import columns, piece
+from fastpipe.packing.growth.grow import relabelled
 from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
@@ -44,9 +44,9 @@ from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
+from fastpipe.verify.check_sample import opened, records_of
 from fastpipe.verify.damage import Report
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.tar_members import opened, records_of
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20

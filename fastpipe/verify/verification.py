@@ -15,12 +15,19 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
-from fastpipe.packing.cluster.executor import THREADS, on_ray
+from fastpipe.packing.cluster.session import THREADS, on_ray
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
-from fastpipe.verify.check_index import IndexPart, check_index, impossible_records
-from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
+from fastpipe.verify.check_shards import (
+    IndexPart,
+    ShardFindings,
+    VerifyProgress,
+    check_index,
+    check_shards,
+    check_size,
+    impossible_records,
+)
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.on_ray import Seen, check_on_ray
 from fastpipe.verify.shard_facts import Description, describe

@@ -18,7 +18,7 @@ from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
-from fastpipe.packing.cluster.executor import RAY
+from fastpipe.packing.cluster.session import RAY
 from fastpipe.verify import on_ray
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report

@@ -102,8 +102,8 @@ class Agreement:
             if (shared := _SHARED.get(self.kinds[name])) is not None:
                 if None not in (here.shared, there.shared) and here.shared != there.shared:
                     raise PackError(
-                        f"{where}, field {name}: {shared.differs(here.shared, there.shared)}. Give the field another kind, such as "
-                        f"--field {name}=COLUMN:json, choose another column, or leave it out"
+                        f"{where}, field {name}: {shared.differs(here.shared, there.shared)}. Give the field another "
+                        f"kind, such as --field {name}=COLUMN:json, choose another column, or leave it out"
                     )
                 here.shared = there.shared if here.shared is None else here.shared
             here.classes = max(here.classes, there.classes)

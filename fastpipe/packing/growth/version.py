@@ -28,7 +28,7 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
-from fastpipe.packing.fields.columns import LENGTHS, columns
+from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.journal import Journal, another
@@ -99,8 +99,7 @@ class Version:
     ) -> dict[str, Any]:
         """Makes the next version, of the samples that `stays` has and of new shards; the content of its dataset.json.
 
-        Facts, tally, plan and `told` are of the new sources, as of `publish_dataset`. Those `tried` are not among the
-        rejected ones any more.
+        All else is of the new sources. Those `tried` are not among the rejected ones any more.
         """
         self.check_newest()
         self.journal.check(entries)

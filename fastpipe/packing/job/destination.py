@@ -43,10 +43,9 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
 
 @contextlib.contextmanager
 def opened(destination: Place, options: PackOptions, *, shared_spool: bool = False) -> Iterator[Journal]:
-    """The work of a pack into a folder or a URL, locked. Errors of the disk are named.
+    """The work of a pack into a folder or a URL, locked. A place that holds something else is refused before that.
 
-    Places that hold something else are refused before anything is written: packing never touches files that are not
-    its own. With `shared_spool`, the spool is not the folder in which files of a bucket are made.
+    With `shared_spool`, the spool is not the folder in which files of a bucket are made.
     """
     spool = None if shared_spool else options.spool
     if isinstance(spool, Url) or (spool is not None and isinstance(destination, Path)):
@@ -99,11 +98,9 @@ def _contains(outer: SourcePath | Place, inner: SourcePath | Place) -> bool:
 def plan_run(
     journal: Journal, facts: Facts, options: PackOptions, listing: Listing | None = None
 ) -> dict[str, Any] | None:
-    """Decides what there is to do, and writes down the plan if there is something.
+    """Writes down the plan; gives the content of dataset.json instead, if the dataset is there, whole, and fits.
 
-    The content of dataset.json, if the dataset is there, whole, and what this pack would make; None: there is something
-    to do. With `overwrite` another dataset may be replaced; it stays until there is a new shard. Without the listing,
-    sources that are newer than the dataset count as changed.
+    With `overwrite` another one stays until there is a new shard. Without a listing all newer sources have changed.
     """
     place = journal.store.place
     info = journal.description()
@@ -181,8 +178,7 @@ def _unchanged(
 ) -> bool:
     """Whether sources with the paths and sizes of a dataset's have its content.
 
-    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
-    the shards of all files with a new time are made again, and compared.
+    A copy, a hard link or other permissions give a file a new time: shards of such files are made again, and compared.
     """
     if not isinstance(journal.store.place, Path):
         return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing

@@ -50,10 +50,7 @@ if TYPE_CHECKING:
 def converted(
     listing: Listing, sources: Iterable[Source], options: PackOptions, known: dict[str, Outcome] | None = None
 ) -> Outcomes:
-    """Converts sources in threads, those that are not `known`: files in their order, rows in that of their tables.
-
-    It is to be closed. The sources that it yields have the sizes of images; errors as of `convert_sample`.
-    """
+    """Converts sources in threads, files in order, rows in that of their tables, with the sizes of images."""
     there, listing = known or {}, with_own_requests(listing)
     of = options.encode, listing.kinds, listing.classes
 
@@ -97,10 +94,9 @@ def convert_sample(
     classes: Sequence[str],
     identity: int | None = None,
 ) -> Outcome:
-    """Converts one picture, which `read` gives, and the values of its fields, or says why that cannot be.
+    """Converts one picture and the values of its fields, or says why that cannot be; PackError: the system is at fault.
 
-    `identity` is that of its source, where it was packed before; None: that of its bytes. PackError: the system is at
-    fault, such as too many open files; or a file has changed since it was listed.
+    `identity` is that of its source, where it was packed before; None: that of its bytes.
     """
     if sample.problem is not None:
         return sample.problem

@@ -52,10 +52,9 @@ def outcomes_of(
     told: Told = lambda *_: None,
     known: dict[str, Outcome] | None = None,
 ) -> Outcomes:
-    """Converts the sources of some shards in threads, and gives them in packing order; see `converted`.
+    """Converts the sources of some shards in packing order, but for the `known` ones, which it removes.
 
-    Tables need a spool on this machine; `told` is called with each row that is written there. Files that are `known`,
-    by path, are not converted again, and leave it.
+    Tables need a spool on this machine; `told` is called with each row that is written there.
     """
     if not isinstance(listing, TableListing):
         ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
@@ -139,10 +138,7 @@ def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptio
 def exchanged(
     sources: Sequence[Source], wanted: Sequence[Run], options: PackOptions, names: Sequence[str], spool: Store
 ) -> Outcomes:
-    """The rows of some shards, in packing order, from the files of all runs, which have these names.
-
-    `sources` has these rows, and perhaps others, in packing order; `wanted` the places of the shards in them, in order.
-    """
+    """The rows of shards in packing order, from the files of all runs; `wanted` has their places in `sources`."""
     sizes = spool.sizes()
     if missing := next((name for name in names if name not in sizes), None):
         raise PackError(

@@ -13,7 +13,7 @@ from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.cluster.executor import RAY, THREADS
+from fastpipe.packing.cluster.session import RAY, THREADS
 from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of
@@ -105,11 +105,7 @@ def pack_options(
     spool: str | os.PathLike[str] | None = None,
     **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked: OPTIONS and those of SourceOptions.
-
-    Raises:
-        ConfigError: a value is wrong.
-    """
+    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         from fastpipe.store.remote.options import remote_options  # most packs have no URLs

@@ -43,8 +43,8 @@ class Plan(NamedTuple):
     """What all shards of a pack have in common. Note [plan]
 
     `step` is hashes a shard; or, in order, listed bytes a shard. `agreed` is `Agreement.state` after the few sources.
-    `stride` is more than there are shards: what is added to a shard's number for the file that continues it. Where a
-    dataset grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
+    `stride`, more than there are shards, is added to a shard's number for the file that continues it. Where a dataset
+    grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
     """
 
     step: int

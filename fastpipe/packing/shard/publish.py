@@ -34,7 +34,7 @@ from fastpipe.format.layout import (
 )
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
+from fastpipe.packing.fields.stored import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
 from fastpipe.packing.shard.journal import another
 from fastpipe.packing.shard.plan import Plan
@@ -73,8 +73,7 @@ def publish_dataset(
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset; gives the content of dataset.json. Note [publishing] in journal.py
 
-    `pieces` are removed when they are read. `shaping` has the options that decide bytes. Without a plan a program added
-    the samples. `told` is called when a file is there.
+    `pieces` are removed when they are read. Without a plan a program added the samples. `told`: a file is there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1

@@ -132,10 +132,9 @@ class Tar(NamedTuple):
 
 
 class TarWriter:
-    """Writes one shard, a tar file in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
+    """Writes one shard in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
 
-    Each sample is KEY.cls (the label as decimal text), the image (KEY.jpg, .fpc or .png) and KEY.json (the source's
-    path, and the change made to it if any), in that order; then the members of its fields.
+    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the members of its fields.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:
