@@ -19,14 +19,7 @@ from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, read_fields, sidecars
 from fastpipe.format.index import Index
-from fastpipe.format.layout import (
-    DATASET_FILE,
-    INDEX_DTYPE,
-    INDEX_FILE,
-    SOURCES_FILE,
-    shard_number,
-    version_folder,
-)
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, SOURCES_FILE, shard_number, version_folder
 from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.grow import relabelled

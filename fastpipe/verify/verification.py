@@ -111,10 +111,7 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
 
 def _check_files(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     """Hashes index.npy, sources.npy and each sidecar, in passes that keep a few MB; sums up what the index has."""
-    expected_of = {
-        INDEX_FILE: info["index"]["file_xxh3_64"],
-        SOURCES_FILE: info["sources"]["file_xxh3_64"],
-    }
+    expected_of = {INDEX_FILE: info["index"]["file_xxh3_64"], SOURCES_FILE: info["sources"]["file_xxh3_64"]}
     for field in index.fields.values():
         expected_of |= {f"{FIELDS_FOLDER}/{name}": digest for name, digest in field.files.items()}
     for name, expected in expected_of.items():

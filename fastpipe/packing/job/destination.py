@@ -125,12 +125,7 @@ def plan_run(
                 f"{place} holds a different dataset, or a damaged dataset: {problem}. Choose another folder, or pass "
                 "--overwrite to replace it"
             )
-    plan = {
-        "source": facts.root,
-        "listing": facts.state,
-        "options": shaping,
-        "made_with": made_with(),
-    }
+    plan = {"source": facts.root, "listing": facts.state, "options": shaping, "made_with": made_with()}
     unfinished = journal.plan()
     if unfinished is not None and info is None and not options.overwrite:
         differs = {name for name in plan if unfinished.get(name) != plan[name]}

@@ -140,10 +140,7 @@ Make = Callable[[Listing, PackOptions, Journal, Fitted, Progress], Made]
 
 
 def planned(
-    listing: Listing,
-    options: PackOptions,
-    fitted: Fitted = lambda plan: plan,
-    known: dict[str, Outcome] | None = None,
+    listing: Listing, options: PackOptions, fitted: Fitted = lambda plan: plan, known: dict[str, Outcome] | None = None
 ) -> tuple[Plan, dict[str, Run]]:
     """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
     plan = fitted(plan_of(listing, options, known))

@@ -177,15 +177,11 @@ def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], optio
     free = shutil.disk_usage(folder).free
     shrinks = options.encode.max_size is not None
     words = (
-        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {_shown(needed)} beside the "
-        f"dataset until it is done, in {readable(str(folder))}; {_shown(free)} are free there"
+        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {needed / 1e6:,.1f} MB "
+        f"beside the dataset until it is done, in {readable(str(folder))}; {free / 1e6:,.1f} MB are free there"
     )
     if free < needed and not shrinks:
         disk = "another disk (DST, or --spool where DST is a URL)"
         raise PackError(f"{words}. Make room, or choose {disk}, then run the same command again")
     if needed >= _TOLD_BYTES:
         _LOG.warning(words)
-
-
-def _shown(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.1f} MB"
