@@ -62,10 +62,10 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
     return long, min(max(100.0, long / aspect), long)
 
 
-def draw_plan(rng: np.random.Generator) -> PhotoPlan:
-    """Draw what one photo aims at; the same state gives the same plan."""
+def draw_plan(rng: np.random.Generator, scale: float = 1.0) -> PhotoPlan:
+    """Draw what one photo aims at, its edges times a scale; the same state gives the same plan."""
     kind = _KINDS[int(rng.choice(len(_KINDS), p=[kind.share for kind in _KINDS]))]
-    long, short = map(round, _draw_edges(rng, kind.long_500))
+    long, short = (round(scale * edge) for edge in _draw_edges(rng, kind.long_500))
     size = (long, short) if rng.random() < _LANDSCAPE_SHARE else (short, long)
     bits = float(np.interp(rng.random(), _QUANTILES, kind.bits_per_pixel))
     return PhotoPlan(*size, kind.subsampling, int(rng.choice(kind.qualities)), bits)

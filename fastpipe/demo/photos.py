@@ -31,7 +31,9 @@ _UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos ar
 _GENERATOR = 2  # raise when the same (seed, index, label) begins to give another photo
 
 
-def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None) -> int:
+def write_photos(
+    folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None, scale: float = 1.0
+) -> int:
     """Write an image folder, FOLDER/CLASS/NNNNN.jpg; photo i has class i mod 10 and the number i.
 
     The ground truth is a folder, too: TRUTH/CLASS/NNNNN.png is the mask of a photo's object, whose value there is the
@@ -48,6 +50,7 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, t
         seed: seed of the dataset, 0 or more.
         workers: number of threads, 1 or more; it does not change what is written.
         truth: where to write the ground truth: another folder, for which the same holds; None: nowhere.
+        scale: of every photo's width and height. A folder does not say with which scale it was begun: pass the same.
 
     Returns:
         Number of photos written by this call.
@@ -67,7 +70,7 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, t
     if missing:
         with _one_opencv_thread(), ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-demo") as pool:
             try:
-                for _ in pool.map(lambda index: _write_one(folder, truth, seed, index), missing):
+                for _ in pool.map(lambda index: _write_one(folder, truth, seed, index, scale), missing):
                     pass
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)  # else an interrupt would wait for every photo
@@ -100,9 +103,9 @@ def _paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
     return [_photo_path(folder, index), *(() if truth is None else _truth_paths(truth, index))]
 
 
-def _write_one(folder: Path, truth: Path | None, seed: int, index: int) -> None:
+def _write_one(folder: Path, truth: Path | None, seed: int, index: int, scale: float) -> None:
     label = index % len(CLASSES)
-    photo = make_photo(seed, index, label)
+    photo = make_photo(seed, index, label, scale)
     _, mask = cv2.imencode(".png", photo.mask.astype(np.uint8) * np.uint8(label + FIRST_CATEGORY))
     contents = (photo.jpeg, mask.tobytes(), photo.caption.encode())
     for path, content in zip(_paths(folder, truth, index), contents, strict=False):
