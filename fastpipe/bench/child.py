@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
-from fastpipe.bench.task import Figures, Task
+from fastpipe.bench.measure import Figures, Task
 from fastpipe.errors import FastpipeError
 from fastpipe.loading.loader import Loader
 

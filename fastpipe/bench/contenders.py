@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from fastpipe.bench.task import Task
+from fastpipe.bench.measure import Task
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
 from fastpipe.sources.scan.opening import open_data

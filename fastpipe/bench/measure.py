@@ -1,7 +1,10 @@
-"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process."""
+"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process; without torch, which
+only the measured processes need.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -10,10 +13,65 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from fastpipe.bench.task import Figures, Task
 from fastpipe.errors import FastpipeError
 
 _GRACE_S = 120.0
+NAMES = {
+    "fastpipe": "fastpipe",
+    "torch-pil": "DataLoader, PIL",
+    "torch-cv2": "DataLoader, turbo, cv2",
+}
+GROUPS = {"torch": ("torch-pil", "torch-cv2")}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured: a dataset, and how its batches are made.
+
+    Attributes:
+        data: a packed dataset's folder.
+        batch_size: samples a batch.
+        workers: threads, or processes.
+        size: of the output in pixels, square.
+        seed: picks order and crops.
+    """
+
+    data: str
+    batch_size: int
+    workers: int
+    size: int
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process did.
+
+    Attributes:
+        images_per_s: after the warm-up.
+        first_batch_s: from asking for the loader to its first batch; imports excluded.
+        cpus: CPUs' worth of work, user and system, of the process and its workers.
+        memory_mb: proportional set size of the process and its workers, in MB, at the end; shared pages count once.
+        read_us, decode_us, resize_us: wall time of a thread for an image in each stage of fastpipe's engine; else None.
+        plan_us: main thread's time an image for planning and handing over; else None.
+    """
+
+    images_per_s: float
+    first_batch_s: float
+    cpus: float | None
+    memory_mb: float | None
+    read_us: float | None = None
+    decode_us: float | None = None
+    resize_us: float | None = None
+    plan_us: float | None = None
+
+
+def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Those of the contenders that can run here, and why each other one cannot."""
+    skipped = {}
+    if "torch-pil" in names and importlib.util.find_spec("PIL") is None:
+        skipped["torch-pil"] = "Pillow is not installed (pip install 'fastpipe[bench]')"
+    return [name for name in names if name not in skipped], skipped
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.measure import compare
-from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare, runnable
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError

@@ -80,7 +80,7 @@ def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str],
     from fastpipe.augment import as_augment
     from fastpipe.augment.annotations import mixes, moving_parts, pasted
     from fastpipe.samples.field_names import SPATIAL
-    from fastpipe.show.field_marks import VISIBLE, visible
+    from fastpipe.show.marks import VISIBLE, visible
 
     if asked is None:
         names = list(visible(data, tuple(data.fields)))

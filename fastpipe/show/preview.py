@@ -75,8 +75,7 @@ def preview(
         )
     if not flag("overwrite", overwrite) and os.path.lexists(out):
         raise ConfigError(f"preview: {os.fspath(out)} exists; pass overwrite=True to replace it, or another name")
-    from fastpipe.show.field_marks import marks_of_row, of_samples, visible
-    from fastpipe.show.marks import with_marks
+    from fastpipe.show.marks import marks_of_row, of_samples, visible, with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     parts, data = loader.parts, loader.dataset

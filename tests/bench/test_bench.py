@@ -16,8 +16,7 @@ from PIL import Image
 
 from fastpipe.bench import contenders, measure
 from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
-from fastpipe.bench.measure import Result, compare
-from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, missing
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare, runnable
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
 
@@ -126,10 +125,11 @@ def test_names_and_groups_agree() -> None:
 
 
 def test_without_pillow_a_contender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert missing("torch-pil") is None
+    assert runnable(["fastpipe", "torch-pil"]) == (["fastpipe", "torch-pil"], {})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'fastpipe[bench]'" in str(missing("torch-pil"))
-    assert missing("fastpipe") is None
+    found, skipped = runnable(["fastpipe", "torch-pil"])
+    assert found == ["fastpipe"]
+    assert "pip install 'fastpipe[bench]'" in skipped["torch-pil"]
 
 
 @pytest.fixture(scope="module")

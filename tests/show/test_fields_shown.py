@@ -15,7 +15,7 @@ from field_columns import remove_labels
 from rich.console import Console
 
 import fastpipe
-from fastpipe.cli.inspect_tables import inspection_tables
+from fastpipe.cli.inspect import inspection_tables
 from fastpipe.format.index import Index
 from fastpipe.show import inspection, sheet
 from fastpipe.show.inspection import inspect, write_contact_sheet
