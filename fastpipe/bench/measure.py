@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
 from fastpipe.errors import FastpipeError
 
@@ -26,44 +25,27 @@ GROUPS = {"torch": ("torch-pil", "torch-cv2")}
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured: a dataset, and how its batches are made.
-
-    Attributes:
-        data: a packed dataset's folder.
-        batch_size: samples a batch.
-        workers: threads, or processes.
-        size: of the output in pixels, square.
-        seed: picks order and crops.
-    """
+    """What is measured: a dataset, and how its batches are made."""
 
     data: str
     batch_size: int
-    workers: int
-    size: int
+    workers: int  # threads, or processes
+    size: int  # of the output in pixels, square
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one process did.
+    """What one process did, with its workers; times of stages are fastpipe's only."""
 
-    Attributes:
-        images_per_s: after the warm-up.
-        first_batch_s: from asking for the loader to its first batch; imports excluded.
-        cpus: CPUs' worth of work, user and system, of the process and its workers.
-        memory_mb: proportional set size of the process and its workers, in MB, at the end; shared pages count once.
-        read_us, decode_us, resize_us: wall time of a thread for an image in each stage of fastpipe's engine; else None.
-        plan_us: main thread's time an image for planning and handing over; else None.
-    """
-
-    images_per_s: float
-    first_batch_s: float
-    cpus: float | None
-    memory_mb: float | None
-    read_us: float | None = None
+    images_per_s: float  # after the warm-up
+    first_batch_s: float  # from asking for the loader to its first batch; imports excluded
+    cpus: float | None  # CPUs' worth of work, user and system
+    memory_mb: float | None  # proportional set size at the end; shared pages count once
+    read_us: float | None = None  # of a thread, for an image
     decode_us: float | None = None
     resize_us: float | None = None
-    plan_us: float | None = None
+    plan_us: float | None = None  # of the main thread, for an image: planning and handing over
 
 
 def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -76,24 +58,13 @@ def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 @dataclass(frozen=True)
 class Result:
-    """One contender's figures over all repeats.
-
-    Attributes:
-        contender: its short name.
-        median: each figure's median.
-        slowest, fastest: images/s.
-        ratio: fastpipe's images/s by this contender's, median of the pairs measured next to each other.
-    """
+    """One contender's figures over all repeats."""
 
     contender: str
-    median: Figures
-    slowest: float
+    median: Figures  # of each figure
+    slowest: float  # images/s
     fastest: float
-    ratio: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    ratio: float  # fastpipe's images/s by this contender's, median of the pairs measured next to each other
 
 
 def compare(
@@ -105,17 +76,8 @@ def compare(
     warmup_s: float = 1.0,
     on_run: Callable[[int, str, Figures], None] = lambda *_: None,
 ) -> list[Result]:
-    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them.
-
-    Args:
-        task: what each does.
-        contenders: short names; "fastpipe" first.
-        repeats: rounds.
-        seconds: that each run is measured for, after `warmup_s` seconds that are not.
-        on_run: called after each run with the round, the contender and its figures.
-
-    Raises:
-        FastpipeError: a contender failed; its own words are in the message.
+    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them. The first
+    is fastpipe; `on_run` is called after each run with the round, the contender and its figures.
     """
     rounds: list[dict[str, Figures]] = []
     for number in range(repeats):

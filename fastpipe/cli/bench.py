@@ -77,7 +77,7 @@ def bench(
 
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
-            figures = [result.as_dict() for result in results]
+            figures = [asdict(result) for result in results]
             print_json({"task": asdict(task), "results": figures, "skipped": skipped})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))

@@ -96,7 +96,7 @@ def inspect(
             more = {"shuffle": asdict(shuffled)} if shuffled else {}
             if twice is not None:
                 more["duplicates"] = {"keys": twice.group_keys(), "others": twice.other_keys()}
-            print_json({**found.as_dict(), **drawn, **more})
+            print_json({**asdict(found), **drawn, **more})
             return
         out.print(inspection_tables(found, ascii_only=out.options.ascii_only))
         if shuffled is not None:

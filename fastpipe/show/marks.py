@@ -40,13 +40,9 @@ _RADIUS = 3
 
 @dataclass(frozen=True)
 class Marks:
-    """What is drawn on one picture, in pixels of a canvas that it fills.
-
-    Attributes:
-        size: (width, height) of the canvas.
-        boxes: (M, 4) x0, y0, x1, y1, and (M,) labels or None, of each field.
-        masks: (height, width) ids of each field; 0 is not drawn.
-        points: (M, K, 3) x, y, visibility of each field; a visibility of 0 is not drawn, of 1 is drawn hollow.
+    """What is drawn on one picture, in pixels of a canvas (width, height) that it fills; of each field:
+    boxes (M, 4) x0, y0, x1, y1 with (M,) labels or None; masks (height, width) of ids, of which 0 is not drawn;
+    points (M, K, 3) x, y, visibility, of which 0 is not drawn and 1 is drawn hollow.
     """
 
     size: tuple[int, int]

@@ -29,7 +29,7 @@ def table_of(data: Path) -> str:
 
 def test_inspect_names_the_fields(fielded: Path, flat: Path) -> None:
     found = inspect(Index(fielded))
-    assert found.as_dict()["fields"]["boxes"] == "boxes"
+    assert found.fields["boxes"] == "boxes"
     assert found.fields["joints"] == "keypoints"
     assert found.unlabelled == 0
     lines = [line.split() for line in table_of(fielded).splitlines()]
