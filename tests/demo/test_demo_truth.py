@@ -186,10 +186,10 @@ def test_finished_ground_truth_is_left_alone(demo: Path) -> None:
 def test_an_interrupted_call_has_no_coco_file_and_goes_on(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_at_six(seed: int, index: int, label: int) -> DemoPhoto:
+    def stop_at_six(seed: int, index: int, label: int, scale: float) -> DemoPhoto:
         if index == 6:
             raise KeyboardInterrupt
-        return make_photo(seed, index, label)
+        return make_photo(seed, index, label, scale)
 
     source, truth = tmp_path / "photos", tmp_path / "truth"
     with monkeypatch.context() as patch:
