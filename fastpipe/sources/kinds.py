@@ -78,8 +78,13 @@ def could_be_source(path: Path) -> bool:
 
 
 def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
-    (path,) = found.paths
+    path, *others = found.paths
     metadata = found.format == "metadata"
+    if others:
+        raise PackError(
+            f"{readable(str(path.parent))} holds {' and '.join(each.name for each in found.paths)}; expected one of "
+            f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
+        )
     return list_manifest(path, format_of(path.name) or "" if metadata else found.format, how, metadata=metadata)
 
 
@@ -178,7 +183,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     kind = how.format
     if kind == "auto" and path.name in METADATA:
-        return Recognised("metadata", path, [_metadata_of(path.parent)], None)  # itself, if it is the only one
+        return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
     if kind == "auto":
         kind = format_of(path.name) or "webdataset"
     elif kind in ("imagefolder", "voc", "yolo"):
@@ -197,16 +202,31 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
             "pass the file that lists the images"
         )
     kind, paths = kinds[0], [root]
-    if kind == "metadata":
-        paths = [_metadata(root, names.folders, how.split)]
-    elif kind == "coco" and (splits := _coco_splits(root, names)):
-        paths = splits[pick_split(how.split, splits, root)]
-    elif kind in ("coco", *_MANIFESTS):
-        paths = [_only(root, names, kind, how.split)]
+    if kind in ("metadata", "coco", *_MANIFESTS):
+        paths = _lists(kind, root, names, how.split)
     wanted = _FORMATS[kind].folders
     if not set(wanted) <= set(names.folders):
         raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
     return Recognised(kind, root, paths, names)
+
+
+def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
+    """The files of a folder that list the images of a split."""
+    found = _metadata(root, names) if kind == "metadata" else _coco_splits(root, names) if kind == "coco" else {}
+    if split is None and "" in found:  # beside the images themselves
+        return found[""]
+    if not found:  # files of the format, which may have a split in their names
+        found = {name: [root / name] for name in names.files if format_of(name) == kind}
+        stems = {name: Path(name).stem for name in found}
+        fitting = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        split = fitting[0] if len(fitting) == 1 else split
+    chosen = pick_split(split, found, root)
+    if kind == "metadata" and split is None and len(names.folders) > 1:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
+            "what it lists, --format imagefolder takes the folders as classes"
+        )
+    return found[chosen]
 
 
 def _is_ours(root: SourcePath, names: Names) -> bool:
@@ -228,7 +248,7 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if "dataset_dict.json" in files or "state.json" in files:
         return ["arrow"]
     found: list[str] = []
-    if any(_metadata_in(folder) for folder in (root, *(root / name for name in folders))):
+    if _metadata(root, names):
         found.append("metadata")
     if _holds_parquet(root, names) or ("data" in folders and _holds_parquet(root / "data", names_in(root / "data"))):
         found.append("parquet")
@@ -263,31 +283,13 @@ def _lists_images(path: SourcePath) -> bool:
         return False
 
 
-def _metadata_in(folder: SourcePath) -> list[str]:
-    return [name for name in METADATA if (folder / name).is_file()]
-
-
-def _metadata_of(folder: SourcePath) -> SourcePath:
-    found = _metadata_in(folder)
-    if len(found) > 1:
-        raise PackError(
-            f"{readable(str(folder))} holds {' and '.join(found)}; expected one of them. Pass the file with "
-            f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
-        )
-    return folder / found[0]
-
-
-def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
-    if split is None and _metadata_in(root):
-        return _metadata_of(root)
-    splits = [name for name in folders if _metadata_in(root / name)]
-    chosen = pick_split(split, splits, root, "metadata files in the folders")
-    if split is None and len(folders) > 1:
-        raise PackError(
-            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
-            "what it lists, --format imagefolder takes the folders as classes"
-        )
-    return _metadata_of(root / chosen)
+def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+    """The folders with metadata, "" is the source itself -> these files."""
+    folders = {"": root, **{name: root / name for name in names.folders}}
+    found = {
+        name: [folder / each for each in METADATA if (folder / each).is_file()] for name, folder in folders.items()
+    }
+    return {name: files for name, files in found.items() if files}
 
 
 def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
@@ -295,11 +297,3 @@ def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     if not found and "annotations" in names.folders:
         found = coco_files(root / "annotations", names_in(root / "annotations").files)
     return found
-
-
-def _only(root: SourcePath, names: Names, kind: str, split: str | None) -> SourcePath:
-    """The only file of a format, or the one that is called after a split."""
-    there = [name for name in names.files if format_of(name) == kind]
-    fitting = [name for name in there if split in (None, Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))]
-    what = f"as files of the format {kind}, called after splits,"
-    return root / (fitting[0] if len(fitting) == 1 else pick_split(split, there, root, what))

@@ -264,6 +264,17 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     return lambda source: (source.label, source.path)
 
 
+def change(sources: list[Source], changed: Callable[[Source], Source | None]) -> None:
+    """Puts another in the place of each source, None: leaves it out. There may be millions, so it makes no new list."""
+    kept = 0
+    for source in sources:
+        found = changed(source)
+        if found is not None:
+            sources[kept] = found
+            kept += 1
+    del sources[kept:]
+
+
 _AnyListing = TypeVar("_AnyListing", bound=Listing)
 
 _GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one

@@ -108,14 +108,14 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
         yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
 
 
-def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
+def pick_split(split: str | None, there: Collection[str], root: SourcePath) -> str:
     """The split that a user names, or the only one there is; "" is what says none. PackError: neither is there."""
     for each in there:
         if each == split or (split is None and len(there) == 1):
             return each
     names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
     asked = "" if split is None else f"--split {split}: "
-    raise PackError(f"{asked}{readable(str(root))} has {what} {names}: --split picks one")
+    raise PackError(f"{asked}{readable(str(root))} has the splits {names}: --split picks one")
 
 
 MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields

@@ -174,9 +174,8 @@ def _open(kind: str, path: SourcePath) -> TableFile:
 
 def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
     """Of a source's split "parquet" or "arrow", the files, and those that are no tables; their names have "/"."""
-    by_name = "splits, as the names of files say:"
     if not root.is_dir():
-        pick_split(split, [_split_of(root.name)], root, by_name)
+        pick_split(split, [_split_of(root.name)], root)
         return "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], []
     if (root / _SPLITS).is_file():
         said = _json(root / _SPLITS).get("splits")
@@ -195,7 +194,7 @@ def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], lis
             stray.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
-    return "parquet", splits[pick_split(split, splits, root, by_name)], stray
+    return "parquet", splits[pick_split(split, splits, root)], stray
 
 
 def _split_of(name: str) -> str:

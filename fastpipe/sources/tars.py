@@ -21,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.files import SourcePath, state_at
-from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
@@ -123,16 +123,10 @@ class Gathered:
 
     def _take_sample(self, sample: list[_Keyed]) -> None:
         """Adds the sample of these members, or why they are none."""
-        pictures: list[_Keyed] = []
-        labels: list[_Keyed] = []
-        others: dict[str, ByteRange] = {}
-        for each in sample:
-            if each.extension == _LABEL:
-                labels.append(each)
-            elif each.extension in PICTURES:
-                pictures.append(each)
-            else:
-                others[each.extension] = each.member.offset_bytes, each.member.size_bytes
+        pictures = [each for each in sample if each.extension in PICTURES]
+        labels = [each for each in sample if each.extension == _LABEL]
+        rest = [each for each in sample if each.extension not in PICTURES and each.extension != _LABEL]
+        others = {each.extension: (each.member.offset_bytes, each.member.size_bytes) for each in rest}
         if not self.with_fields or not (pictures or labels):
             for extension in others:
                 self.drop(extension)
@@ -140,8 +134,8 @@ class Gathered:
             return
         _, _, path, member = (pictures or labels)[0]
         try:
-            if len(pictures) + len(labels) + len(others) < len(sample):
-                ((twice, _),) = Counter(each.extension for each in sample if each.extension in others).most_common(1)
+            if len(others) < len(rest):
+                ((twice, _),) = Counter(each.extension for each in rest).most_common(1)
                 raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
             label, ours = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
         except ValueError as problem:
@@ -274,18 +268,18 @@ def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) 
     numbers = {shard.name: number for number, shard in enumerate(index.shards)}
     columns = (index.records["shard"], index.records["offset"], known["bytes"])
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    row, kept = next(rows, None), 0
-    for source in sources:
+    row = next(rows, None)
+
+    def with_origin(source: Source) -> Source | None:
+        nonlocal row
         place = numbers[source.archive or ""], source.offset_bytes
         while row is not None and row[:2] < place:
             row = next(rows, None)
-        if source.problem is None:
-            if row is None or row[:2] != place:
-                continue
-            source = source._replace(origin_bytes=row[2])
-        sources[kept] = source
-        kept += 1
-    del sources[kept:]
+        if source.problem is not None:
+            return source
+        return source._replace(origin_bytes=row[2]) if row is not None and row[:2] == place else None
+
+    change(sources, with_origin)
 
 
 def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
@@ -338,10 +332,13 @@ def _named_classes(gathered: Gathered) -> list[str]:
         return classes
     classes = sorted({name for _, name in pairs})
     numbers = {name: number for number, name in enumerate(classes)}
-    for at, source in enumerate(gathered.sources):
-        if source.problem is None and source.label != NO_LABEL:
-            name = gathered.names[source.archive or ""][source.label]
-            gathered.sources[at] = source._replace(label=numbers[name])
+
+    def numbered(source: Source) -> Source:
+        if source.problem is not None or source.label == NO_LABEL:
+            return source
+        return source._replace(label=numbers[gathered.names[source.archive or ""][source.label]])
+
+    change(gathered.sources, numbered)
     return classes
 
 
@@ -354,20 +351,19 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
     if not classes:
         return None
     labels = {name: label for label, name in enumerate(classes)}
-    sources = gathered.sources
-    kept = 0
-    for source in sources:  # in place: there may be millions
-        if source.problem is None:
-            prefix = f"{source.archive}/" if source.archive else ""
-            parts = source.path[len(prefix) :].split("/")[depth:]
-            if len(parts) < 2 or parts[0] not in labels:
-                stray.append(source.path)
-                continue
-            source = source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
-        sources[kept] = source
-        kept += 1
-    del sources[kept:]
-    return Listing(root, classes, sources, stray)
+
+    def unpacked(source: Source) -> Source | None:
+        if source.problem is not None:
+            return source
+        prefix = f"{source.archive}/" if source.archive else ""
+        parts = source.path[len(prefix) :].split("/")[depth:]
+        if len(parts) > 1 and parts[0] in labels:
+            return source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
+        stray.append(source.path)
+        return None
+
+    change(gathered.sources, unpacked)
+    return Listing(root, classes, gathered.sources, stray)
 
 
 def _called(folder: str, tars: list[str]) -> bool:
