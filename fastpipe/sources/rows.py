@@ -124,7 +124,7 @@ class _Taken:
         """Finds the files of rows, which `source` takes then."""
         files = [each.name for each in self._fields if each.kind in _FILES]
         said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
-        paths = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
+        paths = list(dict.fromkeys(_relative_path(path, self._root) for path in said if is_name(path)))
         absent = [f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}" for path in paths]
         if isinstance(self._root, Path):
             found: Iterable[FileState | str] = map(partial(state_or_problem, self._root), paths, absent)
@@ -133,7 +133,7 @@ class _Taken:
         self._states = dict(zip(paths, found, strict=True))
 
     def source(self, row: Row) -> Source:
-        path = _relative_path(row.path, self._root) if _is_name(row.path) else ""
+        path = _relative_path(row.path, self._root) if is_name(row.path) else ""
         try:
             if row.problem is not None or not path:
                 raise ValueError(row.problem or f"expected the path of an image, got {row.path[:60]!r}")
@@ -169,7 +169,7 @@ class _Taken:
         for each in self._fields:
             value = row.values.get(each.name)
             if each.kind in _FILES and value is not None and not isinstance(value, dict):
-                if not _is_name(value):
+                if not is_name(value):
                     raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
                 path = _relative_path(value, self._root)
                 times[each.name] = found = self._state(path, f"field {each.name}: {readable(path)}: ")
@@ -187,7 +187,7 @@ class _Taken:
         return note, max((state.ctime_ns for state in times.values()), default=0)
 
 
-def _is_name(path: object) -> bool:
+def is_name(path: object) -> bool:
     """Whether a file can have this name."""
     try:
         return isinstance(path, str) and "\0" not in path and 0 < len(os.fsencode(path)) <= _MOST_PATH_BYTES
@@ -226,7 +226,7 @@ class Labels:
                 raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
             self._most = max(self._most, label)
             return label
-        if (label and not _is_name(label)) or (self._known is not None and label not in self._numbers):
+        if (label and not is_name(label)) or (self._known is not None and label not in self._numbers):
             what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
             raise ValueError(f"label: expected the name of {what}, got {label[:60]!r}")
         return self._numbers.setdefault(label, len(self._numbers))

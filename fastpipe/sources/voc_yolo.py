@@ -37,14 +37,13 @@ def list_voc(root: Path, split: str | None) -> Listing:
 
     def row(name: str) -> Row:
         found = parsed.get(name) or Row(f"Annotations/{name}.xml", problem="no such annotation")
-        path = found.path
         if found.problem is not None:
             return found
+        path, boxes = found.path, found.values["boxes"]
         if "/" not in path and path not in by_stem[Path(path).stem]:
             # Many tools write it without its ending, or another file's; VOC calls an image after its annotation.
             called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
             path = next(called, [path or f"{name}.jpg"])[0]
-        boxes = found.values["boxes"]
         numbered = {**boxes, "labels": [classes.index(each) for each in boxes["labels"]]}
         return found._replace(values={**found.values, "boxes": numbered}, path=path)
 
