@@ -70,6 +70,18 @@ def opened(path: SourcePath) -> LocalFile | RemoteFile:
     return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
+def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
+    """Opens a file to read ranges of. PackError: it cannot be read, or is a pipe or the like, which has none."""
+    try:
+        file = opened(path)
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+    if not file.state.is_regular:
+        file.close()
+        raise PackError(f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no streams")
+    return file
+
+
 def open_binary(path: SourcePath) -> BinaryIO:
     return io.BufferedReader(opened(path), 1 << 20)
 

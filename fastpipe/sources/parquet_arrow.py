@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.open_file import FileState, changed, state_of
-from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.format.open_file import FileState, changed
+from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.listing import Group
 from fastpipe.sources.options import ColumnChoice, SourceOptions, choose_columns, named_as_image
 
@@ -50,9 +50,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         return [name for name, type_name in held.items() if type_name == wanted]
 
     def kind_of(column: str) -> str:
-        if (kind := _kind(schema.field(column).type, features.get(column))) is not None:
-            return kind
-        raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
+        if (kind := _kind(schema.field(column).type, features.get(column))) is None:
+            raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
+        return kind
 
     def check(column: str, allowed: Collection[str], expected: str) -> None:
         if held[column] not in allowed:
@@ -228,20 +228,10 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
-        self.path = path
-        self._listed_as: FileState | None = None
-        try:
-            if isinstance(path, Path):
-                if not state_of(os.stat(path)).is_regular:  # opening a pipe would wait for who writes it
-                    raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
-                self._file: pa.NativeFile = pa.OSFile(os.fspath(path))
-            else:
-                remote = path.open()
-                self._listed_as = remote.state
-                self._file = pa.PythonFile(remote, mode="r")
-        except OSError as problem:
-            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
+        self.path, self._opened = path, open_regular(path)
         self._first = self.state()
+        self._file = pa.PythonFile(self._opened, mode="r")
+        weakref.finalize(self, self._opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
 
@@ -274,7 +264,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def state(self) -> FileState:
         """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
-        return self._listed_as or state_of(os.fstat(self._file.fileno()))
+        return self._opened.state
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""

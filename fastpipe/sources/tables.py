@@ -107,11 +107,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                if columns.label is None:
-                    labels += [None] * group.rows
-                else:
-                    for (values,) in file.values(group, [columns.label], _SCAN_ROWS):
-                        labels += values
+                cells = file.values(group, [columns.label], _SCAN_ROWS) if columns.label else [[[None] * group.rows]]
+                labels += chain.from_iterable(values for (values,) in cells)
             state = file.state()
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
@@ -131,16 +128,13 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
-    classes = numbers.settle(sources)
-    return TableListing(
-        folder, classes, sources, stray, fields=columns.fields, kind=kind, tables=tables, columns=columns
-    )
+    listing = Listing(folder, numbers.settle(sources), sources, stray, fields=columns.fields)
+    return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
-    starts = ((group, group.first_row) for group in table.groups)
-    return (group for group, first in starts if any(row in rows for row in range(first, first + group.rows)))
+    return (each for each in table.groups if any(each.first_row + at in rows for at in range(each.rows)))
 
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
@@ -182,16 +176,13 @@ def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], lis
         names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
         return "arrow", _saved(root, f"{pick_split(split, names, root)}/"), []
     if (root / _STATE).is_file():
-        said = _json(root / _STATE).get("_split")
-        pick_split(split, [said if isinstance(said, str) else ""], root)
+        pick_split(split, [str(_json(root / _STATE).get("_split") or "")], root)
         return "arrow", _saved(root, ""), []
     splits: dict[str, list[str]] = {}
     stray = []
     for name in sorted(files_below(root, hidden=False)):
-        if name.lower().endswith(".parquet"):
-            splits.setdefault(_split_of(name), []).append(name)
-        else:
-            stray.append(name)
+        there = splits.setdefault(_split_of(name), []) if name.lower().endswith(".parquet") else stray
+        there.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
     return "parquet", splits[pick_split(split, splits, root)], stray

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.tar_writer import BLOCK, padded
-from fastpipe.sources.files import SourcePath, opened
+from fastpipe.sources.files import SourcePath, open_regular
 
 MOST_EXTENSION_BYTES = 1 << 20  # of an extended header: macOS and GNU tar put a file's attributes there
 _MOST_PADDING_BYTES = 1 << 20  # behind the end; a record is 10,240 bytes with most programs
@@ -68,21 +68,12 @@ class Member(NamedTuple):
 
 
 class TarFile:
-    """An open tar file, read by ranges; its state is of its opening. PackError: not regular, or not readable."""
+    """An open tar file, read by ranges; its state is of its opening. PackError: as of `open_regular`."""
 
     def __init__(self, path: SourcePath) -> None:
-        self.path = path
-        try:
-            self._file = opened(path)
-        except OSError as problem:
-            raise PackError(f"{readable(str(path))} cannot be opened: {problem.strerror}") from problem
+        self.path, self._file = path, open_regular(path)
         self.state = self._file.state
         self._window, self._window_at = b"", 0
-        if not self.state.is_regular:
-            self._file.close()
-            raise PackError(
-                f"{readable(str(path))} is not a regular file; expected a tar file, because fastpipe reads no streams"
-            )
 
     def __enter__(self) -> TarFile:
         return self
@@ -102,8 +93,7 @@ class TarFile:
 
     def members(self) -> Iterator[Member]:
         """All members in order. PackError: it is damaged, cut off, compressed, no tar, or can be read in two ways."""
-        at = 0
-        changes: dict[bytes, bytes]
+        at, changes = 0, dict[bytes, bytes]()
         try:
             while True:
                 start, changes = at, {}

@@ -151,16 +151,14 @@ class Gathered:
         if note is not None:
             offset, most = note
             ours = read_ours(lambda size: self._tar.read(offset, min(size, most)))
-        if not pictures:
-            raise ValueError("a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls")
-        if self.labelled and not labels:
-            raise ValueError("an image without a label; expected KEY.cls next to it")
-        if pictures > 1 or len(labels) > 1:
-            raise ValueError(f"expected one image and one label with this key, got {pictures} and {len(labels)}")
-        name = None if ours is None else ours.class_name
+        if pictures != 1 or len(labels) > 1 or (self.labelled and not labels):
+            raise ValueError(
+                "expected one image (KEY.jpg, .png, .webp, .bmp, .tif) and one label (KEY.cls) with this key, got "
+                f"{pictures} and {len(labels)}"
+            )
         label = self._label(labels[0], ours is not None) if labels else NO_LABEL
         if label != NO_LABEL:
-            name = str(label) if name is None else name
+            name = str(label) if ours is None or ours.class_name is None else ours.class_name
             known = self.names[self._archive].setdefault(label, name)
             if known != name:
                 raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
@@ -172,16 +170,12 @@ class Gathered:
         if text == b"-1" and ours:
             return NO_LABEL
         number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
-        if number is None:
+        if number is None or int(number[1]) >= self.classes:
             raise ValueError(
-                f"its label is {shown(repr(text)[1:], 40)}; expected a whole number of 0 or more, in decimal digits"
+                f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 to {self.classes - 1:,}, in "
+                "decimal digits: a position in the list of classes"
             )
-        label = int(number[1])
-        if label >= self.classes:
-            raise ValueError(
-                f"its label is {label}; expected a label below {self.classes:,}, a position in the list of classes"
-            )
-        return label
+        return int(number[1])
 
     def _add(
         self, member: Member, path: str, problem: str | None = None, label: int = 0, ours: Ours | None = None
@@ -300,10 +294,8 @@ def _web_dataset(
             "photo.v1.jpg, which is no image's: make the tar again without further dots in the names, or unpack it and "
             "pack the folder"
         )
-    if asked is not None:
-        fields = fields_asked(asked, endings)
-    else:
-        fields = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    found = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    fields = found if asked is None else fields_asked(asked, endings)
     return _listing(root, _named_classes(gathered), gathered, stray, fields)
 
 
