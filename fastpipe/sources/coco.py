@@ -144,10 +144,8 @@ class _Annotated:
         row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
         other = self.images.setdefault(name, row)
         if other is not row and (name not in before or other.path != path):
-            raise ValueError(
-                f"two images have the id {name}: {other.path!r:.200} and {path!r:.200}; expected one image for an id, "
-                "the same in all files"
-            )
+            both = f"{other.path!r:.200} and {path!r:.200}; expected one image for an id, the same in all files"
+            raise ValueError(f"two images have the id {name}: {both}")
 
     def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
         image = entry.pop("image_id", None)
@@ -163,18 +161,15 @@ class _Annotated:
     def _add_category(self, entry: Entry) -> None:
         number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
         if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
-            raise ValueError(
-                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {number!r:.40} and "
-                f"{name!r:.60}"
-            )
+            got = f"{number!r:.40} and {name!r:.60}"
+            raise ValueError(f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {got}")
         if self.categories.setdefault(number, name) != name:
             raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
         if points is not None:
             texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
             if not texts or self.points not in ((), tuple(points)):
-                raise ValueError(
-                    f"category {number}: expected names of keypoints, the same for all categories; got {points!r:.60}"
-                )
+                expected = "expected names of keypoints, the same for all categories"
+                raise ValueError(f"category {number}: {expected}; got {points!r:.60}")
             self.points = tuple(points)
 
 
@@ -213,10 +208,12 @@ def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
         raise PackError(
             f"{asked}: category 0 of {file} has the number of the background; pack instances=instances:mask"
         )
+    if expected == "keypoints":
+        return SourceField(
+            name, expected, names=annotated.points, flip_pairs=flip_pairs(annotated.points), column=column
+        )
     of_categories = expected == "boxes" or (expected == "mask" and column == "segmentation")
-    names = annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
-    pairs = flip_pairs(names) if expected == "keypoints" else ()
-    return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
+    return SourceField(name, expected, names=annotated.names if of_categories else (), column=column)
 
 
 def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:

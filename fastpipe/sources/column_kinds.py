@@ -1,12 +1,8 @@
 """The values of a column -> the kind of field that holds them without loss; and each as a field takes it.
 
 Note [kinds of columns]
-A kind is taken only where all values say the same. Whole numbers are "int"; numbers, or lists of equally many numbers,
-are "floats" if a fraction is among them; boxes as Hugging Face's datasets have them are "boxes"; texts are "text"; all
-else is "json", which loses nothing. A missing value has no number, so it makes a column of numbers "json".
-
-A CSV file has texts only. There a text counts as the number, list or object that it spells, if all texts of the column
-do; else all are texts.
+A kind is taken only where all values say the same: docs/sources.md has the table. A missing value has no number, so it
+makes a column of numbers "json". In a CSV file, a text counts as what it spells, if all texts of the column do.
 """
 
 from __future__ import annotations

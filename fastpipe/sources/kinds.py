@@ -42,9 +42,7 @@ class Recognised(NamedTuple):
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
     """Lists what is to be packed, in packing order. PackError, DatasetError: nothing is there, or it is damaged."""
-    how = how or SourceOptions()
-    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
-    taken_ns = time.time_ns() if isinstance(root, Path) else 0
+    how, taken_ns = how or SourceOptions(), time.time_ns()
     if not root.exists():
         raise PackError(
             f"{readable(str(root))} does not exist; expected a folder with one folder of images for each class, a tar "
@@ -56,8 +54,9 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
-        taken_ns = 0
-    return replace(listing, taken_ns=taken_ns)
+    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
+    here = isinstance(root, Path) and isinstance(listing.root, Path)
+    return replace(listing, taken_ns=taken_ns if here else 0)
 
 
 def format_of(name: str) -> str | None:
@@ -102,23 +101,22 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     root = found.root
     if found.names is None:
         return list_archives(root, [""], asked=how.fields)
-    folders, files, hidden = found.names
-    if folders and found.format == "imagefolder":
+    (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
+    if folders and not in_tars:
         paths = in_class_folders(root, enumerate(folders))
         return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
-    tars = [name for name in files if name.lower().endswith(".tar")]
-    if not (files if found.format == "imagefolder" else tars):
+    wanted = [name for name in files if not in_tars or name.lower().endswith(".tar")]
+    if not wanted:
         raise PackError(
-            f"{readable(str(root))} holds no {'folders and no files' if found.format == 'imagefolder' else 'tars'}; "
-            f"expected one folder of images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images "
-            "without classes, or tars"
+            f"{readable(str(root))} holds no {'tars' if in_tars else 'folders and no files'}; expected one folder of "
+            f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
-    if found.format == "imagefolder":
+    if not in_tars:
         return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
-    stray = [name for name in files if name not in tars] + [*folders, *hidden]
-    return list_archives(root, tars, stray, asked=how.fields)
+    stray = [name for name in files if name not in wanted] + [*folders, *hidden]
+    return list_archives(root, wanted, stray, asked=how.fields)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
@@ -136,10 +134,7 @@ def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> It
 def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
     for path, label in paths:
         found = state_or_problem(root, path)
-        if isinstance(found, str):
-            yield Source(path, label, 0, 0, 0, found)
-        else:
-            yield Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns)
+        yield Source(path, label, *((0, 0, 0, found) if isinstance(found, str) else found[:3]))
 
 
 class _SourceKind(NamedTuple):
@@ -181,13 +176,11 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 
 
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
-    kind = how.format
-    if kind == "auto" and path.name in METADATA:
+    if how.format == "auto" and path.name in METADATA:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
-    if kind == "auto":
-        kind = format_of(path.name) or "webdataset"
-    elif kind in ("imagefolder", "voc", "yolo"):
-        raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
+    if how.format in ("imagefolder", "voc", "yolo"):
+        raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
+    kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     return Recognised(kind, path, [path], None)
 
 
@@ -250,7 +243,8 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     found: list[str] = []
     if _metadata(root, names):
         found.append("metadata")
-    if _holds_parquet(root, names) or ("data" in folders and _holds_parquet(root / "data", names_in(root / "data"))):
+    in_data = names_in(root / "data").files if "data" in folders else []
+    if any(name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]):
         found.append("parquet")
     if _coco_splits(root, names):
         found.append("coco")
@@ -262,11 +256,6 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]
-
-
-def _holds_parquet(folder: SourcePath, names: Names) -> bool:
-    tables = (name for name in names.files if name.lower().endswith(".parquet") and name not in METADATA)
-    return any((folder / name).is_file() for name in tables)
 
 
 def _lists_images(path: SourcePath) -> bool:

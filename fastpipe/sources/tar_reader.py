@@ -98,16 +98,13 @@ class TarFile:
             while True:
                 start, changes = at, {}
                 while (header := _parse(self._all(at, BLOCK, "a header or the end"))) and header.kind in _EXTENSIONS:
-                    if header.size_bytes > MOST_EXTENSION_BYTES:
+                    if (size := header.size_bytes) > MOST_EXTENSION_BYTES:
                         raise ValueError(
-                            f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
-                            f"{header.size_bytes:,}"
+                            f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got {size:,}"
                         )
-                    found = _changes(header.kind, self._all(at + BLOCK, header.size_bytes, "an extended header"))
+                    found = _changes(header.kind, self._all(at + BLOCK, size, "an extended header"))
                     if changes.keys() & found.keys():
-                        raise ValueError(
-                            "expected one extended header of each type, and one name, before a member, got two"
-                        )
+                        raise ValueError("expected one extended header of each type, and one name, before a member")
                     changes |= found
                     at += BLOCK + padded(header.size_bytes, BLOCK)
                 if header is None:
@@ -133,10 +130,7 @@ class TarFile:
             kind = _FOLDER  # as before POSIX
         what = _WITHOUT_BYTES.get(kind)
         if what is not None and size_bytes:  # Note [two readings]
-            raise ValueError(
-                f"expected 0 bytes after the header of {what}, got {size_bytes:,}; programs disagree where the next "
-                "member starts"
-            )
+            raise ValueError(f"expected 0 bytes after the header of {what}, got {size_bytes:,}")
         if offset + size_bytes > self.state.size_bytes:
             raise self._cut_off(f"member {shown(name)}", offset + size_bytes)
         problem = None
@@ -145,9 +139,7 @@ class TarFile:
         elif kind not in (b"0", b"\0", b"7", _FOLDER):
             what = what or f"of type {kind.decode('latin1')!a}"
             target = f" to {shown(os.fsdecode(_text(header.link)))}" if kind in (b"1", b"2") else ""
-            problem = (
-                f"{what}{target}, not a file; to store the files that links point to, use tar's option --dereference"
-            )
+            problem = f"{what}{target}, not a file; to store the files that links point to, use tar --dereference"
         return Member(name, start, offset, size_bytes, kind == _FOLDER, problem)
 
     def _check_end(self, at: int) -> None:
@@ -158,9 +150,8 @@ class TarFile:
         zeros = size - len(padding.lstrip(b"\0"))
         if zeros < size or rest > size:
             raise ValueError(
-                f"expected only zeros after the end of the tar, at least {2 * BLOCK:,} and at most "
-                f"{_MOST_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte {at + zeros}; if cat has joined tars, "
-                "join them with tar -A instead"
+                f"expected only zeros after the end of the tar, {2 * BLOCK:,} to {_MOST_PADDING_BYTES:,}, got {rest:,} "
+                f"bytes, zeros to byte {at + zeros}; if cat has joined tars, join them with tar -A instead"
             )
 
     def _all(self, at: int, size: int, what: str) -> bytes:
@@ -215,9 +206,7 @@ def _parse(block: bytes) -> _Header | None:
     kind = block[156:157]
     if block[345] and magic == b"ustar\0":
         name = _text(block[345:500]) + b"/" + name
-    elif (
-        block[345] and kind != _OLD_SPARSE
-    ):  # tar --incremental puts times there, and tarfile takes them for the prefix
+    elif block[345] and kind != _OLD_SPARSE:  # tarfile takes the times of tar --incremental there for the prefix
         raise ValueError(f"expected no prefix of the name in a header of format {magic!r}")
     size_bytes = _number(block[124:136], "size")
     return _Header(kind, name, block[157:257], size_bytes, kind == _OLD_SPARSE and block[482] != 0)
@@ -232,12 +221,9 @@ def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
     found = {b"path": _text(data)} if kind == _LONG_NAME else _pax_records(data)
     if kind == _GLOBAL_PAX:
-        for keyword in found:
+        for keyword in found:  # it would apply to every member
             if keyword in (b"path", b"size", b"linkpath") or _SPARSE.fullmatch(keyword):
-                shown_keyword = keyword[:40].decode("latin1")
-                raise ValueError(
-                    f"expected no {shown_keyword!a} in a global pax header, because it would apply to every member"
-                )
+                raise ValueError(f"expected no {keyword[:40].decode('latin1')!a} in a global pax header")
         return {}
     if not found.get(b"path", b"-"):
         raise ValueError("expected a name in the extended header, got an empty name")

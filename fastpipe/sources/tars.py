@@ -102,10 +102,8 @@ class Gathered:
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
                 no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
                 if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):
-                    problem = (
-                        f"expected the name of a file inside the tar's folder, of at most {_MOST_NAME_CHARACTERS:,} "
-                        "characters, none of which is a control character or a backslash"
-                    )
+                    expected = f"at most {_MOST_NAME_CHARACTERS:,} characters, no control character and no backslash"
+                    problem = f"expected the name of a file inside the tar's folder, of {expected}"
                 path = "/".join(part for part in path.split("/") if part not in ("", "."))
             if problem is None:
                 yield member, path
@@ -191,10 +189,11 @@ class Gathered:
         if self.origins is not None and ours is not None and ours.path not in self.origins:
             whole = ours.path  # a sample of a packed dataset is called what it was called there
             self.origins.add(whole)
-        identity = None if ours is None else ours.identity
         size, mtime, ctime, _ = self._tar.state
-        in_tar = self._archive, member.offset_bytes, size
-        self.sources.append(Source(whole, label, member.size_bytes, mtime, ctime, problem, *in_tar, identity=identity))
+        source = Source(
+            whole, label, member.size_bytes, mtime, ctime, problem, self._archive, member.offset_bytes, size
+        )
+        self.sources.append(source if ours is None else source._replace(identity=ours.identity))
         return problem is None
 
 
@@ -242,15 +241,14 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
 
         index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
         behind.fetch_sources()
-    checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = index.damage(lambda name: state_at(root, name).size_bytes)
-    if checksum is not None and checksum[0] != checksum[1]:
-        problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
+    said, got = read_self_checksum((root / DATASET_FILE).read_bytes()) or ("", "")
+    if said != got:
+        problem = f"{DATASET_FILE} has changed since it was written: expected hash {said}, got {got}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    names = [shard.name for shard in index.shards]
     gathered = Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields), origins=set())
-    _gathered(root, names, gathered)
+    _gathered(root, [shard.name for shard in index.shards], gathered)
     del gathered.endings[NOTE]  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     _take_origins(listing.sources, index, index.sources())
@@ -290,9 +288,8 @@ def _web_dataset(
     if not gathered.sources and gathered.dropped:
         raise PackError(
             f"{readable(str(root))} has no image in its tars: the endings of the members are "
-            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot of a name, as v1.jpg of "
-            "photo.v1.jpg, which is no image's: make the tar again without further dots in the names, or unpack it and "
-            "pack the folder"
+            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, "
+            "no image's. Make the tar again without further dots in the names, or unpack it and pack the folder"
         )
     found = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
     fields = found if asked is None else fields_asked(asked, endings)
@@ -361,8 +358,7 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
 def _called(folder: str, tars: list[str]) -> bool:
     """Whether the tars are called after the folder that all their members are in.
 
-    Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no
-    class. Its members do not tell that it is none, but the tar's name does: photos.tar, photos-000.tar and photos_1.tar
-    are called after photos.
+    Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders. Only the tar's
+    name tells that photos is no class: photos.tar, photos-000.tar and photos_1.tar are called after it.
     """
     return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)
