@@ -89,10 +89,8 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
     if not isinstance(found.root, Path):
-        raise PackError(
-            f"{found.root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
-            "a folder of this machine"
-        )
+        remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
+        raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
     return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
 
 
@@ -190,10 +188,8 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         return Recognised("dataset", root, [root], names)
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
     if len(kinds) > 1:
-        raise PackError(
-            f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. --format picks one; or "
-            "pass the file that lists the images"
-        )
+        remedy = "--format picks one; or pass the file that lists the images"
+        raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
         paths = _lists(kind, root, names, how.split)

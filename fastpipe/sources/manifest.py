@@ -44,10 +44,8 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
 
     columns = choose_columns(name, seen, how, images, kind_of, _FURTHER if metadata else "")
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
-        raise PackError(
-            f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "
-            "--field NAME=COLUMN picks those to store"
-        )
+        most = f"expected at most {MOST_FIELDS}. --field NAME=COLUMN picks those to store"
+        raise PackError(f"{name} has {len(columns.fields)} columns besides image and label; {most}")
     label = columns.label
     numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
     root = how.root_of_images() or path.parent

@@ -89,10 +89,8 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
         if all(isinstance(each, str) for each in texts):
             given = [(name, column if said else name) for name, said, column in (each.partition("=") for each in texts)]
     if given is None:
-        raise ConfigError(
-            "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
-            f"{fields!r}"
-        )
+        expected = "names of fields and their columns, such as {'caption': 'text'} or ['caption=text']"
+        raise ConfigError(f"fields: expected {expected}, got {fields!r}")
     seen = set()
     for name, column in given:
         try:
@@ -161,10 +159,8 @@ def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tupl
         if field.column not in kinds:
             raise PackError(f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}")
         if field.kind is not None and field.kind not in _OF_MEMBERS:
-            raise PackError(
-                f"{field}: expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar. Store values of "
-                "other kinds as json, or write them with fastpipe.Writer"
-            )
+            expected = f"expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar"
+            raise PackError(f"{field}: {expected}. Store other values as json, or write them with fastpipe.Writer")
         found.append(SourceField(field.name, field.kind or kinds[field.column], column=field.column))
     return tuple(found)
 
@@ -223,15 +219,11 @@ def choose_columns(
     if image is None and images:
         image, *others = images
         if others:
-            raise PackError(
-                f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
-            )
+            several = f"several columns that may hold the images: {named(images)}"
+            raise PackError(f"{table} has {several}. --image-column picks one")
     elif image is None:
-        such_as = FILE_NAME if further else "path, file_name or image"
-        raise PackError(
-            f"{table}: expected a column with images, or with their paths such as {such_as}; got {named(columns)}. "
-            "--image-column names it"
-        )
+        expected = f"a column with images, or with paths such as {FILE_NAME if further else 'path, file_name or image'}"
+        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it")
     if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
         label = _LABEL
     asked = how.fields

@@ -179,7 +179,7 @@ def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], lis
         pick_split(split, [str(_json(root / _STATE).get("_split") or "")], root)
         return "arrow", _saved(root, ""), []
     splits: dict[str, list[str]] = {}
-    stray = []
+    stray: list[str] = []
     for name in sorted(files_below(root, hidden=False)):
         there = splits.setdefault(_split_of(name), []) if name.lower().endswith(".parquet") else stray
         there.append(name)
@@ -202,9 +202,8 @@ def _saved(root: SourcePath, prefix: str) -> list[str]:
     listed: Any = _json(state).get("_data_files")
     names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if not names or not all(map(_is_name, names)) or len({*names}) != len(listed):
-        raise PackError(
-            f"{readable(str(state))}: expected a list of files in the same folder, got {str(listed)[:100]!r}"
-        )
+        expected = "expected a list of files in the same folder"
+        raise PackError(f"{readable(str(state))}: {expected}, got {str(listed)[:100]!r}")
     return [prefix + str(name) for name in names]
 
 
@@ -217,6 +216,5 @@ def _json(file: SourcePath) -> dict[str, Any]:
         with open_unchanged(file) as opened:
             return {**json.load(opened)}
     except (ValueError, TypeError, RecursionError) as problem:
-        raise PackError(
-            f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"
-        ) from problem
+        expected = "expected an object in JSON, as save_to_disk writes it"
+        raise PackError(f"{readable(str(file))}: {expected} ({problem})") from problem

@@ -96,9 +96,8 @@ def _voc_row(path: Path) -> Row:
 def list_yolo(root: Path, split: str | None) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes."""
     splits = names_in(root / "images").folders
-    if split is not None or splits:
-        split = pick_split(split, splits, root / "images")
-    images, labels = (root / folder / (split or "") for folder in YOLO_FOLDERS)
+    split = pick_split(split, splits, root / "images") if split is not None or splits else ""
+    images, labels = (root / folder / split for folder in YOLO_FOLDERS)
     paths = sorted(files_below(images, hidden=False))
     beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}

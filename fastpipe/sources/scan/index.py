@@ -345,9 +345,8 @@ def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:
     for pattern in patterns:
         there = glob.glob(os.path.join(glob.escape(folder), pattern))
         if not there and not glob.has_magic(pattern):
-            raise DatasetError(
-                f"{readable(os.path.join(folder, pattern))} does not exist, and {readable(name)} names it"
-            )
+            missing = readable(os.path.join(folder, pattern))
+            raise DatasetError(f"{missing} does not exist, and {readable(name)} names it")
         found.update(there)
     tars = [tar for tar in sorted(found) if tar.lower().endswith(".tar") and os.path.isfile(tar)]
     if not tars:
