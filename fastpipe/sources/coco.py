@@ -208,12 +208,10 @@ def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
         raise PackError(
             f"{asked}: category 0 of {file} has the number of the background; pack instances=instances:mask"
         )
-    if expected == "keypoints":
-        return SourceField(
-            name, expected, names=annotated.points, flip_pairs=flip_pairs(annotated.points), column=column
-        )
     of_categories = expected == "boxes" or (expected == "mask" and column == "segmentation")
-    return SourceField(name, expected, names=annotated.names if of_categories else (), column=column)
+    names = annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
+    pairs = flip_pairs(names) if expected == "keypoints" else ()
+    return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
 
 
 def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
