@@ -155,6 +155,8 @@ def read_files(
 ) -> None:
     """Fills in what `find` finds out of files, in threads. DatasetError: the system, not a file, is at fault."""
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
+    if not parts:
+        return
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")  # it starts no more than it has parts
     try:
         doing = f"scanning {readable(str(columns.folder))}"
@@ -172,7 +174,7 @@ def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
         size, start = int(row["size"]), int(row["offset"])
         try:
             with LocalFile(path) as file:
-                row["identity"] = identity_of(size, lambda at, count: file.read_at(count, start + at))  # noqa: B023
+                row["identity"] = identity_of(size, lambda at, count: file.read_at(count, start + at))  # noqa: B023 (called now)
         except OSError as problem:
             raise _unreadable(path, problem) from problem
 
