@@ -387,9 +387,9 @@ def test_splits(tmp_path: Path) -> None:
     for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
         write_table(source / f"{name}.parquet", jpegs(2))
     told = failed(1, "pack", source, tmp_path / "packed")
-    assert "has splits, as the names of files say: test, train: --split picks one" in told
+    assert "has the splits test, train: --split picks one" in told
     assert "--split" in told
-    assert "has splits, as the names of files say: test, train: --split picks one" in failed(
+    assert "has the splits test, train: --split picks one" in failed(
         1, "pack", source, tmp_path / "packed", "--split", "val"
     )
     succeeded("pack", source, tmp_path / "packed", "--split", "train")
@@ -415,7 +415,7 @@ def test_names_that_say_a_split(tmp_path: Path, names: list[str], split: str | N
     summary = pack(tmp_path / "source", tmp_path / "packed", how)
     assert summary.info["samples"] == (2 if split is None else 1)
     if split is not None:
-        with pytest.raises(PackError, match=r"has splits, as the names of files say: .*: --split picks one"):
+        with pytest.raises(PackError, match=r"has the splits .*: --split picks one"):
             pack(tmp_path / "source", tmp_path / "none", pack_options(format="parquet"))
 
 
