@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch, Ending, Epoch, Fetch, Snapshot
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills
 
 WITHOUT_WORKERS = -1
-_ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, "fetches": Fetch}
-_ITEMS |= {"snapshots": Snapshot}
+_ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, "fetches": Fetch, "snapshots": Snapshot}
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Worker:
         locks, threads: locks that were held at the fork, and the threads of its parent at that moment.
     """
 
-    number: int
-    pid: int
-    began_s: float
+    number: int = WITHOUT_WORKERS
+    pid: int = 0
+    began_s: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
     start: Snapshot | None = None
     snapshots: list[Snapshot] = field(default_factory=list)
@@ -54,10 +54,10 @@ class Worker:
 
 @dataclass
 class Observation:
-    """All that was seen of one DataLoader.
+    """All that was seen of one DataLoader, or of all that one line of a program makes with the same options.
 
     Attributes:
-        key: of its files; `others` are those of DataLoaders that the same line made later.
+        key: of its files.
         facts: its options and what is in its dataset; `facts` in fastpipe_probe/watch.py lists them.
         batches: in the order in which they came.
         epochs: that were asked for.
@@ -68,14 +68,13 @@ class Observation:
     """
 
     key: str
-    facts: dict[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     errors: list[Ending] = field(default_factory=list)
     holds: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
 
     @property
     def made_at(self) -> str:
@@ -86,6 +85,27 @@ class Observation:
         return int(self.facts["num_workers"])
 
 
+@dataclass
+class Program:
+    """A Python program of the command, its workers among them, that was watched.
+
+    Attributes:
+        errors: with which it ended.
+        refused: options that torch refused: the error, and the line that made the loader.
+        unguarded: the line that runs again in this worker, and would start workers itself; "" in all others.
+    """
+
+    pid: int = 0
+    errors: list[Ending] = field(default_factory=list)
+    refused: list[dict[str, str]] = field(default_factory=list)
+    unguarded: str = ""
+
+
+def programs(folder: Path) -> list[Program]:
+    """Every Python program that was watched."""
+    return [_filled(Program(), path) for path in sorted(folder.glob("program-*.jsonl"))]
+
+
 def observations(folder: Path) -> list[Observation]:
     """Every DataLoader that was iterated, in the order in which they were."""
     found = [seen for path in folder.glob("loader-*.jsonl") if (seen := observation(path)) is not None]
@@ -94,47 +114,35 @@ def observations(folder: Path) -> list[Observation]:
 
 def observation(path: Path) -> Observation | None:
     """What the files of one DataLoader say; None if it has not said anything yet."""
-    lines = records(path)
-    first = next(lines, None)
-    if first is None:
-        return None
-    seen = Observation(path.stem.removeprefix("loader-"), **first)
-    for line in lines:
-        if "stepped_s" in line:
-            seen.batches[-1] = replace(seen.batches[-1], **line)
-        else:
-            _add(seen, line)
-    for other in path.parent.glob(f"worker-{seen.key}-*.jsonl"):
-        lines = records(other)
-        if (first := next(lines, None)) is not None:
-            seen.workers.append(worker := Worker(**first))
-            for line in lines:
-                _add(worker, line)
-    seen.workers.sort(key=lambda each: (each.number, each.began_s))
-    return seen
+    seen = _filled(Observation(path.stem.removeprefix("loader-")), path)
+    seen.batches.sort(key=lambda batch: (batch.epoch, batch.number))  # of two loaders that one line made, by turns
+    workers = [_filled(Worker(), other) for other in path.parent.glob(f"worker-{seen.key}-*.jsonl")]
+    seen.workers = sorted((each for each in workers if each.pid), key=lambda each: (each.number, each.began_s))
+    return seen if seen.facts else None
 
 
-def _add(to: Observation | Worker, line: dict[str, Any]) -> None:
-    """Adds to its lists, and sets its other fields."""
-    for name, value in line.items():
-        if name in _ITEMS:
-            value = [_ITEMS[name](**each) for each in value]
-        if isinstance(getattr(to, name), list):
-            getattr(to, name).extend(value)
-        else:
-            setattr(to, name, Snapshot(**value) if name == "start" else value)
+_Filled = TypeVar("_Filled", Observation, Worker, Program)
+
+
+def _filled(to: _Filled, path: Path) -> _Filled:
+    """Adds what a file says to the lists, and sets the other fields."""
+    for line in records(path):
+        for name, value in line.items():
+            if name in _ITEMS:
+                value = [_ITEMS[name](**each) for each in value]
+            if isinstance(getattr(to, name), list):
+                getattr(to, name).extend(value)
+            else:
+                setattr(to, name, Snapshot(**value) if name == "start" else value)
+    return to
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a file; one that its process did not get to finish is left out."""
     with path.open(encoding="utf-8") as file:
         for text in file:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(line, dict):
-                yield line
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(text)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch
@@ -94,14 +95,9 @@ def _mean(values: list[float] | list[int]) -> float:
 
 
 def steps_s(batches: list[Batch]) -> list[float]:
-    """Seconds of each step whose end was seen: by itself, or by the asking for the next batch."""
-    found = []
-    for batch, after in zip(batches, [*batches[1:], None], strict=True):
-        if batch.stepped_s is not None:
-            found.append(batch.stepped_s - batch.came_s)
-        elif after is not None and after.epoch == batch.epoch:
-            found.append(after.asked_s - batch.came_s)
-    return found
+    """Seconds of each step whose end was seen, by the asking for the next batch."""
+    pairs = pairwise(batches)
+    return [after.asked_s - batch.came_s for batch, after in pairs if after.epoch == batch.epoch]
 
 
 def _busy(seen: Observation) -> float:

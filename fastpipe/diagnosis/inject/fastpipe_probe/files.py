@@ -4,7 +4,7 @@
     worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the process that iterates)
     loader-*.state, worker-*.state   what that process is at
     stacks-<pid>.txt                 Python stacks, dumped when asked by DUMP_SIGNAL
-    ended-, refused-, unguarded-<pid>.jsonl  an error that ended a program, options refused, a script without a guard
+    program-<pid>.jsonl              pid, then fields of a Program
     trouble.txt                      what went wrong in the watching
 
 <loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the dataclasses below.
@@ -21,7 +21,7 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -39,7 +39,6 @@ class Batch:
         epoch, number: which one.
         asked_s, came_s: when it was asked for and when it was there.
         size_bytes: of its tensors.
-        stepped_s: when the step ended that got it; None where that was not seen.
         sampler_s: seconds that the sampler took since the batch before, in the process that iterates.
     """
 
@@ -48,7 +47,6 @@ class Batch:
     asked_s: float
     came_s: float
     size_bytes: int
-    stepped_s: float | None = None
     sampler_s: float = 0.0
 
     @property
@@ -114,6 +112,10 @@ class Epoch:
     changed: Sequence[str] = ()
 
 
+# torch's words, in a RuntimeError as others, where no batch came in the DataLoader's own `timeout`.
+_TIMED_OUT = "RuntimeError: DataLoader timed out after"
+
+
 @dataclass(frozen=True)
 class Ending:
     """An error with which asking for a batch, or the program, ended.
@@ -129,6 +131,10 @@ class Ending:
     place: str = ""
     exits: Sequence[Sequence[int]] = ()
     refused: Sequence[dict[str, str]] = ()
+
+    @property
+    def timed_out(self) -> bool:
+        return self.text.startswith(_TIMED_OUT)
 
 
 class Log:
@@ -177,17 +183,21 @@ def read_state(path: str) -> tuple[float, str, str] | None:
     return (since, name, sample.rstrip(b"\0").decode("utf-8", "replace")) if name else None
 
 
-def leave(folder: str, kind: str, line: dict[str, Any]) -> None:
-    """Adds a line to the file of this process and of a kind, such as "ended"."""
-    log = Log(os.path.join(folder, f"{kind}-{os.getpid()}.jsonl"))
-    log.write(line)
+def leave(folder: str, line: dict[str, Any]) -> None:
+    """Adds a line to the file of this program."""
+    log = Log(os.path.join(folder, f"program-{os.getpid()}.jsonl"))
+    log.write({"pid": os.getpid(), **line})
     log.close()
 
 
-def note(folder: str, problem: BaseException) -> None:
-    """Leaves word of what went wrong in the watching."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
-        file.write(f"{type(problem).__name__}: {problem}\n")
+@contextlib.contextmanager
+def noted(folder: str) -> Iterator[None]:
+    """Leaves word of what goes wrong in the watching, and lets nothing of it through."""
+    try:
+        yield
+    except Exception as problem:
+        with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+            file.write(f"{type(problem).__name__}: {problem}\n")
 
 
 def safe_repr(value: object) -> str:

@@ -23,58 +23,64 @@ _threads: list[dict[str, str]] = []
 
 def note_threads() -> None:
     """Before a fork: the threads of this process that the child will not have, and the user's line of each."""
-    try:
+    _threads.clear()
+    with contextlib.suppress(Exception):
         names = {thread.ident: thread.name for thread in list(threading.enumerate())}
-        own = threading.get_ident()
-        lines = (
-            (names.get(ident, ""), own_line(frame)) for ident, frame in sys._current_frames().items() if ident != own
-        )
-        _threads[:] = [{"name": name, "place": line} for name, line in lines if line][:_MOST]
-    except Exception:
-        _threads.clear()
+        for ident, frame in sys._current_frames().items():
+            if ident != threading.get_ident() and (line := own_line(frame)):
+                _threads.append({"name": names.get(ident, ""), "place": line})
 
 
 class Inherited:
-    """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use."""
+    """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use.
+
+    Attributes:
+        locks, threads: locks that are held, and the parent's other threads at the fork.
+    """
 
     def __init__(self, dataset: Any) -> None:
-        found = dict(reached(dataset))
-        self._files: list[tuple[str, Any, int, int, str]] = []  # holder, file, descriptor, position, owner's place
-        self._handles: list[tuple[str, Any, str]] = []
-        self.locks: list[dict[str, Any]] = []
-        taken: set[int] = set()
-        for path, value in found.items():
+        self.threads = _threads[:_MOST]
+        self._found = dict(reached(dataset))
+        self._dataset = dataset
+        files: dict[int, tuple[str, Any, int]] = {}  # by descriptor: path, file, position
+        locks: dict[str, dict[str, str]] = {}
+        self._handles: list[tuple[str, Any]] = []
+        for path, value in self._found.items():
             number = _descriptor(value)
-            if number is not None and number not in taken and (position := _position(number)) is not None:
-                taken.add(number)
-                holder, owner = _holder(path, found)
-                self._files.append((holder, value, number, position, owner))
+            if number is not None and (position := _position(number)) is not None:
+                files.setdefault(number, (path, value, position))
             elif _is_handle(value) and f"[{os.getppid()}]" not in path:
-                self._handles.append((path, value, _holder(path, found)[1]))
-            elif (kind := held_lock(value)) is not None and not _of_a_thread(path, found):
-                holder, owner = _holder(path, found)
-                if all(each["path"] != holder for each in self.locks):
-                    self.locks.append({"path": holder, "kind": kind, "place": owner})
-        self._found = found if self._files or self._handles else {}
+                self._handles.append((path, value))
+            elif (kind := held_lock(value)) is not None and not _of_a_thread(path, self._found):
+                holder, owner = self._holder(path)
+                locks.setdefault(holder, {"path": holder, "kind": kind, "place": owner})
+        self._files, self.locks = files, list(locks.values())
+        if not files and not self._handles:
+            self._found = {}
 
-    @property
-    def threads(self) -> list[dict[str, str]]:
-        """The parent's other threads at the fork."""
-        return list(_threads)
-
-    def used(self, dataset: Any) -> list[dict[str, str]]:
+    def used(self) -> list[dict[str, str]]:
         """The files that were moved in since, and the handles that the dataset still holds."""
         found = []
-        for holder, file, number, position, owner in self._files:
+        for number, (path, file, position) in self._files.items():
             if _descriptor(file) == number and _position(number) not in (None, position):
-                value = self._found.get(holder, file)
-                found.append({"path": holder, "kind": type(value).__name__, "file": _name(number), "place": owner})
-        if self._handles:
-            now = dict(reached(dataset))
-            for path, handle, owner in self._handles:
-                if now.get(path) is handle and _is_open(handle):
-                    found.append({"path": path, "kind": _kind(handle), "file": "", "place": owner})
+                holder, owner = self._holder(path)
+                kind = type(self._found.get(holder, file)).__name__
+                found.append({"path": holder, "kind": kind, "file": _name(number), "place": owner})
+        now = dict(reached(self._dataset)) if self._handles else {}
+        for path, handle in self._handles:
+            if now.get(path) is handle and _is_open(handle):
+                kind = f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
+                found.append({"path": path, "kind": kind, "file": "", "place": self._holder(path)[1]})
         return found[:_MOST]
+
+    def _holder(self, path: str) -> tuple[str, str]:
+        """The outermost object around it that is not of the user's own class, such as a ZipFile; its owner's place."""
+        while (outer := path.rpartition("[" if path.endswith("]") else ".")[0]) in self._found:
+            owner = place(self._found[outer])
+            if not isinstance(self._found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
+                return path, owner
+            path = outer
+        return path, own_place(self._dataset, "dataset")  # of a global variable: most often of the same file
 
 
 def held_lock(value: Any) -> str | None:
@@ -110,13 +116,12 @@ def _descriptor(value: Any) -> int | None:
 
 
 def _position(number: int) -> int | None:
-    """Where in a regular file, open for reading, a descriptor stands; None of all others. Source: proc(5), fdinfo."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return None
-        with open(f"/proc/self/fdinfo/{number}") as file:
-            fields = dict(line.split(":", 1) for line in file.read().splitlines())
-        return None if int(fields["flags"], 8) & os.O_ACCMODE == os.O_WRONLY else int(fields["pos"])
+    """Where in a regular file, open for reading, a descriptor stands; None of all others."""
+    import fcntl  # not on Windows, which forks no worker
+
+    with contextlib.suppress(OSError):
+        reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+        return os.lseek(number, 0, os.SEEK_CUR) if reads and stat.S_ISREG(os.fstat(number).st_mode) else None
     return None
 
 
@@ -124,16 +129,6 @@ def _name(number: int) -> str:
     with contextlib.suppress(OSError):
         return os.readlink(f"/proc/self/fd/{number}")
     return ""
-
-
-def _holder(path: str, found: dict[str, Any]) -> tuple[str, str]:
-    """The outermost object around it that is not of the user's own class, such as a ZipFile; and its owner's place."""
-    while (outer := path.rpartition("[" if path.endswith("]") else ".")[0]) in found:
-        owner = place(found[outer])
-        if not isinstance(found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
-            return path, owner
-        path = outer
-    return path, own_place(found["dataset"], "dataset")  # of a global variable: most often of the same file
 
 
 def _is_handle(value: Any) -> bool:
@@ -148,7 +143,3 @@ def _is_open(handle: Any) -> bool:
         return getattr(handle, "total_changes", 0) is not None
     except Exception:
         return False
-
-
-def _kind(handle: Any) -> str:
-    return f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"

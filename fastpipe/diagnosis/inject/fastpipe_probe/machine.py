@@ -26,34 +26,31 @@ class Snapshots:
     def __init__(self) -> None:
         self._next_s = 0.0
 
-    def due(self, at_s: float) -> bool:
-        """Whether it is time again."""
-        return at_s >= self._next_s
-
-    def take(self, batch: int) -> dict[str, Any]:
-        """A Snapshot, as a dict, after a batch."""
+    def due(self, batch: int) -> list[dict[str, Any]]:
+        """A Snapshot after a batch, as a dict, where it is time for one."""
+        if time.monotonic() < self._next_s:
+            return []
         began_s = time.thread_time()
-        torch_threads = cv2_threads = None
-        with contextlib.suppress(Exception):
-            torch_threads = sys.modules["torch"].get_num_threads()
-            cv2_threads = sys.modules["cv2"].getNumThreads()
-        private, shared = _private_bytes()
-        allocated = _allocated_bytes()
-        used = None if allocated is None else allocated + shared
-        taken = Snapshot(batch, private, _threads(), torch_threads, cv2_threads, used)
+        taken = snapshot(batch)
         self._next_s = time.monotonic() + min(_PART * (time.thread_time() - began_s), 30.0)
-        return vars(taken)
+        return [taken]
 
 
-def _private_bytes() -> tuple[int | None, int]:
-    """Memory that this process shares with no other and has written, and its part of shared memory; proc(5).
-
-    None and 0 where the kernel does not say.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/smaps_rollup") as file:
+def snapshot(batch: int = 0) -> dict[str, Any]:
+    """A Snapshot of this process, as a dict."""
+    private = threads = torch_threads = cv2_threads = None
+    shared = 0
+    with contextlib.suppress(Exception):
+        torch_threads = sys.modules["torch"].get_num_threads()
+        cv2_threads = sys.modules["cv2"].getNumThreads()
+    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/self/smaps_rollup") as file:  # proc(5)
         fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
-        return int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
-    return None, 0
+        private, shared = int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
+    with contextlib.suppress(OSError):
+        threads = len(os.listdir("/proc/self/task"))
+    allocated = _allocated_bytes()
+    used = None if allocated is None else allocated + shared
+    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used))
 
 
 _COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
@@ -72,13 +69,6 @@ def _allocated_bytes() -> int | None:
         tell.restype = _Mallinfo
         told = tell()
         return int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks()
-    return None
-
-
-def _threads() -> int | None:
-    """Threads of this process; None where the system does not say."""
-    with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/self/task"))
     return None
 
 
