@@ -38,6 +38,7 @@ from fastpipe.errors import ConfigError
 
 # What torch says of loaders that the findings say better, and what Python says of forks beside a thread: one of ours.
 _SAID = r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
+_LOOK_S = 0.1
 _END_S = 15.0
 _NAME = "fastpipe-diagnose"  # of threads
 _END = object()
@@ -182,22 +183,33 @@ class _Run:
 
 
 def _here(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Iterator[Any]:
-    """The batches, asked for by this thread; while it waits, another one looks at the time, and tells once it is late.
+    """The batches, asked for by this thread; another one looks at the time, and tells once a batch is late.
 
-    It ends the workers then, so that this one is free again.
+    The workers are ended then, so that this thread is free again.
     """
-    while True:
-        late = threading.Timer(stall_s, stalled, (stall_s,))
-        late.name, late.daemon = _NAME, True
-        late.start()
-        try:
+    lock, over = threading.Lock(), threading.Event()
+    asked_s: float | None = None
+
+    def look() -> None:
+        while not over.wait(_LOOK_S):
+            with lock:  # the batch has to wait until all is known that is to be known of a stall
+                if asked_s is not None and time.monotonic() - asked_s > stall_s:
+                    stalled(stall_s)
+                    return
+
+    threading.Thread(target=look, name=_NAME, daemon=True).start()
+    try:
+        while True:
+            with lock:
+                asked_s = time.monotonic()
             batch = next(batches, _END)
-        finally:
-            late.cancel()
-            late.join()  # until all is known that is to be known of a stall
-        if batch is _END:
-            return
-        yield batch
+            with lock:
+                asked_s = None
+            if batch is _END:
+                return
+            yield batch
+    finally:
+        over.set()
 
 
 def _elsewhere(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Iterator[Any]:

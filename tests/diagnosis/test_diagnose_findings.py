@@ -268,7 +268,9 @@ def test_no_advice_points_to_a_finding_that_is_not_there() -> None:
 def slow_dataset(**fetch: float) -> Finding:
     """What is found on one CPU if the loop waits for workers whose fetches are so."""
     observation = seen()
-    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
+    observation.batches = [
+        replace(batch, asked_s=0.07 * batch.number, came_s=0.07 * batch.number + 0.05) for batch in observation.batches
+    ]
     for worker in observation.workers:
         worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
     return found(observation, replace(ROOMY, cpus=1))["slow-dataset"]
