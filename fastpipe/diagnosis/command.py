@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 import signal
 import tempfile
 import time
@@ -25,6 +24,7 @@ from fastpipe.diagnosis.ended import ended, is_gone
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import alike
 from fastpipe.diagnosis.observation import Observation, Program, Surroundings, observations, programs, surroundings
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children, started
@@ -39,21 +39,13 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 
 @dataclass(frozen=True)
 class Watched:
-    """How a command was watched.
+    """How a command was watched."""
 
-    Attributes:
-        diagnoses: of the DataLoaders that gave most batches, those that are stuck first; empty if there was none.
-        ended: why the watching ended.
-        refused: options that torch refused, and errors that ended the program, one finding each.
-        python: whether a Python program of the command could be watched at all.
-        trouble: what went wrong in the watching itself; "" if nothing did.
-    """
-
-    diagnoses: tuple[Diagnosis, ...]
-    ended: str
-    refused: tuple[Finding, ...]
-    python: bool
-    trouble: str
+    diagnoses: tuple[Diagnosis, ...]  # of the DataLoaders that gave most batches, those that are stuck first
+    ended: str  # why the watching ended
+    refused: tuple[Finding, ...]  # options that torch refused, and errors that ended the program, one finding each
+    python: bool  # whether a Python program of the command could be watched at all
+    trouble: str  # what went wrong in the watching itself; "" if nothing did
 
 
 def watch_command(
@@ -67,21 +59,14 @@ def watch_command(
 ) -> Watched:
     """Runs a command until one of its DataLoaders has given enough batches, or is stuck; then ends it.
 
-    Args:
-        command: as for a shell, but without its expansions; `NAME=value` may stand before it.
-        batches: of one DataLoader, after which the command is ended.
-        seconds: after the first batch was asked for, after which it is ended; it may take ten times as long to come to
-            its first batch.
-        stall_timeout: seconds without a batch after which a loader is stuck.
-        output: where the command's standard output goes, a file or its number; None: where this program's does.
-        say: is told when the command is ended.
+    `seconds` count from the first batch that is asked for; it may take ten times as long to come to that. `output` is a
+    file or its number, for standard output; None: where this program's goes. `say` is told when the command is ended.
 
     Raises:
         ConfigError: the command cannot be run.
     """
-    folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
-    before = surroundings()
-    try:
+    with tempfile.TemporaryDirectory(prefix="fastpipe-diagnose-", ignore_cleanup_errors=True) as name:
+        folder, before = Path(name), surroundings()
         process = _start(command, folder, output)
         stalled: dict[str, tuple[Finding, list[Stack]]] = {}
         try:
@@ -99,23 +84,17 @@ def watch_command(
         ran = programs(folder)
         children = {program.pid for program in ran if program.unguarded}
         found = [seen for seen in found if seen.facts["pid"] not in children]
-        return Watched(
-            _shown(list(_diagnoses(found, ran, stalled, before, folder))),
-            why,
-            (
-                *(_refused(each) for program in ran for each in program.refused),
-                *(
-                    Finding(Code.ERROR, last.place, {"ended": last.text[:1000]}, "program")
-                    for program in ran
-                    for last in program.errors
-                    if last.place and program.pid not in children
-                ),
-            ),
-            bool(ran),
-            trouble.read_text(errors="replace")[:2000] if (trouble := folder / "trouble.txt").exists() else "",
-        )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        diagnoses = _shown(list(_diagnoses(found, ran, stalled, before, folder)))
+        refused = [_refused(each) for program in ran for each in program.refused]
+        for program in ran:
+            refused += [
+                Finding(Code.ERROR, last.place, {"ended": last.text[:1000]}, "program")
+                for last in program.errors
+                if last.place and not program.unguarded
+            ]
+        trouble = folder / "trouble.txt"
+        said = trouble.read_text(errors="replace")[:2000] if trouble.exists() else ""
+        return Watched(diagnoses, why, tuple(refused), bool(ran), said)
 
 
 def _diagnoses(
@@ -196,15 +175,11 @@ def _until(
         time.sleep(_LOOK_S)
 
 
-_ALIKE = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")
-
-
 def _shown(found: list[tuple[Observation, Diagnosis]]) -> tuple[Diagnosis, ...]:
     """The worst ones; of DataLoaders that one line made in several processes only the worst."""
     shown: dict[object, Diagnosis] = {}
     for seen, diagnosis in sorted(found, key=lambda each: _weight(each[1])):
-        alike = tuple(seen.facts[name] for name in _ALIKE) if seen.made_at else seen.key
-        shown.setdefault(alike, diagnosis)
+        shown.setdefault(alike(seen.facts), diagnosis)
     return tuple(shown.values())[:_MOST_LOADERS]
 
 
@@ -223,11 +198,7 @@ _PATIENCE_S = 5.0
 
 
 def end(process: Popen[bytes]) -> None:
-    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends what is left of it.
-
-    Args:
-        process: that was started with start_new_session.
-    """
+    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends what is left of its session."""
     family = [(pid, started(pid)) for pid in children(process.pid)]  # some may have left the group, as torchrun's do
 
     def tell_all(number: int) -> None:

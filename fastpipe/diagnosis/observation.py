@@ -19,62 +19,40 @@ _ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, 
 
 @dataclass
 class Worker:
-    """A process that makes batches; number -1: the one that iterates.
+    """A process that makes batches."""
 
-    Attributes:
-        start: a snapshot before its first batch.
-        failures: errors of samples and of collate_fn.
-        read_again: samples that raised an error and, read once more, did not.
-        generators_before, generators_after: checksums of the dataset's generators, before and after the first batch.
-        globals_before, globals_after: those of the global generators of random, NumPy and torch.
-        states: the global generators before the first sample and after each of the first ones.
-        checksums: of the first samples of a stream: of the whole, then of each part.
-        inherited: files and handles that it has from the process that it was forked from, and uses.
-        locks, threads: locks that were held at the fork, and the threads of its parent at that moment.
-    """
-
-    number: int = WITHOUT_WORKERS
+    number: int = WITHOUT_WORKERS  # of the process that iterates
     pid: int = 0
     began_s: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
-    start: Snapshot | None = None
+    start: Snapshot | None = None  # before its first batch
     snapshots: list[Snapshot] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    read_again: list[str] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)  # errors of samples and of collate_fn
+    read_again: list[str] = field(default_factory=list)  # samples that raised an error and, read once more, did not
+    # Checksums of the dataset's generators and of the global ones, before and after the first batch.
     generators_before: dict[str, int] = field(default_factory=dict)
     generators_after: dict[str, int] = field(default_factory=dict)
     globals_before: dict[str, int] = field(default_factory=dict)
     globals_after: dict[str, int] = field(default_factory=dict)
-    states: list[dict[str, int]] = field(default_factory=list)
-    checksums: list[list[int]] = field(default_factory=list)
-    inherited: list[dict[str, str]] = field(default_factory=list)
-    locks: list[dict[str, str]] = field(default_factory=list)
-    threads: list[dict[str, str]] = field(default_factory=list)
+    states: list[dict[str, int]] = field(default_factory=list)  # the global ones: at first, and after the first samples
+    checksums: list[list[int]] = field(default_factory=list)  # of the first samples of a stream: the whole, each part
+    inherited: list[dict[str, str]] = field(default_factory=list)  # files and handles from before the fork, in use
+    locks: list[dict[str, str]] = field(default_factory=list)  # that were held at the fork
+    threads: list[dict[str, str]] = field(default_factory=list)  # of its parent at the fork
 
 
 @dataclass
 class Observation:
-    """All that was seen of one DataLoader, or of all that one line of a program makes with the same options.
+    """All that was seen of one DataLoader, or of all that one line of a program makes with the same options."""
 
-    Attributes:
-        key: of its files.
-        facts: its options and what is in its dataset; `facts` in fastpipe_probe/watch.py lists them.
-        batches: in the order in which they came.
-        epochs: that were asked for.
-        workers: in the order of their numbers, then of their starts.
-        snapshots: of the process that iterates.
-        errors: with which asking for a batch ended.
-        holds: locks of multiprocessing that the process which iterates held when it started workers.
-    """
-
-    key: str
-    facts: dict[str, Any] = field(default_factory=dict)
+    key: str  # of its files
+    facts: dict[str, Any] = field(default_factory=dict)  # those that `facts` in fastpipe_probe/watch.py lists
     batches: list[Batch] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-    errors: list[Ending] = field(default_factory=list)
-    holds: list[str] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)  # in the order of their numbers, then of their starts
+    snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates
+    errors: list[Ending] = field(default_factory=list)  # with which asking for a batch ended
+    holds: list[str] = field(default_factory=list)  # multiprocessing's locks that it held when it started workers
 
     @property
     def made_at(self) -> str:
@@ -87,18 +65,12 @@ class Observation:
 
 @dataclass
 class Program:
-    """A Python program of the command, its workers among them, that was watched.
-
-    Attributes:
-        errors: with which it ended.
-        refused: options that torch refused: the error, and the line that made the loader.
-        unguarded: the line that runs again in this worker, and would start workers itself; "" in all others.
-    """
+    """A Python program of the command, its workers among them, that was watched."""
 
     pid: int = 0
-    errors: list[Ending] = field(default_factory=list)
-    refused: list[dict[str, str]] = field(default_factory=list)
-    unguarded: str = ""
+    errors: list[Ending] = field(default_factory=list)  # with which it ended
+    refused: list[dict[str, str]] = field(default_factory=list)  # errors of options, and the line that made the loader
+    unguarded: str = ""  # the line that runs again in a worker, and would start workers itself
 
 
 def programs(folder: Path) -> list[Program]:
@@ -147,26 +119,18 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a diagnosis compares with.
+    """What a diagnosis compares with."""
 
-    Attributes:
-        cpus: granted to this process.
-        free_bytes: memory that programs, and this container, can still have; None: not known.
-        oom_kills: as `kills` counts them.
-    """
-
-    cpus: int
-    free_bytes: int | None
-    oom_kills: int | None
+    cpus: int  # granted to this process
+    free_bytes: int | None  # memory that programs, and this container, can still have; None: not known
+    oom_kills: int | None  # as `kills` counts them
 
 
 def surroundings() -> Surroundings:
     """The surroundings of this process, now."""
     memory, limit = memory_bytes(), container_memory_bytes()
-    free = [memory[0]] if memory is not None else []
-    if limit is not None:
-        free.append(limit[1] - limit[0])
-    return Surroundings(granted_cpus(), min(free) if free else None, kills())
+    free = [*([memory[0]] if memory else []), *([limit[1] - limit[0]] if limit else [])]
+    return Surroundings(granted_cpus(), min(free, default=None), kills())
 
 
 def kills() -> int | None:

@@ -1,8 +1,6 @@
 """A user's DataLoader, iterated for a while -> a Diagnosis. Whoever waits for a batch can stop waiting.
 
-With workers the caller's own thread asks, since that is what forks: OpenMP's threads belong to the thread that started
-them, and a loader that hangs for their sake would not if another forked. Once the workers are ended, the caller is free
-again. Without workers nothing can be ended, so a thread asks, and is left alone if it hangs.
+See "The caller never hangs" in README.md.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import contextvars
 import copy
 import os
 import queue
-import shutil
 import signal
 import tempfile
 import threading
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data._utils import signal_handling
 
 from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.ended import ended
@@ -46,60 +44,32 @@ _END = object()
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a loader is iterated.
+    """How long a loader is iterated."""
 
-    Attributes:
-        batches, epochs: at most.
-        until_s: no batch is asked for after this (time.monotonic()).
-        stall_s: seconds without a batch until it is stuck.
-    """
-
-    batches: int
+    batches: int  # of each epoch, at most
     epochs: int
-    until_s: float
-    stall_s: float
+    until_s: float  # no batch is asked for after this (time.monotonic())
+    stall_s: float  # without a batch until it is stuck
 
 
 def run(dataloader: Any, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
     """Iterates a loader, of which `where` is the line that made it; arguments and errors: `fastpipe.diagnose`."""
-    folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
-    try:
-        with kept_generators(), _kept_own_generators(dataloader):
-            watched = _Run(
-                dataloader, folder, limits, LoaderWatch(str(folder), dataloader, where, step=step is not None)
-            )
-            arm(str(folder))
-            try:
-                return watched.diagnosis(step)
-            finally:
-                watched.close()
-                with contextlib.suppress(Exception):
-                    disarm()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _kept_own_generators(loader: Any) -> Iterator[None]:
-    """Puts the generators of a loader and its sampler back at the end."""
-    own = [getattr(loader, "generator", None), getattr(loader.sampler, "generator", None)]
-    states = [(each, each.get_state()) for each in own if isinstance(each, torch.Generator)]
-    try:
-        yield
-    finally:
-        for generator, state in states:
-            generator.set_state(state)
+    own = (getattr(dataloader, "generator", None), getattr(dataloader.sampler, "generator", None))
+    with (
+        tempfile.TemporaryDirectory(prefix="fastpipe-diagnose-", ignore_cleanup_errors=True) as folder,
+        kept_generators(*(each for each in own if isinstance(each, torch.Generator))),
+    ):
+        watched = _Run(dataloader, Path(folder), limits, LoaderWatch(folder, dataloader, where, step=step is not None))
+        arm(folder)
+        try:
+            return watched.diagnosis(step)
+        finally:
+            watched.close()
+            disarm()
 
 
 class _Run:
-    """A loader that is iterated and watched. Nothing is read ahead: a batch is asked for as a loop would.
-
-    Args:
-        dataloader: the user's.
-        folder: for the files.
-        limits: when to stop.
-        watch: of the loader; writes the files.
-    """
+    """A loader that is iterated and watched. Nothing is read ahead: a batch is asked for as a loop would."""
 
     def __init__(self, dataloader: Any, folder: Path, limits: Limits, watch: LoaderWatch) -> None:
         self._folder, self._limits, self._watch = folder, limits, watch
@@ -132,10 +102,14 @@ class _Run:
     def close(self) -> None:
         """Ends the workers; those that do not end in time, by force."""
         iterator, self._iterator = self._iterator, None
-        if hasattr(iterator, "_shutdown_workers"):
-            ending = threading.Thread(target=_shut_down, args=(iterator,), name=_NAME, daemon=True)
-            ending.start()
-            ending.join(_END_S)
+
+        def shut_down() -> None:
+            with contextlib.suppress(Exception):  # one without workers has no such method
+                iterator._shutdown_workers()
+
+        ending = threading.Thread(target=shut_down, name=_NAME, daemon=True)
+        ending.start()
+        ending.join(_END_S)
         _kill(iterator, set())
 
     def _batches(self) -> Iterator[Any]:
@@ -144,7 +118,7 @@ class _Run:
             for _ in range(self._limits.epochs):
                 if not self._loader.persistent_workers:
                     self._iterator = iterator = None  # ends the workers of the epoch before
-                self._watch.began()
+                self._watch.began(self._loader)
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=_SAID)
                     iterator = iter(self._loader)
@@ -159,7 +133,7 @@ class _Run:
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:
-            self._watch.failed(problem, self._iterator)
+            self._watch.failed(problem, self._iterator, self._loader.dataset)
 
     def _get_iterator(self) -> Any:
         self._iterator = self._watch.iterator(self._loader, type(self._loader)._get_iterator)
@@ -239,11 +213,6 @@ def _elsewhere(batches: Iterator[Any], stall_s: float, stalled: Callable[[float]
         orders.put(False)
 
 
-def _shut_down(iterator: Any) -> None:
-    with contextlib.suppress(Exception):
-        iterator._shutdown_workers()
-
-
 def _kill(iterator: Any, own: set[int]) -> None:
     """Ends a loader's workers, and those that it does not know of yet; and wakes whoever waits for them."""
     for worker in getattr(iterator, "_workers", []):
@@ -261,9 +230,7 @@ def _kill(iterator: Any, own: set[int]) -> None:
 
 def _leave_to_us(iterator: Any) -> None:
     """Has torch not tell of workers that end: it does so by an error in the main thread, wherever that is."""
-    if getattr(iterator, "_worker_pids_set", False):
-        with contextlib.suppress(Exception):
-            from torch.utils.data._utils import signal_handling
-
+    with contextlib.suppress(Exception):
+        if iterator._worker_pids_set:
             signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
             iterator._worker_pids_set = False

@@ -13,33 +13,23 @@ from fastpipe.diagnosis.observation import Observation
 
 @dataclass(frozen=True)
 class Stages:
-    """Where the time goes; seconds a batch are means, over the batches that each process made or got.
-
-    Attributes:
-        seconds: of the loop, without the starts of epochs.
-        dataset_s, collate_s: seconds a batch in the dataset and in collate_fn, of the process that makes it.
-        transfer_s: seconds that the loop waited for a batch that was made: through shared memory, unpickled, pinned
-            (the mean, without first batches; 0 for those that were there). None where it cannot be told.
-        wait_s: seconds a batch that the loop waited, the first batches of epochs left out.
-        step_s: seconds a batch between a batch and the asking for the next; None where there was no step.
-        start_s: seconds from an epoch's beginning to its first batch.
-        waiting: share of the loop in which it waited, 0 to 1.
-        busy: share of the workers' time in which they made batches, 0 to 1.
-        on_cpu, delayed: shares of that busy time on a CPU (above 1 with several threads) and waiting for one; delayed
-            is None where the kernel does not say. The rest is disk, network, locks and sleep.
-    """
+    """Where the time goes; seconds a batch are means, over the batches that each process made or got."""
 
     batches: int
     samples: int
-    seconds: float
-    dataset_s: float
+    seconds: float  # of the loop, without the starts of epochs
+    dataset_s: float  # a batch, of the process that makes it; and in collate_fn
     collate_s: float
+    # That the loop waited for a batch that was made: through shared memory, unpickled, pinned (the mean, without first
+    # batches; 0 for those that were there). None where it cannot be told.
     transfer_s: float | None
-    wait_s: float
-    step_s: float | None
-    start_s: float
-    waiting: float
-    busy: float
+    wait_s: float  # a batch, that the loop waited, the first batches of epochs left out
+    step_s: float | None  # between a batch and the asking for the next; None where there was no step
+    start_s: float  # from an epoch's beginning to its first batch
+    waiting: float  # share of the loop in which it waited, 0 to 1
+    busy: float  # share of the workers' time in which they made batches, 0 to 1
+    # Shares of that busy time on a CPU (above 1 with several threads) and waiting for one; None where the kernel does
+    # not say. The rest is disk, network, locks and sleep.
     on_cpu: float
     delayed: float | None
 
@@ -112,9 +102,9 @@ def _busy(seen: Observation) -> float:
 
 def _transfer_s(seen: Observation) -> float | None:
     """See Stages. Batch k is made by worker k modulo num_workers, unless order is given up or workers run out."""
-    if seen.num_workers == 0 and not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
-        return None
     if seen.num_workers == 0:
+        if not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
+            return None
         alone = [fetch for worker in seen.workers for fetch in worker.fetches]
         rest = [batch.wait_s - fetch.seconds for batch, fetch in zip(seen.batches, alone, strict=False) if batch.number]
         return max(0.0, statistics.median(rest)) if rest else None

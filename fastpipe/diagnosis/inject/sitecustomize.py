@@ -11,18 +11,6 @@ import sys
 _OWN = os.path.dirname(os.path.abspath(__file__))
 
 
-def _watch() -> None:
-    try:
-        from fastpipe_probe.patch import install  # type: ignore[import-not-found] # beside this file, on sys.path
-
-        install()
-    except Exception:  # the program has to run as it does without this
-        import traceback
-
-        with open(os.path.join(os.environ.get("FASTPIPE_WATCH", "."), "trouble.txt"), "a", encoding="utf-8") as file:
-            traceback.print_exc(file=file)
-
-
 def _go_on() -> None:
     """Imports the sitecustomize that this one hides, if there is one."""
     others = [path for path in sys.path if os.path.abspath(path or ".") != _OWN]
@@ -33,6 +21,14 @@ def _go_on() -> None:
         spec.loader.exec_module(module)
 
 
-if os.environ.get("FASTPIPE_WATCH"):
-    _watch()
+if folder := os.environ.get("FASTPIPE_WATCH"):
+    try:
+        from fastpipe_probe.patch import install  # type: ignore[import-not-found] # beside this file, on sys.path
+
+        install(folder)
+    except Exception:  # the program has to run as it does without this
+        import traceback
+
+        with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
     _go_on()

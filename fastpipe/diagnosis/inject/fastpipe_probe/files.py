@@ -33,21 +33,14 @@ _STATE = struct.Struct("<d24s224s")  # since when (time.monotonic), stage, sampl
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as the loop saw it.
-
-    Attributes:
-        epoch, number: which one.
-        asked_s, came_s: when it was asked for and when it was there.
-        size_bytes: of its tensors.
-        sampler_s: seconds that the sampler took since the batch before, in the process that iterates.
-    """
+    """A batch as the loop saw it."""
 
     epoch: int
     number: int
-    asked_s: float
+    asked_s: float  # when it was asked for
     came_s: float
-    size_bytes: int
-    sampler_s: float = 0.0
+    size_bytes: int  # of its tensors
+    sampler_s: float = 0.0  # that the sampler took since the batch before, in the process that iterates
 
     @property
     def wait_s(self) -> float:
@@ -56,60 +49,42 @@ class Batch:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A batch as the process saw it that made it.
+    """A batch as the process saw it that made it."""
 
-    Attributes:
-        at_s: when it was made.
-        seconds: it took; of these dataset_s in the dataset and collate_s in collate_fn.
-        cpu_s: seconds of CPU, over all threads.
-        delayed_s: seconds that the process waited for a CPU; None where the kernel does not say.
-        samples: how many.
-        times_us: microseconds of each sample; empty where the dataset reads whole batches.
-        worst: the slowest samples: number, seconds, name.
-    """
-
-    at_s: float
-    seconds: float
+    at_s: float  # when it was made
+    seconds: float  # that it took; of these in the dataset and in collate_fn:
     dataset_s: float
     collate_s: float
-    cpu_s: float
-    delayed_s: float | None
+    cpu_s: float  # of CPU, over all threads
+    delayed_s: float | None  # that the process waited for a CPU; None where the kernel does not say
     samples: int
-    times_us: Sequence[int]
-    worst: Sequence[tuple[str, float, str]]
+    times_us: Sequence[int]  # of each sample; empty where the dataset reads whole batches
+    worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known.
-
-    `used_bytes` is memory in use: *Note [memory in use]* in machine.py.
-    """
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
 
     batch: int
     private_bytes: int | None
     threads: int | None
     torch_threads: int | None = None
     cv2_threads: int | None = None
-    used_bytes: int | None = None
+    used_bytes: int | None = None  # memory in use: *Note [memory in use]* in machine.py
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that was asked for.
-
-    Attributes:
-        place: the user's line that asked; "" where that is not known.
-        sampler: name and epoch of a sampler that shuffles by its epoch; None of others.
-        made: which of the DataLoaders made at the same line it is of.
-        changed: attributes of the dataset that have another value than when workers that persist were started.
-    """
+    """An epoch that was asked for."""
 
     at_s: float
-    place: str = ""
-    sampler: dict[str, Any] | None = None
-    made: int = 0
-    changed: Sequence[str] = ()
+    place: str = ""  # the user's line that asked; "" where that is not known
+    sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
+    made: int = 0  # which of the DataLoaders made at the same line it is of
+    changed: Sequence[
+        str
+    ] = ()  # attributes of the dataset with other values than workers that persist were started with
 
 
 # torch's words, in a RuntimeError as others, where no batch came in the DataLoader's own `timeout`.
@@ -118,19 +93,12 @@ _TIMED_OUT = "RuntimeError: DataLoader timed out after"
 
 @dataclass(frozen=True)
 class Ending:
-    """An error with which asking for a batch, or the program, ended.
+    """An error with which asking for a batch, or the program, ended."""
 
-    Attributes:
-        text: type and message.
-        place: the user's line that it came through; "" where there is none.
-        exits: workers that had ended with an error: number, process, exit code.
-        refused: attributes of the dataset that pickle refuses, where it refused.
-    """
-
-    text: str
-    place: str = ""
-    exits: Sequence[Sequence[int]] = ()
-    refused: Sequence[dict[str, str]] = ()
+    text: str  # type and message
+    place: str = ""  # the user's line that it came through; "" where there is none
+    exits: Sequence[Sequence[int]] = ()  # workers that had ended with an error: number, process, exit code
+    refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refuses, where it refused
 
     @property
     def timed_out(self) -> bool:

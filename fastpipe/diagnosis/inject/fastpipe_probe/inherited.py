@@ -32,23 +32,18 @@ def note_threads() -> None:
 
 
 class Inherited:
-    """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use.
-
-    Attributes:
-        locks, threads: locks that are held, and the parent's other threads at the fork.
-    """
+    """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use."""
 
     def __init__(self, dataset: Any) -> None:
-        self.threads = _threads[:_MOST]
+        self.threads = _threads[:_MOST]  # the parent's other threads at the fork
         self._found = dict(reached(dataset))
         self._dataset = dataset
         files: dict[int, tuple[str, Any, int]] = {}  # by descriptor: path, file, position
         locks: dict[str, dict[str, str]] = {}
         self._handles: list[tuple[str, Any]] = []
         for path, value in self._found.items():
-            number = _descriptor(value)
-            if number is not None and (position := _position(number)) is not None:
-                files.setdefault(number, (path, value, position))
+            if (stands := _position(value)) is not None:
+                files.setdefault(stands[0], (path, value, stands[1]))
             elif _is_handle(value) and f"[{os.getppid()}]" not in path:
                 self._handles.append((path, value))
             elif (kind := held_lock(value)) is not None and not _of_a_thread(path, self._found):
@@ -62,13 +57,15 @@ class Inherited:
         """The files that were moved in since, and the handles that the dataset still holds."""
         found = []
         for number, (path, file, position) in self._files.items():
-            if _descriptor(file) == number and _position(number) not in (None, position):
+            now = _position(file)
+            if now is not None and now[0] == number and now[1] != position:
                 holder, owner = self._holder(path)
+                name = os.path.realpath(f"/proc/self/fd/{number}")
                 kind = type(self._found.get(holder, file)).__name__
-                found.append({"path": holder, "kind": kind, "file": _name(number), "place": owner})
-        now = dict(reached(self._dataset)) if self._handles else {}
+                found.append({"path": holder, "kind": kind, "file": name, "place": owner})
+        held = dict(reached(self._dataset)) if self._handles else {}
         for path, handle in self._handles:
-            if now.get(path) is handle and _is_open(handle):
+            if held.get(path) is handle and _is_open(handle):
                 kind = f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
                 found.append({"path": path, "kind": kind, "file": "", "place": self._holder(path)[1]})
         return found[:_MOST]
@@ -108,27 +105,17 @@ def _of_a_thread(path: str, found: dict[str, Any]) -> bool:
     return isinstance(outer, threading.Thread) or "._waiters[" in path
 
 
-def _descriptor(value: Any) -> int | None:
-    if isinstance(value, io.IOBase):
-        with contextlib.suppress(Exception):
-            return None if value.closed else value.fileno()
-    return None
-
-
-def _position(number: int) -> int | None:
-    """Where in a regular file, open for reading, a descriptor stands; None of all others."""
+def _position(value: Any) -> tuple[int, int] | None:
+    """The descriptor of a regular file that is open for reading, and where in it that stands; None of all else."""
     import fcntl  # not on Windows, which forks no worker
 
-    with contextlib.suppress(OSError):
-        reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
-        return os.lseek(number, 0, os.SEEK_CUR) if reads and stat.S_ISREG(os.fstat(number).st_mode) else None
+    with contextlib.suppress(Exception):
+        if isinstance(value, io.IOBase) and not value.closed:
+            number = value.fileno()
+            reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+            if reads and stat.S_ISREG(os.fstat(number).st_mode):
+                return number, os.lseek(number, 0, os.SEEK_CUR)
     return None
-
-
-def _name(number: int) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/self/fd/{number}")
-    return ""
 
 
 def _is_handle(value: Any) -> bool:
@@ -137,9 +124,6 @@ def _is_handle(value: Any) -> bool:
 
 
 def _is_open(handle: Any) -> bool:
-    if type(handle).__module__.startswith("h5py"):
-        return bool(handle)
-    try:  # sqlite3: a closed connection has no changes to tell of
-        return getattr(handle, "total_changes", 0) is not None
-    except Exception:
-        return False
+    with contextlib.suppress(Exception):  # sqlite3: a closed connection has no changes to tell of; h5py: it is false
+        return getattr(handle, "total_changes", 0) is not None and bool(handle)
+    return False

@@ -221,15 +221,16 @@ def global_generators() -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def kept_generators() -> Iterator[None]:
-    """Puts the global generators of random, NumPy and torch back at the end."""
+def kept_generators(*own: Any) -> Iterator[None]:
+    """Puts the global generators of random, NumPy and torch, and torch's Generators `own`, back at the end."""
     there = [(sys.modules[module], get, put) for _, module, get, put in _GLOBAL if module in sys.modules]
-    states = [getattr(module, get)() for module, get, _ in there]
+    there += [(each, "get_state", "set_state") for each in own]
+    states = [getattr(owner, get)() for owner, get, _ in there]
     try:
         yield
     finally:
-        for (module, _, put), state in zip(there, states, strict=True):
-            getattr(module, put)(state)
+        for (owner, _, put), state in zip(there, states, strict=True):
+            getattr(owner, put)(state)
 
 
 def generators(root: object, name: str) -> dict[str, int]:
@@ -252,7 +253,7 @@ def _checksum(state: Any) -> int:
 
 def sample_name(dataset: Any, index: Any, depth: int = 4) -> str:
     """The file of a sample, where the dataset has a list of them by the usual names; else ""."""
-    try:
+    with contextlib.suppress(Exception):
         if depth and hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
             return sample_name(dataset.dataset, dataset.indices[index], depth - 1)
         for name in _NAMED:
@@ -262,8 +263,6 @@ def sample_name(dataset: Any, index: Any, depth: int = 4) -> str:
                 found = found[0] if isinstance(found, (list, tuple)) else found
                 if isinstance(found, (str, os.PathLike)):
                     return str(found)[:300]
-    except Exception:
-        return ""
     return ""
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -20,22 +20,17 @@ _WATCHED = "torch.utils.data.dataloader"
 _MOST_LINES = 256
 
 
-def install() -> None:
-    """Watches all DataLoaders that this process will make, if the variable names a folder."""
-    folder = os.environ.get(FOLDER)
-    if not folder or not os.path.isdir(folder):
+def install(folder: str) -> None:
+    """Watches all DataLoaders that this process will make, if there still is the folder for the files."""
+    if not os.path.isdir(folder):
         return
     arm(folder)
     leave(folder, {})
     sys.meta_path.insert(0, _Finder(folder))
-    _note_the_end(folder)
-
-
-def _note_the_end(folder: str) -> None:
-    """Notes the error that ends this program; and keeps a program quiet that was asked to end, and ends for that."""
     tell = sys.excepthook
 
     def told(kind: type[BaseException], problem: BaseException, traceback: TracebackType | None) -> None:
+        """Notes the error that ends this program; but one that was asked to end, and ends for that, is quiet."""
         stopping = os.path.exists(os.path.join(folder, STOPPING))
         with noted(folder):
             if not stopping and os.path.isdir(folder):
@@ -53,14 +48,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name != _WATCHED:
             return None
         sys.meta_path.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path)
-        spec = next((found for found in specs if found is not None), None)
+        spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
@@ -78,7 +70,7 @@ def patch(module: Any, folder: str) -> None:
     loader_class, iterator_class = module.DataLoader, module._BaseDataLoaderIter
     make, get_iterator = loader_class.__init__, loader_class._get_iterator
     reset, next_batch = iterator_class._reset, iterator_class.__next__
-    lines: dict[str, Any] = {}
+    lines: dict[Any, Any] = {}
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
@@ -99,22 +91,22 @@ def patch(module: Any, folder: str) -> None:
         if watch is None:
             return get_iterator(self)
         place = own_line(sys._getframe(1))
-        watch.began(place)
+        watch.began(self, place)
         try:
             iterator = watch.iterator(self, get_iterator)
         except BaseException as problem:
             if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):  # Python's word
                 leave(folder, {"unguarded": main})
-            watch.failed(problem, None, place)
+            watch.failed(problem, None, self.dataset, place)
             raise
         iterator._fastpipe_watch = watch
         return iterator
 
     @functools.wraps(reset)
-    def watched_reset(self: Any, *arguments: Any, **options: Any) -> None:
+    def watched_reset(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
         if watch := _here(self):  # of workers that persist: an iterator that is made has none yet
-            watch.began(own_line(sys._getframe(1)))
-        reset(self, *arguments, **options)
+            watch.began(loader, own_line(sys._getframe(1)))
+        reset(self, loader, *arguments, **options)
 
     @functools.wraps(next_batch)
     def watched_next(self: Any) -> Any:
@@ -127,7 +119,7 @@ def patch(module: Any, folder: str) -> None:
             raise
         except BaseException as problem:
             if not os.path.exists(os.path.join(folder, STOPPING)):
-                watch.failed(problem, self, own_line(sys._getframe(1)))
+                watch.failed(problem, self, self._dataset, own_line(sys._getframe(1)))
             raise
 
     loader_class.__init__ = watched_make
@@ -142,7 +134,7 @@ def _here(watched: Any) -> Any:
     return watch if watch is not None and watch.here() else None
 
 
-def _watch_of(loader: Any, folder: str, lines: dict[str, Any]) -> Any:
+def _watch_of(loader: Any, folder: str, lines: dict[Any, Any]) -> Any:
     """The watch of a DataLoader, made if need be; None in a worker process and for what is too much to watch."""
     from torch.utils.data import get_worker_info
 

@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import shutil
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from .objects import batch_bytes, heavy, own_place, place, plain_values, reached
 from .own import raised_at
 from .worker import Recorder, WorkerWatch
 
-_NAMES = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout")
+_OPTIONS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "drop_last", "timeout")
 SHARED_MEMORY = "/dev/shm"
 _EXIT_S = 1.0
 _GONE = (RuntimeError, EOFError, OSError)  # by which torch tells that a worker is gone
@@ -44,29 +43,25 @@ class Line:
 
 
 class LoaderWatch:
-    """Watches one DataLoader in the process that iterates it.
+    """Watches one DataLoader, made by the line `made_at`, in the process that iterates it.
 
-    Args:
-        folder: where the files go.
-        loader: torch's DataLoader.
-        made_at: file and line that made it; "" where that is not known.
-        lines: those of this process's other DataLoaders, by their options; its own is added.
-        step: whether there is a training step between two batches.
+    `lines` are those of the process's other DataLoaders; this one's own is added. `step` says whether there is a
+    training step between two batches.
     """
 
     def __init__(
-        self, folder: str, loader: Any, made_at: str, lines: dict[str, Line] | None = None, *, step: bool = True
+        self, folder: str, loader: Any, made_at: str, lines: dict[Any, Line] | None = None, *, step: bool = True
     ) -> None:
         lines = {} if lines is None else lines
-        told = _options(loader, made_at)
-        if str(told) not in lines:
-            lines[str(told)] = Line(folder, {**facts(loader, made_at), "step": step})
-        self.line = lines[str(told)]
+        told = {**facts(loader, made_at), "step": step}
+        same = os.getpid(), *alike(told)
+        if same not in lines:
+            lines[same] = Line(folder, told)
+        self.line = lines[same]
         self._folder = folder
         self._process = os.getpid()
         self._made = self.line.loaders
         self.line.loaders += 1
-        self._loader = weakref.ref(loader)
         self._values: dict[str, str] = {}
         self._sampler_s = 0.0
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
@@ -75,7 +70,7 @@ class LoaderWatch:
     def iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
         """What `get_iterator(loader)` gives, with workers that are watched. Afterwards the loader is as it was."""
         init = loader.worker_init_fn
-        watch = WorkerWatch(self._folder, self.line.key, init, forked=self.line.forked)
+        watch = WorkerWatch(self._folder, self.line.key, init, self.line.forked)
         self.starting = watch.starting
         loader.worker_init_fn = watch
         self._values = plain_values(loader.dataset)
@@ -109,16 +104,13 @@ class LoaderWatch:
             yield index
             began_s = time.monotonic()
 
-    def began(self, place: str = "") -> None:
+    def began(self, loader: Any, place: str = "") -> None:
         """An epoch is asked for, by a line of the program."""
         self.line.at("starting")
         self._epoch, self._number = self.line.epochs, 0
         self.line.epochs += 1
-        loader = self._loader()
-        changed: list[str] = []
-        if self._values and loader is not None and loader.persistent_workers:
-            now = plain_values(loader.dataset)
-            changed = [key for key, value in self._values.items() if now.get(key, value) != value]
+        now = plain_values(loader.dataset) if self._values and loader.persistent_workers else {}
+        changed = [key for key, value in self._values.items() if now.get(key, value) != value]
         epoch = Epoch(time.monotonic(), place, _sampler(loader), self._made, changed)
         self.line.log.write({"epochs": [vars(epoch)]})
 
@@ -139,13 +131,10 @@ class LoaderWatch:
         self.line.at("step")
         return batch
 
-    def failed(self, problem: BaseException, iterator: Any = None, place: str = "") -> None:
+    def failed(self, problem: BaseException, iterator: Any, dataset: Any, place: str = "") -> None:
         """Asking for a batch, by a line of the program, ended in an error."""
         text = f"{type(problem).__name__}: {str(problem)[:4000]}"
-        loader = self._loader()
-        refused = (
-            refused_by_pickle(loader.dataset, "dataset") if loader is not None and "pickle" in text.lower() else []
-        )
+        refused = refused_by_pickle(dataset, "dataset") if "pickle" in text.lower() else []
         gone = exits(iterator) if isinstance(problem, _GONE) else []
         self.line.log.write({"errors": [vars(Ending(text, raised_at(problem) or place, gone, refused))]})
         self.line.at("failed")
@@ -174,7 +163,7 @@ def _sampler(loader: Any) -> dict[str, Any] | None:
     """The epoch that a sampler with set_epoch is at, if it shuffles."""
     for owner in (loader, getattr(loader, "batch_sampler", None)):
         sampler: Any = getattr(owner, "sampler", None)
-        shuffles = callable(getattr(sampler, "set_epoch", None)) and getattr(sampler, "shuffle", True)
+        shuffles = hasattr(sampler, "set_epoch") and getattr(sampler, "shuffle", True)
         if shuffles and isinstance(getattr(sampler, "epoch", None), int):
             return {"name": type(sampler).__name__, "epoch": sampler.epoch}
     return None
@@ -186,48 +175,45 @@ def _note_threads_at_forks() -> None:
         os.register_at_fork(before=note_threads)
 
 
+def alike(told: dict[str, Any]) -> tuple[Any, ...]:
+    """The facts that DataLoaders of one line have in common, if they are the same ones again."""
+    names = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")
+    return tuple(told[name] for name in names)
+
+
 def facts(loader: Any, made_at: str) -> dict[str, Any]:
     """A DataLoader's options, and what in its dataset is bad for worker processes."""
     import torch
 
     dataset, collate, init = loader.dataset, loader.collate_fn, loader.worker_init_fn
+    context = loader.multiprocessing_context
+    # allow_none: to ask without it would settle the method for the whole program.
+    method = (multiprocessing if context is None else context).get_start_method(allow_none=True)
     roles = (("dataset", dataset), ("collate_fn", collate), ("worker_init_fn", init))
     device = getattr(torch, "accelerator", torch.cuda)  # what torch itself asks, where pin_memory is set
     return {
-        **_options(loader, made_at),
+        **{name: getattr(loader, name) for name in _OPTIONS},
+        "class": type(loader).__name__,
+        "made_at": made_at,
+        "dataset": type(dataset).__name__,
         "dataset_place": own_place(dataset, "dataset") or made_at,
         "collate_place": own_place(collate, "collate_fn") or made_at,
         "sampler_place": own_place([loader.batch_sampler, loader.sampler], "sampler") or made_at,
+        "init": init is not None,
         "init_place": place(init) if init is not None else "",
         "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
+        "stream": isinstance(dataset, torch.utils.data.IterableDataset),
+        "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),
+        "length": _length(dataset),
+        "batches": _length(loader),
+        "in_order": getattr(loader, "in_order", True),
+        "method": method or multiprocessing.get_all_start_methods()[0],
         "accelerator": device.is_available() if loader.pin_memory else None,
         "uses_cuda": torch.cuda.is_initialized(),  # type: ignore[no-untyped-call]
         "unpicklable": [found for name, value in roles for found in unpicklable(value, name)],
         "heavy": heavy(dataset, "dataset"),
         "shared_free": shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else None,
-    }
-
-
-def _options(loader: Any, made_at: str) -> dict[str, Any]:
-    """Those facts that differ between DataLoaders of one line that are not the same."""
-    import torch
-
-    context = loader.multiprocessing_context
-    # allow_none: to ask without it would settle the method for the whole program.
-    method = (multiprocessing if context is None else context).get_start_method(allow_none=True)
-    return {
-        "class": type(loader).__name__,
-        "made_at": made_at,
-        "dataset": type(loader.dataset).__name__,
-        "init": loader.worker_init_fn is not None,
-        "stream": isinstance(loader.dataset, torch.utils.data.IterableDataset),
-        "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),
-        "length": _length(loader.dataset),
-        "batches": _length(loader),
-        "in_order": getattr(loader, "in_order", True),
-        "method": method or multiprocessing.get_all_start_methods()[0],
         "pid": os.getpid(),
-        **{name: getattr(loader, name) for name in _NAMES},
     }
 
 

@@ -6,7 +6,8 @@ import contextlib
 import multiprocessing.context
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any
 
@@ -26,13 +27,7 @@ _MISTAKES = (TypeError, AttributeError, NameError, LookupError, ImportError, Not
 
 
 class Recorder:
-    """Notes one batch after the other. Nothing that it does draws a random number or keeps a sample.
-
-    Args:
-        folder, loader: of the files.
-        number: the worker's; -1 of a loader without workers, in the process that iterates.
-        dataset: the user's.
-    """
+    """Notes one batch after the other. Nothing that it does draws a random number or keeps a sample."""
 
     def __init__(self, folder: str, loader: str, number: int, dataset: Any) -> None:
         name = os.path.join(folder, f"worker-{loader}-{number}-{os.getpid()}")
@@ -50,9 +45,9 @@ class Recorder:
         """Has torch's fetcher, which makes a batch of the dataset's samples, tell this."""
         collate, fetch = fetcher.collate_fn, fetcher.fetch
         if hasattr(fetcher, "dataset_iter"):
-            fetcher.dataset_iter = _Stream(fetcher.dataset_iter, self)
+            fetcher.dataset_iter = _Timed(fetcher.dataset_iter, self)
         else:
-            fetcher.dataset = _Samples(fetcher.dataset, self)
+            fetcher.dataset = _Timed(fetcher.dataset, self)
 
         def timed_collate(samples: Any) -> Any:
             self._samples = len(samples) if isinstance(samples, (list, tuple)) and fetcher.auto_collation else 1
@@ -92,10 +87,9 @@ class Recorder:
         """A sample of a stream: the first ones are told from those of other workers."""
         if self._summed < _CHECKSUMS:
             self._summed += 1
-            try:
-                self._checksums.append(checksums(sample))
-            except Exception:
-                self._checksums.append([-1])
+            self._checksums.append([-1])
+            with contextlib.suppress(Exception):
+                self._checksums[-1] = checksums(sample)
 
     def _failed(self, stage: str, index: Any, problem: Exception, again: Callable[[], Any] | None) -> None:
         """An error; `again` does the same once more, to tell a bad sample from an error that comes and goes."""
@@ -157,29 +151,16 @@ class Recorder:
         self._batches += 1
 
 
-class _Samples:
-    """A map-style dataset whose samples are timed."""
+class _Timed:
+    """A map-style dataset, or the iterator of a stream, whose samples are timed."""
 
-    def __init__(self, dataset: Any, recorder: Recorder) -> None:
-        self._dataset = dataset
-        self._recorder = recorder
-        if getattr(dataset, "__getitems__", None):
-            self.__getitems__ = lambda indices: recorder.timed("dataset", indices, dataset.__getitems__, indices)
+    def __init__(self, samples: Any, recorder: Recorder) -> None:
+        self._samples, self._recorder, self._count = samples, recorder, 0
+        if getattr(samples, "__getitems__", None):
+            self.__getitems__ = lambda indices: recorder.timed("dataset", indices, samples.__getitems__, indices)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._recorder.timed("dataset", index, getitem, self._dataset, index)
-
-
-class _Stream:
-    """A dataset's iterator whose samples are timed and counted."""
-
-    def __init__(self, samples: Iterator[Any], recorder: Recorder) -> None:
-        self._samples = samples
-        self._recorder = recorder
-        self._count = 0
-
-    def __iter__(self) -> _Stream:
-        return self
+        return self._recorder.timed("dataset", index, getitem, self._samples, index)
 
     def __next__(self) -> Any:
         sample = self._recorder.timed("dataset", self._count, next, self._samples)
@@ -188,18 +169,18 @@ class _Stream:
         return sample
 
 
+@dataclass
 class WorkerWatch:
     """Stands in the place of a loader's worker_init_fn and calls it; the dataset and collate_fn stay the user's own.
 
     It is pickled to workers that are spawned. What goes wrong in here is noted and never reaches the worker.
     """
 
-    def __init__(self, folder: str, loader: str, init: Callable[[int], Any] | None, *, forked: bool) -> None:
-        self._folder = folder
-        self._loader = loader
-        self._init = init
-        self._forked = forked
-        self.starting: list[Any] = []  # the processes that it was pickled for
+    folder: str
+    loader: str
+    init: Callable[[int], Any] | None
+    forked: bool
+    starting: list[Any] = field(default_factory=list)  # the processes that it was pickled for
 
     def __getstate__(self) -> dict[str, Any]:
         process = getattr(multiprocessing.context, "get_spawning_popen", lambda: None)()
@@ -212,16 +193,16 @@ class WorkerWatch:
 
         dataset = getattr(get_worker_info(), "dataset", None)
         recorder = None
-        with noted(self._folder):
-            recorder = Recorder(self._folder, self._loader, worker_id, dataset)
+        with noted(self.folder):
+            recorder = Recorder(self.folder, self.loader, worker_id, dataset)
             recorder.state.set("worker_init_fn")
-            arm(self._folder, fatal=True)
-            if self._forked:
+            arm(self.folder, fatal=True)
+            if self.forked:
                 recorder.inherited = inherited = Inherited(dataset)
                 recorder.log.write({"locks": inherited.locks, "threads": inherited.locks and inherited.threads})
-        if self._init is not None:
-            self._init(worker_id)
-        with noted(self._folder):
+        if self.init is not None:
+            self.init(worker_id)
+        with noted(self.folder):
             if recorder is not None:
                 started = {"generators_before": generators(dataset, "dataset"), "globals_before": global_generators()}
                 recorder.log.write({**started, "start": snapshot()})
