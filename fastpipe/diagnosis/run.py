@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ class _Run:
         _kill(self._iterator, own)
 
 
-def _here(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Iterator[Any]:
+def _here(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Generator[Any, None, None]:
     """The batches, asked for by this thread; another one looks at the time, and tells once a batch is late.
 
     The workers are ended then, so that this thread is free again.
@@ -186,7 +186,7 @@ def _here(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], Non
         over.set()
 
 
-def _elsewhere(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Iterator[Any]:
+def _elsewhere(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Generator[Any, None, None]:
     """The batches, asked for by a thread of their own, which is left alone once it is late."""
     orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
