@@ -136,9 +136,12 @@ class _Run:
             self._watch.failed(problem, self._iterator, self._loader.dataset)
 
     def _get_iterator(self) -> Any:
-        self._iterator = self._watch.iterator(self._loader, type(self._loader)._get_iterator)
-        _leave_to_us(self._iterator)
-        return self._iterator
+        iterator = self._iterator = self._watch.iterator(self._loader, type(self._loader)._get_iterator)
+        with contextlib.suppress(Exception):
+            if iterator._worker_pids_set:  # torch would tell of workers that end by an error, wherever the caller is
+                signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
+                iterator._worker_pids_set = False
+        return iterator
 
     def _seen(self) -> Observation:
         seen = observation(self._folder / f"loader-{self._watch.line.key}.jsonl")
@@ -226,11 +229,3 @@ def _kill(iterator: Any, own: set[int]) -> None:
     for pid in own:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _leave_to_us(iterator: Any) -> None:
-    """Has torch not tell of workers that end: it does so by an error in the main thread, wherever that is."""
-    with contextlib.suppress(Exception):
-        if iterator._worker_pids_set:
-            signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
-            iterator._worker_pids_set = False

@@ -55,11 +55,11 @@ def stages(seen: Observation) -> Stages | None:
         return None
     # The first batch of each worker comes when the worker has started: that is the start of the epoch.
     later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
-    wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
+    wait_s = _mean([batch.wait_s for batch in later])
     steps = steps_s(batches) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
-    firsts = [batch for batch in batches if batch.number == 0]
-    starts = [batch.came_s - seen.epochs[batch.epoch].at_s for batch in firsts if batch.epoch < len(seen.epochs)]
+    began = {number: epoch.at_s for number, epoch in enumerate(seen.epochs)}
+    starts = [each.came_s - began[each.epoch] for each in batches if each.number == 0 and each.epoch in began]
     waited, stepped = sum(batch.wait_s for batch in later), sum(steps)
     spent = sum(fetch.seconds for fetch in fetches)
     delays = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
@@ -72,7 +72,7 @@ def stages(seen: Observation) -> Stages | None:
         transfer_s=_transfer_s(seen),
         wait_s=wait_s,
         step_s=step_s,
-        start_s=_mean(starts) if starts else 0.0,
+        start_s=_mean(starts),
         waiting=waited / max(waited + stepped, 1e-9),
         busy=_busy(seen),
         on_cpu=sum(fetch.cpu_s for fetch in fetches) / max(spent, 1e-9),

@@ -8,19 +8,6 @@ import importlib.util
 import os
 import sys
 
-_OWN = os.path.dirname(os.path.abspath(__file__))
-
-
-def _go_on() -> None:
-    """Imports the sitecustomize that this one hides, if there is one."""
-    others = [path for path in sys.path if os.path.abspath(path or ".") != _OWN]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["sitecustomize"] = module
-        spec.loader.exec_module(module)
-
-
 if folder := os.environ.get("FASTPIPE_WATCH"):
     try:
         from fastpipe_probe.patch import install  # type: ignore[import-not-found] # beside this file, on sys.path
@@ -31,4 +18,11 @@ if folder := os.environ.get("FASTPIPE_WATCH"):
 
         with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
             traceback.print_exc(file=file)
-    _go_on()
+
+    own = os.path.dirname(os.path.abspath(__file__))
+    others = [path for path in sys.path if os.path.abspath(path or ".") != own]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)

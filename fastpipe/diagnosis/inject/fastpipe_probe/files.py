@@ -120,8 +120,7 @@ class Log:
                 os.write(self._handle, data)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._handle)
+        os.close(self._handle)
 
 
 class State:

@@ -36,23 +36,6 @@ class Snapshots:
         return [taken]
 
 
-def snapshot(batch: int = 0) -> dict[str, Any]:
-    """A Snapshot of this process, as a dict."""
-    private = threads = torch_threads = cv2_threads = None
-    shared = 0
-    with contextlib.suppress(Exception):
-        torch_threads = sys.modules["torch"].get_num_threads()
-        cv2_threads = sys.modules["cv2"].getNumThreads()
-    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/self/smaps_rollup") as file:  # proc(5)
-        fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
-        private, shared = int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
-    with contextlib.suppress(OSError):
-        threads = len(os.listdir("/proc/self/task"))
-    allocated = _allocated_bytes()
-    used = None if allocated is None else allocated + shared
-    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used))
-
-
 _COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
 
@@ -62,14 +45,24 @@ class _Mallinfo(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_size_t) for name in _COUNTS)
 
 
-def _allocated_bytes() -> int | None:
-    """Memory that is in use, by malloc and by Python's small objects; None where the C library does not say."""
+def snapshot(batch: int = 0) -> dict[str, Any]:
+    """A Snapshot of this process, as a dict; None in it: the kernel, or the C library, does not say."""
+    private = used = threads = torch_threads = cv2_threads = None
+    shared = 0
+    with contextlib.suppress(Exception):
+        torch_threads = sys.modules["torch"].get_num_threads()
+        cv2_threads = sys.modules["cv2"].getNumThreads()
+    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/self/smaps_rollup") as file:  # proc(5)
+        fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
+        private, shared = int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
+    with contextlib.suppress(OSError):
+        threads = len(os.listdir("/proc/self/task"))
     with contextlib.suppress(AttributeError, OSError):
         tell = ctypes.CDLL(None).mallinfo2
         tell.restype = _Mallinfo
         told = tell()
-        return int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks()
-    return None
+        used = int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks() + shared
+    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used))
 
 
 def delayed_s() -> float | None:

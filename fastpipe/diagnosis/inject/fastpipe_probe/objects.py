@@ -111,11 +111,8 @@ def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 def own_place(root: object, name: str) -> str:
     """The user's own class or function in a dataset or collate_fn that is nearest to it; "" where all are installed."""
-    for _, value in walk(root, name):
-        found = "" if isinstance(value, _CONTAINERS) else place(value)
-        if is_own(found.rpartition(":")[0]):
-            return found
-    return ""
+    places = (place(value) for _, value in walk(root, name) if not isinstance(value, _CONTAINERS))
+    return next((each for each in places if is_own(each.rpartition(":")[0])), "")
 
 
 def place(value: Any) -> str:
@@ -133,10 +130,9 @@ def place(value: Any) -> str:
     places = [place(function) for function in functions if isinstance(function, types.FunctionType)]
     if places:  # torch's Dataset has a __getitem__ that a stream does not write
         return next((each for each in places if is_own(each.rpartition(":")[0])), places[0])
-    try:
+    with contextlib.suppress(OSError, TypeError):
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
-    except (OSError, TypeError):
-        return ""
+    return ""
 
 
 def unpicklable(root: object, name: str) -> list[dict[str, str]]:
@@ -178,10 +174,8 @@ def heavy(root: object, name: str) -> list[dict[str, Any]]:
     for path, value in walk(root, name):
         if not isinstance(value, _CONTAINERS) or len(value) < _LEAST_HEAVY:
             continue
-        if isinstance(value, (list, tuple)):
-            some = list(value[:: len(value) // _LOOKED_AT][:_LOOKED_AT])
-        else:
-            some = _parts(value, _LOOKED_AT)
+        spread = value[:: len(value) // _LOOKED_AT] if isinstance(value, (list, tuple)) else value
+        some = _parts(spread, _LOOKED_AT)
         each = sum(_size(item, 3) for item in some) / _LOOKED_AT
         if each:
             kinds = sorted({type(item).__name__ for item in some})[:3]

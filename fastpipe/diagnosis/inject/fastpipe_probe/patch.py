@@ -87,7 +87,15 @@ def patch(module: Any, folder: str) -> None:
     def watched_iterator(self: Any) -> Any:
         watch = None
         with noted(folder):
-            watch = _watch_of(self, folder, lines)
+            from torch.utils.data import get_worker_info
+
+            from .watch import LoaderWatch
+
+            if get_worker_info() is None and os.path.isdir(folder):
+                watch = _here(self)
+                if watch is None and len(lines) < _MOST_LINES:
+                    watch = LoaderWatch(folder, self, self.__dict__.get("_fastpipe_made_at", ""), lines)
+                    self.__dict__["_fastpipe_watch"] = watch
         if watch is None:
             return get_iterator(self)
         place = own_line(sys._getframe(1))
@@ -132,18 +140,3 @@ def _here(watched: Any) -> Any:
     """The watch of a DataLoader or its iterator; None if it has none, or one of the process that forked this one."""
     watch = watched.__dict__.get("_fastpipe_watch")
     return watch if watch is not None and watch.here() else None
-
-
-def _watch_of(loader: Any, folder: str, lines: dict[Any, Any]) -> Any:
-    """The watch of a DataLoader, made if need be; None in a worker process and for what is too much to watch."""
-    from torch.utils.data import get_worker_info
-
-    from .watch import LoaderWatch
-
-    if get_worker_info() is not None or not os.path.isdir(folder):
-        return None
-    watch = _here(loader)
-    if watch is None and len(lines) < _MOST_LINES:
-        watch = LoaderWatch(folder, loader, loader.__dict__.get("_fastpipe_made_at", ""), lines)
-        loader.__dict__["_fastpipe_watch"] = watch
-    return watch

@@ -75,7 +75,11 @@ class LoaderWatch:
         loader.worker_init_fn = watch
         self._values = plain_values(loader.dataset)
         if self.line.forked and loader.num_workers:
-            self._note_locks(loader)
+            # The locks of multiprocessing that this process holds while it starts workers, which wait for them.
+            locks = [(path, value) for path, value in reached(loader.dataset) if hasattr(value, "_semlock")]
+            held = [path for path, value in locks if held_lock(value) and value._semlock._is_mine()]
+            if held:
+                self.line.log.write({"holds": held})
         try:
             iterator = get_iterator(loader)
         finally:
@@ -85,16 +89,6 @@ class LoaderWatch:
         if type(iterator).__module__ == "torch.utils.data.dataloader":
             iterator._sampler_iter = self._timed(iterator._sampler_iter)
         return iterator
-
-    def _note_locks(self, loader: Any) -> None:
-        """The locks of multiprocessing that this process holds while it starts workers, which wait for them."""
-        held = [
-            path
-            for path, value in reached(loader.dataset)
-            if (held_lock(value) or "").startswith("multi") and value._semlock._is_mine()
-        ]
-        if held:
-            self.line.log.write({"holds": held})
 
     def _timed(self, indices: Iterator[Any]) -> Iterator[Any]:
         """A sampler's iterator; notes how long it takes for its numbers."""

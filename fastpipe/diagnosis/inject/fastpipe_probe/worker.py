@@ -54,7 +54,12 @@ class Recorder:
             return self.timed("collate", place(collate), collate, samples)
 
         def timed_fetch(indices: Any) -> Any:
-            self._begin()
+            self._times: list[tuple[float, Any]] = []
+            self._seconds = {"dataset": 0.0, "collate": 0.0}
+            if not self._states:
+                self._states.append(global_generators())
+            self._cpu_s, self._delayed_s = time.process_time(), delayed_s()
+            self._began_s = time.monotonic()
             try:
                 batch = fetch(indices)
                 self._end()
@@ -116,14 +121,6 @@ class Recorder:
         if self.inherited is not None and (used := self.inherited.used()):
             self.log.write({"inherited": used})
             self.inherited = None
-
-    def _begin(self) -> None:
-        self._times: list[tuple[float, Any]] = []
-        self._seconds = {"dataset": 0.0, "collate": 0.0}
-        if not self._states:
-            self._states.append(global_generators())
-        self._cpu_s, self._delayed_s = time.process_time(), delayed_s()
-        self._began_s = time.monotonic()
 
     def _end(self) -> None:
         """A batch is made."""
