@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .files import Batch, Ending, Epoch, Log, State
@@ -26,7 +26,7 @@ _count = itertools.count()
 
 
 class Line:
-    """The files of the DataLoaders that one line makes with the same options, and how many of what they have."""
+    """The files of the DataLoaders that one line makes with the same options, and their counts."""
 
     def __init__(self, folder: str, told: dict[str, Any]) -> None:
         self.key = f"{os.getpid()}.{next(_count)}"
@@ -63,7 +63,7 @@ class LoaderWatch:
         self._made = self.line.loaders
         self.line.loaders += 1
         self._values: dict[str, str] = {}
-        self._sampler_s = 0.0
+        self._indices = _TimedIndices(iter(()))
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
         _note_threads_at_forks()
 
@@ -87,16 +87,8 @@ class LoaderWatch:
         if fetcher := getattr(iterator, "_dataset_fetcher", None):
             Recorder(self._folder, self.line.key, -1, loader.dataset).watch(fetcher)
         if type(iterator).__module__ == "torch.utils.data.dataloader":
-            iterator._sampler_iter = self._timed(iterator._sampler_iter)
+            iterator._sampler_iter = self._indices = _TimedIndices(iterator._sampler_iter)
         return iterator
-
-    def _timed(self, indices: Iterator[Any]) -> Iterator[Any]:
-        """A sampler's iterator; notes how long it takes for its numbers."""
-        began_s = time.monotonic()
-        for index in indices:
-            self._sampler_s += time.monotonic() - began_s
-            yield index
-            began_s = time.monotonic()
 
     def began(self, loader: Any, place: str = "") -> None:
         """An epoch is asked for, by a line of the program."""
@@ -117,7 +109,7 @@ class LoaderWatch:
         except StopIteration:
             self.line.at("ended")
             raise
-        sampler_s, self._sampler_s = self._sampler_s, 0.0
+        sampler_s, self._indices.seconds = self._indices.seconds, 0.0
         told = Batch(self._epoch, self._number, asked_s, time.monotonic(), batch_bytes(batch), sampler_s)
         self.line.log.write({"batches": [vars(told)], "snapshots": self.line.snapshots.due(self.line.batches)})
         self._number += 1
@@ -140,6 +132,23 @@ class LoaderWatch:
     def here(self) -> bool:
         """Whether this is the process that made it: a forked child has a copy."""
         return os.getpid() == self._process
+
+
+class _TimedIndices:
+    """A sampler's iterator, and how long it took for its numbers."""
+
+    def __init__(self, indices: Any) -> None:
+        self._own, self.seconds = indices, 0.0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        began_s = time.monotonic()
+        try:
+            return next(self._own)
+        finally:
+            self.seconds += time.monotonic() - began_s
 
 
 def exits(iterator: Any) -> list[list[int]]:
