@@ -53,7 +53,7 @@ def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: P
         return []  # checks/samples.py tells it
     where, text = _inside(ending)
     where = where or ending.place or seen.made_at
-    if "timed out after" in text:  # by the loader's own timeout
+    if ending.timed_out:
         states = _at_samples(folder, f"worker-{seen.key}-*.state")
         line = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
         late = {"timed_out": line, "samples": ", ".join(sorted(set(states))) or None}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import types
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -53,11 +52,11 @@ def started_warm() -> Iterator[None]:
             return popen(words, env=env, stdout=stdout, start_new_session=start_new_session, cwd=folder)
         return warm.start(*words[1:], environment=env, folder=folder, stdout=stdout)
 
-    popen = command.subprocess.Popen
+    popen = command.Popen
     own_path = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
     with (
         mock.patch.dict(os.environ, PYTHONWARNINGS="ignore", PYTHONPATH=own_path),
-        mock.patch.object(command, "subprocess", types.SimpleNamespace(Popen=start)),
+        mock.patch.object(command, "Popen", start),
         mock.patch.object(command, "surroundings", return_value=Surroundings(8, None, 0)),
     ):
         warm.ready()
