@@ -96,10 +96,8 @@ def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder:
         return Finding(Code.SMALL_SHARED_MEMORY, where or seen.made_at, evidence)
     if kills_before is not None and now is not None and now > kills_before:
         cause = "memory"
-    elif how.get("signal") == "SIGKILL":
-        cause = "outside"
     else:
-        cause = "exit" if how.get("exit_code") else "library"
+        cause = "outside" if how.get("signal") == "SIGKILL" else "itself"
     return Finding(Code.WORKER_KILLED, where or str(seen.facts["dataset_place"]), evidence, cause)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 _TABLE = """
 @keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch[[; but a worker that makes
           a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps wait too]]
-@waits    [[the loop waits {waits:.0%} of its time]][[{alone}, without a training step]][[; {rate:,.0f} samples/s]]
+@waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]][[; {rate:,.0f} samples/s]]
           [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
           [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {computing:.0%} of it on a CPU]]
           [[, {delaying:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
@@ -82,12 +82,10 @@ worker-killed outside, 15
   why     SIGKILL comes from outside: most often from the kernel's OOM killer, where there is too little memory[[; its
           count did not rise here (it is {kills}), so a job manager, a container's limit or a person sent it]]
   change  look at `dmesg -T | grep -i kill` and the job's memory limit; @memory
-worker-killed exit, 15
-  why     the program or a library called exit in the worker
-  change  look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more
-worker-killed library, 15
-  why     a library in the worker did something that the machine refused, often after a fork
-  change  run it with num_workers=0 to see the original error; update or replace the library that this line calls
+worker-killed itself, 15
+  why     the program or a library called exit, or did something that the machine refused, often after a fork
+  change  run it with num_workers=0 to see the original error; look for sys.exit and os._exit in the dataset; update or
+          replace the library that this line calls
 small-shared-memory, 3
   why     /dev/shm is full: workers pass batches in files there. No sample is at fault
   change  @shm
@@ -231,7 +229,7 @@ objects-in-each-worker, 5
 memory-grows, 5: {process} grew by {grown_bytes:size} in {batches:batch} (from {first_bytes:size}), and had not stopped
           [[: {epoch_bytes:size} an epoch]][[; this line keeps something: {source}]]
   why     the program keeps something for each sample or batch: a cache, batches, losses or outputs with their graphs
-  change  limit the size of the cache, of which each worker has one; keep numbers (loss.item()) instead of tensors
+  change  limit the size of the cache (each worker has its own); keep numbers (loss.item()) instead of tensors
 opencv-threads, 2: OpenCV works on {threads} threads in each of {num_workers:worker}, for {cpus:CPU} granted
   why     OpenCV has a thread for each CPU of the machine, in each worker; some builds do not work after a fork
   change  cv2.setNumThreads(0) in worker_init_fn
