@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fastpipe.diagnosis.checks import epochs, memory, options, randomness, samples, speed
+from fastpipe.diagnosis.checks import memory, options, samples, speed
 from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import stages
 
-_CHECKS = (samples.check, randomness.check, epochs.check, speed.check, options.check, memory.check)
+_CHECKS = (samples.check, speed.check, options.check, memory.check)
 
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:

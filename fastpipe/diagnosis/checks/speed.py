@@ -1,4 +1,4 @@
-"""The time of each stage -> the stage that delays the loop, and what to change.
+"""The time of each stage, and how epochs begin -> what delays the loop, and what to change.
 
 Note [less than this is no fault]: the loop has to wait for a fifth of its time, and for some milliseconds a batch.
 A batch's way from a worker takes that long on a machine with other work, and no change to the program saves it.
@@ -7,6 +7,7 @@ A batch's way from a worker takes that long on a machine with other work, and no
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
@@ -24,6 +25,11 @@ _LEAST_FETCH_S = 2e-3
 _LEAST_ALONE_S = 10e-3  # without workers: with them, their way would take about as long
 _CROWDED = 0.3
 _MOST_LATE = 0.1
+_LEAST_EPOCHS = 5
+_FEW_BATCHES = 1.5  # an epoch
+_MOST_STARTING = 0.1
+_LEAST_START_S = 1.0
+_LEAST_FORK_S = 3.0
 
 
 class Bottleneck(StrEnum):
@@ -35,7 +41,10 @@ class Bottleneck(StrEnum):
     PINNING = "pinning memory"
 
 
-_MAKING = {Bottleneck.DATASET: Code.SLOW_DATASET, Bottleneck.COLLATE: Code.SLOW_COLLATE}
+_MAKING = {
+    Bottleneck.DATASET: (Code.SLOW_DATASET, "dataset_place"),
+    Bottleneck.COLLATE: (Code.SLOW_COLLATE, "collate_place"),
+}
 
 
 def _bottleneck(seen: Observation, time: Stages) -> Bottleneck | None:
@@ -73,6 +82,7 @@ def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
         "rate": time.samples / time.seconds if time.seconds else None,
         "stage": stage,
         "working": time.busy if seen.num_workers else None,
+        "double": 2 * seen.num_workers,
         "way_s": time.transfer_s if stage is Bottleneck.TRANSFER else None,
     }
     if stage in _MAKING:
@@ -88,10 +98,55 @@ def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
 
 
 def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
-    """Whether the loop waits, and for what."""
-    if time is None or _keeps_up(seen, time):
+    """Whether the loop waits, for what, and how its epochs begin."""
+    changed = [epoch for epoch in seen.epochs if epoch.changed]
+    if changed and seen.num_workers:  # workers that persist have a copy of the dataset
+        yield Finding(Code.STALE_DATASET, changed[0].place or seen.made_at, {"attribute": changed[0].changed[0]})
+    begun = {batch.epoch for batch in seen.batches}
+    told = [(epoch, epoch.sampler) for number, epoch in enumerate(seen.epochs) if number in begun and epoch.sampler]
+    if len(told) > 1 and len({(epoch.made, sampler["epoch"]) for epoch, sampler in told}) == 1:
+        last, sampler = told[-1]
+        evidence = {"sampler": sampler["name"], "epoch": sampler["epoch"], "epochs": len(told)}
+        yield Finding(Code.SAME_ORDER_EACH_EPOCH, last.place or seen.made_at, evidence)
+    if time is not None:
+        yield from list(_fresh_iterators(seen, time)) or _slow_start(seen, time)
+        if not _keeps_up(seen, time):
+            yield from _waiting(seen, around, time)
+
+
+def _fresh_iterators(seen: Observation, time: Stages) -> Iterator[Finding]:
+    """`next(iter(loader))` in each step, or a new DataLoader in each step."""
+    begun = len([batch for batch in seen.batches if batch.number == 0 and batch.epoch < len(seen.epochs)])
+    if begun < _LEAST_EPOCHS or len(seen.batches) > _FEW_BATCHES * begun or seen.facts["batches"] == 1:
         return
+    share = begun * time.start_s / max(seen.batches[-1].came_s - seen.epochs[0].at_s, 1e-9)
+    evidence = {
+        "iterators": len(seen.epochs),
+        "made": "a new DataLoader" if len({epoch.made for epoch in seen.epochs}) > begun / 2 else "iter(loader)",
+        "processes": len({worker.pid for worker in seen.workers if worker.number >= 0}) or None,
+        "share": share,
+        "shuffle": None if seen.num_workers or seen.facts["shuffled"] else True,
+    }
+    if share >= _MOST_STARTING:  # else now and then, as for a batch to look at
+        place = Counter(epoch.place for epoch in seen.epochs).most_common(1)[0][0]
+        yield Finding(Code.ITERATOR_EACH_STEP, place or seen.made_at, evidence)
+
+
+def _slow_start(seen: Observation, time: Stages) -> Iterator[Finding]:
+    """Workers that start for long, against the time of a batch; of a single epoch, if it is forks that take long."""
+    typical_s, late_s = time.wait_s + (time.step_s or 0.0), time.start_s - time.fetch_s
+    once = len({batch.epoch for batch in seen.batches}) < 2
+    if seen.num_workers == 0 or seen.facts["persistent_workers"] or (once and seen.facts["method"] != "fork"):
+        return
+    if late_s > 10 * typical_s and late_s > (_LEAST_FORK_S if once else _LEAST_START_S):
+        anew = "a new DataLoader" if len({epoch.made for epoch in seen.epochs}) > 1 else None
+        yield Finding(Code.SLOW_EPOCH_START, seen.made_at, {"typical_s": typical_s, "made": anew})
+
+
+def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[Finding]:
+    """What a loop waits for that does."""
     evidence = _evidence(seen, time)
+    stage = evidence["stage"]
     sampler_s = statistics.fmean([batch.sampler_s for batch in seen.batches])
     if time.step_s is None:
         if seen.num_workers == 0 and time.fetch_s > _LEAST_ALONE_S:
@@ -102,10 +157,9 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
         return
     elif seen.num_workers == 0:
         yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
-    elif (stage := evidence["stage"]) in _MAKING:
-        place = seen.facts["collate_place" if stage is Bottleneck.COLLATE else "dataset_place"]
-        evidence["double"] = 2 * seen.num_workers
-        yield Finding(_MAKING[stage], str(place), evidence, _why_slow(seen, time, around))
+    elif stage in _MAKING:
+        code, place = _MAKING[stage]
+        yield Finding(code, str(seen.facts[place]), evidence, _why_slow(seen, time, around))
     elif stage is Bottleneck.TRANSFER:
         cause = "" if time.fetch_s > _LEAST_FETCH_S else "quick"
         yield Finding(Code.SLOW_TRANSFER, str(seen.facts["collate_place"]), evidence, cause)
