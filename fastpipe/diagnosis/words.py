@@ -14,8 +14,8 @@ from typing import Any
 _TABLE = """
 @keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch[[; but a worker that makes
           a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps wait too]]
-@waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]][[; {rate:,.0f} samples/s]]
-          [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
+@waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
+          [[; {rate:,.0f} samples/s]][[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
           [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {computing:.0%} of it on a CPU]]
           [[, {delaying:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
           [[ ({way_s:ms} a batch)]][[; workers are busy {working:.0%}]]
@@ -38,8 +38,7 @@ stuck queue-full, 1: @late: {process} (pid {pid}) is [[at sample {sample}]][[in 
   change  take from the queue in a thread of the main process; or put_nowait, and drop the rest@timeout
 stuck other, 1
   why     it waits for {awaited}, which does not come
-  change  give the call a timeout, such as get(timeout=60), poll(60) or urlopen(..., timeout=60); whoever is waited for
-          must answer each worker, and release locks in finally@timeout
+  change  give the call a timeout, such as get(timeout=60), poll(60) or urlopen(..., timeout=60)@timeout
 stuck thread, 1
   why     it waits for {awaited}, perhaps made in the main process: a forked worker has none of its threads
   change  make and start it in the worker, when first used@timeout
@@ -84,8 +83,7 @@ worker-killed outside, 15
   change  look at `dmesg -T | grep -i kill` and the job's memory limit; @memory
 worker-killed itself, 15
   why     the program or a library called exit, or did something that the machine refused, often after a fork
-  change  run it with num_workers=0 to see the original error; look for sys.exit and os._exit in the dataset; update or
-          replace the library that this line calls
+  change  run it with num_workers=0 to see the error; look for sys.exit and os._exit; update the library of this line
 small-shared-memory, 3
   why     /dev/shm is full: workers pass batches in files there. No sample is at fault
   change  @shm
@@ -103,8 +101,7 @@ disk-full, 3
   change  delete files, or write to another disk (TMPDIR=); for /dev/shm: @shm
 not-picklable, 10
   why     with this start method, workers get the dataset by pickle
-  change  define functions and classes at the top level of a module; set open files, connections and locks to None in
-          __init__, and make them in the worker, when first used
+  change  define functions and classes at the top level of a module; make files and locks in the worker, when first used
 error
   why     the loader does not run
   change  correct this line first
@@ -112,10 +109,8 @@ error program: the program ended with {ended}
   why     it ended in a line of its own, not in a DataLoader
 shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker} share it
           [[; reading sample {sample} raised {raised}]]
-  why     forked workers share the position in an open file, and a database's handle does not work after a fork: samples
-          are wrong, or one raises an error, another one each time. The files are good
-  change  set it to None in __init__, and open it in the worker, when first used: if self.f is None: self.f = open(...);
-          or use os.pread, which has no position
+  why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
+  change  open it in the worker, when first used: if self.f is None: self.f = open(...); or os.pread, without a position
 bad-sample, 13: @ended
   why     an error in a worker ends the epoch, and its message does not name the sample
   change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name
@@ -126,10 +121,8 @@ passing-error, 13: @ended; read once more, the same sample raised none
   change  open files and connections in the worker that uses them; try a read over a network again before it fails
 bad-collate/unequal-samples, 13: @ended
   why     collate_fn makes a batch of samples that do not fit together
-  change  return samples of the same shape, type and number of parts (resize or pad them), or give DataLoader
-          ({made_at}) a collate_fn that takes them as they are
-same-random-numbers generator, 8: {generator} is a random generator, with the same state in several workers[[; so are
-          {others}]]
+  change  return samples of one shape and type (resize or pad them), or give DataLoader ({made_at}) another collate_fn
+same-random-numbers generator, 8: {generator} is a random generator, in the same state in workers[[; so are {others}]]
   why     each worker has a copy, and draws the same numbers; without persistent_workers, again in each epoch
   change  draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__
 same-random-numbers sample, 8: {generator} has the same state after every sample: each sample draws the same numbers
@@ -138,16 +131,14 @@ same-random-numbers sample, 8: {generator} has the same state after every sample
 same-random-numbers init, 8: [[workers {one} and {other} begin]][[worker {again} begins two epochs]] with the same state
           of {generator}, and so with the same draws
   why     worker_init_fn seeds it with the same number in every {each}
-  change  in worker_init_fn: {seed}, which differs for each worker and epoch; or no worker_init_fn: torch seeds random,
-          NumPy and torch itself
+  change  in worker_init_fn: {seed}, which differs for each worker and epoch; or leave all seeds to torch
 same-random-numbers torch, 8
   why     torch seeds workers from its own generator, or the loader's: it is seeded again for each {each}
   change  seed once, at the start of the program
 every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too:
           an epoch contains every sample {num_workers:time}
   why     each worker has a copy of the IterableDataset and iterates over all of it
-  change  in __iter__: worker = torch.utils.data.get_worker_info(), then take only samples[worker.id ::
-          worker.num_workers], and shuffle these
+  change  in __iter__: worker = torch.utils.data.get_worker_info(), and only samples[worker.id :: worker.num_workers]
 refused-options workers, 11: torch refused to create a DataLoader: {refused}
   why     these options need workers, and there are none
   change  prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0
@@ -158,16 +149,14 @@ iterator-each-step, 14: {iterators:iterator} for {batches:batch}[[: {processes:w
           takes {start_s:ms}, {share:.0%} of the time
   why     {made} in each step starts a new epoch, of which only the first batch is used
           [[: always the same, without shuffle={shuffle}]]
-  change  one DataLoader and one iterator for many steps: for batch in loader: ...; or batches = iter(loader) before the
-          loop, and next(batches) in it
+  change  one DataLoader, one iterator for many steps: batches = iter(loader) before the loop, and next(batches) in it
 same-order-each-epoch, 17: {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
   why     {sampler} shuffles by its seed and its epoch, and nobody called set_epoch
   change  sampler.set_epoch(epoch) before this line, in each epoch
 stale-dataset, 14: dataset.{attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change
   change  persistent_workers=False; or pass the value by torch.tensor(...).share_memory_() or multiprocessing.Value
-slow-epoch-start, 14: the first batch of an epoch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a
-          later batch comes after {typical_s:ms}
+slow-epoch-start, 14: an epoch starts in {start_s:.1f} s; later batches take {typical_s:ms}, and {fetch_s:ms} to make
   why     every epoch starts {num_workers:worker} again ({method})[[; and it makes {made}]]
   change  DataLoader(..., persistent_workers=True), made once, before the epochs
 slow-sampler, 6: the sampler takes {sampler_s:ms} for a batch, and the loop waits {wait_s:ms}
@@ -187,8 +176,7 @@ slow-dataset/slow-collate one-cpu, 6
   change  DataLoader(..., num_workers={cpus}), now {num_workers} ({made_at}); or make this line faster
 slow-dataset/slow-collate waits, 6
   why     workers spend more time on waiting for the disk, the network or a lock than on computing
-  change  copy the data to a faster disk; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no
-          CPU
+  change  a faster disk for the data; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no CPU
 slow-transfer, 3
   why     each batch is copied into shared memory, and again if it is pinned; lists and objects are pickled one by one
   change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn
@@ -219,9 +207,8 @@ too-many-workers, 6: {num_workers:worker} for {cpus:CPU} granted[[; a worker tha
 prefetch-memory, 7: @ahead; only {free_bytes:size} of memory are free
   why     prefetch_factor applies to each worker; pinned copies need memory, too
   change  DataLoader(..., prefetch_factor=1), fewer num_workers, or smaller batches (uint8 instead of float32)
-copy-on-write, 5: {path} is a {kind}, about {held_bytes:size}[[, and {similar} similar objects]][[; {process} grew by
-          {grown_bytes:size} in {batches:,} batches, and had not stopped]]: up to {total_bytes:size} in
-          {num_workers:worker}
+copy-on-write, 5: {path} is a {kind}, about {held_bytes:size}[[, and {similar} similar objects]]: up to {total_bytes:size}
+          in {num_workers:worker}[[; {process} grew by {grown_bytes:size} in {batches:,} batches, and had not stopped]]
   why     reading a Python object changes its reference count, so a forked worker copies the memory pages that it reads
   change  {attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, instead of Python objects
 objects-in-each-worker, 5

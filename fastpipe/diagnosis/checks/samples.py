@@ -33,7 +33,7 @@ _SEEDS = {
 
 
 def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
-    """Files that were opened before the workers were forked, errors, which these may explain; slow and repeated samples."""
+    """Files that are shared, else errors, which these may explain; slow samples; repeated draws and samples."""
     failures = [failure for worker in seen.workers for failure in worker.failures]
     if shared := _shared(seen, failed=bool(failures)):
         first = shared[0]

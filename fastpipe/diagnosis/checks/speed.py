@@ -9,7 +9,6 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any
 
 from fastpipe.diagnosis.findings import Code, Finding, Severity
@@ -32,29 +31,22 @@ _LEAST_START_S = 1.0
 _LEAST_FORK_S = 3.0
 
 
-class Bottleneck(StrEnum):
-    """What the loop waits for, as a report names it."""
-
-    DATASET = "the dataset"
-    COLLATE = "collate_fn"
-    TRANSFER = "the way from the workers"
-    PINNING = "pinning memory"
-
-
-_MAKING = {
-    Bottleneck.DATASET: (Code.SLOW_DATASET, "dataset_place"),
-    Bottleneck.COLLATE: (Code.SLOW_COLLATE, "collate_place"),
+_STAGES = {  # the finding of each, with its name and the line to change
+    Code.SLOW_DATASET: ("the dataset", "dataset_place"),
+    Code.SLOW_COLLATE: ("collate_fn", "collate_place"),
+    Code.SLOW_TRANSFER: ("the way from the workers", "collate_place"),
+    Code.NO_WORKERS: ("pinning memory", "made_at"),
 }
 
 
-def _bottleneck(seen: Observation, time: Stages) -> Bottleneck | None:
+def _bottleneck(seen: Observation, time: Stages) -> Code | None:
     """Where most of the time goes before a batch is there; None where workers have time and their way is short."""
     way_s = time.transfer_s or 0.0
     if seen.num_workers == 0 and seen.facts["pin_memory"] and way_s > time.fetch_s:
-        return Bottleneck.PINNING
+        return Code.NO_WORKERS
     if seen.num_workers == 0 or time.busy >= _BUSY:
-        return Bottleneck.COLLATE if time.collate_s > time.dataset_s else Bottleneck.DATASET
-    return Bottleneck.TRANSFER if way_s > 0.3 * time.wait_s and way_s > time.fetch_s / 4 else None
+        return Code.SLOW_COLLATE if time.collate_s > time.dataset_s else Code.SLOW_DATASET
+    return Code.SLOW_TRANSFER if way_s > 0.3 * time.wait_s and way_s > time.fetch_s / 4 else None
 
 
 def _keeps_up(seen: Observation, time: Stages) -> bool:
@@ -80,21 +72,19 @@ def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
         "waits": None if time.step_s is None else time.waiting,
         "alone": time.batches if time.step_s is None else None,
         "rate": time.samples / time.seconds if time.seconds else None,
-        "stage": stage,
+        "stage": _STAGES[stage][0] if stage else None,
         "working": time.busy if seen.num_workers else None,
         "double": 2 * seen.num_workers,
-        "way_s": time.transfer_s if stage is Bottleneck.TRANSFER else None,
+        "way_s": time.transfer_s if stage is Code.SLOW_TRANSFER else None,
     }
-    if stage in _MAKING:
-        evidence["share"] = max(time.collate_s, time.dataset_s) / max(time.fetch_s, 1e-9)
-        on_cpu = min(time.on_cpu, 1.0)
-        delayed = min(time.delayed or 0.0, 1 - on_cpu)
-        if time.on_cpu > 1.05:
-            evidence["cpus_used"] = time.on_cpu
-        else:
-            evidence |= {"computing": on_cpu, "rest": max(0.0, 1 - on_cpu - delayed)}
-            evidence["delaying"] = None if time.delayed is None else delayed
-    return evidence
+    if stage not in (Code.SLOW_DATASET, Code.SLOW_COLLATE):
+        return evidence
+    evidence["share"] = max(time.collate_s, time.dataset_s) / max(time.fetch_s, 1e-9)
+    if time.on_cpu > 1.05:
+        return {**evidence, "cpus_used": time.on_cpu}
+    on_cpu = min(time.on_cpu, 1.0)
+    delayed = None if time.delayed is None else min(time.delayed, 1 - on_cpu)
+    return {**evidence, "computing": on_cpu, "delaying": delayed, "rest": 1 - on_cpu - (delayed or 0.0)}
 
 
 def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
@@ -145,8 +135,7 @@ def _slow_start(seen: Observation, time: Stages) -> Iterator[Finding]:
 
 def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[Finding]:
     """What a loop waits for that does."""
-    evidence = _evidence(seen, time)
-    stage = evidence["stage"]
+    evidence, stage = _evidence(seen, time), _bottleneck(seen, time)
     sampler_s = statistics.fmean([batch.sampler_s for batch in seen.batches])
     if time.step_s is None:
         if seen.num_workers == 0 and time.fetch_s > _LEAST_ALONE_S:
@@ -157,12 +146,11 @@ def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[
         return
     elif seen.num_workers == 0:
         yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
-    elif stage in _MAKING:
-        code, place = _MAKING[stage]
-        yield Finding(code, str(seen.facts[place]), evidence, _why_slow(seen, time, around))
-    elif stage is Bottleneck.TRANSFER:
-        cause = "" if time.fetch_s > _LEAST_FETCH_S else "quick"
-        yield Finding(Code.SLOW_TRANSFER, str(seen.facts["collate_place"]), evidence, cause)
+    elif stage:
+        cause = _why_slow(seen, time, around)
+        if stage is Code.SLOW_TRANSFER:
+            cause = "" if time.fetch_s > _LEAST_FETCH_S else "quick"
+        yield Finding(stage, str(seen.facts[_STAGES[stage][1]]), evidence, cause)
     elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, time)) > _MOST_LATE:
         yield Finding(Code.LATE_BATCHES, seen.made_at, {**evidence, "late": late})
 
