@@ -9,9 +9,10 @@ from typing import Any
 
 from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending
 from fastpipe.diagnosis.observation import Observation, kills
 from fastpipe.diagnosis.stacks import dumped, frames_in, own_frame
+from fastpipe.diagnosis.stuck import at_work
 
 # Note [the words of others]: errors of torch, Python and the C library have no codes. All of their words that a
 # diagnosis looks for in an error's text stand here.
@@ -47,23 +48,16 @@ def is_gone(ending: Ending) -> bool:
 
 
 def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None) -> list[Finding]:
-    """What ended it.
-
-    Args:
-        seen: the loader.
-        ending: the error.
-        kills_before: `kills()` before the loader ran.
-        folder: of the files that its processes wrote.
-    """
+    """What ended a loader in an error, if no sample did; `kills_before` is `kills()` before the loader ran."""
     if any(worker.failures for worker in seen.workers):
         return []  # checks/samples.py tells it
     head, _, trace = ending.text.partition(_WORKERS_TRACE)
     text = next((line for line in reversed(trace.splitlines()) if line and not line.startswith(" ")), head)
-    line = own_frame(reversed(frames_in(trace)))
-    where = line.place if line else ending.place or seen.made_at
+    users = own_frame(reversed(frames_in(trace)))
+    where = users.place if users else ending.place or seen.made_at
     if _TIMED_OUT in text:
-        samples = _at_samples(folder, f"worker-{seen.key}-*.state")
-        late = {"timed_out": text.splitlines()[0].removeprefix("RuntimeError: ")[:200], "samples": samples}
+        line = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
+        late = {"timed_out": line, "samples": _at_samples(seen, folder)}
         return [Finding(Code.STUCK, str(seen.facts["dataset_place"]), late, "timeout", Severity.STUCK)]
     if is_gone(ending):
         return [_killed(seen, ending, kills_before, folder)]
@@ -78,10 +72,11 @@ def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: P
     return [Finding(code, where, evidence)]
 
 
-def _at_samples(folder: Path | None, names: str) -> str | None:
-    """The samples at which workers are, or were when they ended."""
-    states = [read_state(str(path)) for path in folder.glob(names)] if folder is not None else []
-    return ", ".join(sorted({state[2] for state in states if state is not None and state[1] == "dataset"})) or None
+def _at_samples(seen: Observation, folder: Path | None, pid: int | None = None) -> str | None:
+    """The samples at which workers, or one of them, are, or were when they ended."""
+    busy = at_work(seen, folder) if folder is not None else []
+    found = {sample for worker, stage, sample, _ in busy if stage == "dataset" and pid in (worker.pid, None)}
+    return ", ".join(sorted(found)) or None
 
 
 def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
@@ -90,7 +85,7 @@ def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder:
     process = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
     now = kills()
     evidence: dict[str, Any] = {"process": process, **how, "kills": now}
-    evidence["at_sample"] = _at_samples(folder, f"worker-*-{number}-{pid}.state")
+    evidence["at_sample"] = _at_samples(seen, folder, pid)
     where = dumped(pid, folder) if folder is not None else ""
     if how.get("signal") == "SIGBUS":
         return Finding(Code.SMALL_SHARED_MEMORY, where or seen.made_at, evidence)

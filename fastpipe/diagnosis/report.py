@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich import box
@@ -51,8 +51,8 @@ class Diagnosis:
     memory: tuple[Growth, ...]
     threads: int
     processes: int
-    options: dict[str, Any] = field(default_factory=dict)
-    made_at: str = ""
+    options: dict[str, Any]
+    made_at: str
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: findings, stages, memory, processes, threads, options, stacks."""
@@ -65,10 +65,7 @@ class Diagnosis:
             "memory": [growth.as_dict() for growth in self.memory],
             "processes": self.processes,
             "threads": self.threads,
-            "stacks": [
-                {"pid": stack.pid, "role": stack.role, "status": stack.status, "cpu_s": stack.cpu_s, "text": stack.text}
-                for stack in self.stacks
-            ],
+            "stacks": [asdict(stack) for stack in self.stacks],
         }
 
     def __str__(self) -> str:
@@ -94,11 +91,7 @@ class Diagnosis:
 
 
 def report(
-    seen: Observation,
-    around: Surroundings,
-    *,
-    more: tuple[Finding, ...] = (),
-    stacks: tuple[Stack, ...] = (),
+    seen: Observation, around: Surroundings, *, more: tuple[Finding, ...] = (), stacks: tuple[Stack, ...] = ()
 ) -> Diagnosis:
     """Puts it together; `more` are findings that are not told from the files."""
     time = stages(seen)
@@ -127,7 +120,6 @@ def report(
 
 
 def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    """Each finding: its name, and what was seen, why, what to change and where."""
     if not findings:
         yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
@@ -142,7 +134,6 @@ def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
 
 
 def _stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
-    """The Python stack of each process."""
     for stack in stacks:
         yield Text(f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU", style="bold")
         lines = list(stack.lines) or ["no Python stack: the process did not answer, or Python had not started"]

@@ -59,21 +59,13 @@ def own_frame(innermost_first: Iterable[Frame]) -> Frame | None:
 
 @dataclass(frozen=True)
 class Stack:
-    """A process at one moment.
-
-    Attributes:
-        pid: the process.
-        role: what it is for.
-        status: the kernel's word for it, and where in the kernel it waits.
-        cpu_s: seconds of CPU that it has had.
-        text: the stacks of all its threads as faulthandler writes them; "" where it did not answer.
-    """
+    """A process at one moment."""
 
     pid: int
-    role: str
-    status: str
-    cpu_s: float
-    text: str
+    role: str  # what it is for
+    status: str  # the kernel's word for it, and where in the kernel it waits
+    cpu_s: float  # that it has had
+    text: str  # the stacks of all its threads as faulthandler writes them; "" where it did not answer
 
     @cached_property
     def threads(self) -> list[list[Frame]]:

@@ -35,13 +35,8 @@ _LOCKS = re.compile(r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGN
 
 
 def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) -> list[Stack]:
-    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so.
-
-    Args:
-        seen: the loader.
-        folder: of the files of all loaders.
-        own: the processes that are known to be this loader's workers; None: all that look like a worker, and have not
-            said that they are another loader's.
+    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so: `own`,
+    where they are known, else all that look like a worker, and have not said that they are another loader's.
     """
     main = int(seen.facts["pid"])
     known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
@@ -69,7 +64,7 @@ def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float
     """Which process holds the loader up, at what, for how long."""
     evidence: dict[str, Any] = {"waited_s": waited_s, "batches": len(seen.batches) or None}
     by_pid = {stack.pid: stack for stack in found}
-    working = _longest(seen, folder, by_pid)
+    working = [each for each in at_work(seen, folder) if each[0].pid in by_pid]
     silent = [stack for stack in found if stack.role == SILENT]
     stack = by_pid.get(int(seen.facts["pid"]))
     cause = "lost"
@@ -98,13 +93,13 @@ def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float
     return Finding(Code.STUCK, where, evidence, cause, Severity.STUCK)
 
 
-def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[tuple[Worker, str, str, float]]:
-    """The workers that are at something: stage, sample, for how many seconds; the longest first."""
+def at_work(seen: Observation, folder: Path) -> list[tuple[Worker, str, str, float]]:
+    """The workers that are, or were at their end, at something: stage, sample, for how many seconds; longest first."""
     found = []
     for worker in seen.workers:
-        state = read_state(str(folder / f"worker-{seen.key}-{worker.number}-{worker.pid}.state"))
-        if state is not None and worker.pid in by_pid and state[1] in _BUSY:
-            found.append((worker, state[1], state[2], time.monotonic() - state[0]))
+        for path in folder.glob(f"worker-*-{worker.number}-{worker.pid}.state"):
+            if (state := read_state(str(path))) and state[1] in _BUSY:
+                found.append((worker, state[1], state[2], time.monotonic() - state[0]))
     return sorted(found, key=lambda each: -each[3])
 
 

@@ -28,27 +28,16 @@ _MOST_OF_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Growth:
-    """Memory of one process's own.
-
-    Attributes:
-        process: its name.
-        in_main: whether it is the one that iterates.
-        first_bytes, last_bytes: at the first look and at the last.
-        batches: between them.
-        steady_bytes: by which it grew after the first third, if it went on as fast to the end; 0 if it slowed down, as
-            growth does that a process takes once.
-        kept_bytes: of these, that are in use: *Note [memory in use]* in fastpipe_probe/machine.py.
-        epoch_bytes: an epoch's growth at this rate; None where it is not steady, or an epoch's length is not known.
-    """
+    """Memory of one process's own; steady_bytes are 0 of growth that slowed down, as when a process takes it once."""
 
     process: str
-    in_main: bool
-    first_bytes: int
+    in_main: bool  # the process that iterates
+    first_bytes: int  # at the first look
     last_bytes: int
-    batches: int
-    steady_bytes: int
-    kept_bytes: int
-    epoch_bytes: int | None
+    batches: int  # between the two
+    steady_bytes: int  # by which it grew after the first third, as fast to the end
+    kept_bytes: int  # of these, in use: *Note [memory in use]* in fastpipe_probe/machine.py
+    epoch_bytes: int | None  # an epoch's growth at this rate; None: not steady, or an epoch's length is not known
 
     @property
     def grown_bytes(self) -> int:
