@@ -207,7 +207,7 @@ too-many-workers, 6: {num_workers:worker} for {cpus:CPU} granted[[; a worker tha
 prefetch-memory, 7: @ahead; only {free_bytes:size} of memory are free
   why     prefetch_factor applies to each worker; pinned copies need memory, too
   change  DataLoader(..., prefetch_factor=1), fewer num_workers, or smaller batches (uint8 instead of float32)
-copy-on-write, 5: {path} is a {kind}, about {held_bytes:size}[[, and {similar} similar objects]]: up to
+copy-on-write, 5: {path} is a {kind}, about {bytes:size}[[, and {similar} similar objects]]: up to
           {total_bytes:size} in {num_workers:worker}[[; {process} grew by {grown_bytes:size} in {batches:batch}]]
   why     reading a Python object changes its reference count, so a forked worker copies the memory pages that it reads
   change  {attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, instead of Python objects

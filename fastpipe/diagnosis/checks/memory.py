@@ -111,12 +111,14 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
 def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     """What a process keeps, where it is much, or where a line of the program is seen to keep something."""
     loops = Counter(epoch.place for epoch in seen.epochs if epoch.place and worst.in_main)
-    reads = not worst.in_main or seen.num_workers == 0  # it has the dataset in use
     loop = max(loops, key=lambda place: loops[place], default="")
+    reads = not worst.in_main or seen.num_workers == 0  # it has the dataset in use
     dataset = str(seen.facts["dataset_place"]) if reads else ""
     lines = [*kept_in_loop(loop), *kept_in_class(dataset)]
-    least = _LEAST_BATCHES if worst.in_main else max(_LEAST_EACH, _LEAST_BATCHES // max(seen.num_workers, 1))
-    if worst.batches >= least and worst.kept_bytes >= (_LEAST_KEPT if lines else _LEAST_GROWTH):
+    each_of = 1 if worst.in_main else max(seen.num_workers, 1)
+    if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
+        _LEAST_KEPT if lines else _LEAST_GROWTH
+    ):
         evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
         yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence)
 
@@ -125,14 +127,12 @@ def _objects(seen: Observation, around: Surroundings, total_bytes: int, copying:
     largest, *similar = seen.facts["heavy"]
     most = max(copying, key=lambda growth: growth.grown_bytes, default=None)
     evidence = {
-        "path": largest["path"],
-        "attribute": largest["path"].replace("dataset", "self", 1),
-        "kind": largest["kind"],
-        "held_bytes": largest["bytes"],
+        **largest,
         "similar": len(similar) or None,
         "total_bytes": total_bytes,
         **(most.as_dict() if most else {}),
     }
+    evidence["attribute"] = largest["path"].replace("dataset", "self", 1)
     large = around.free_bytes is not None and total_bytes > _MOST_OF_MEMORY * around.free_bytes
     code = Code.COPY_ON_WRITE if seen.facts["method"] == "fork" else Code.OBJECTS_IN_EACH_WORKER
     severity = Severity.BAD if copying or large else Severity.NOTE

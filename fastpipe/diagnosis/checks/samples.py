@@ -40,7 +40,7 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
         evidence = {**several(shared), "file": first["file"] or None}
         if failures:
             evidence |= {"sample": failures[0]["sample"], "raised": failures[0]["error"]}
-        where = assigned_at(first["path"], first["place"]) if first["place"] else str(seen.facts["dataset_place"])
+        where = assigned_at(first["path"], first["place"]) or str(seen.facts["dataset_place"])
         yield Finding(Code.SHARED_FILE, where, evidence)
     elif failures:
         yield _failed(seen, failures)
@@ -101,12 +101,10 @@ def _slow(seen: Observation) -> Iterator[Finding]:
 
 def _worst(fetches: list[Fetch]) -> list[str]:
     """Each sample once, the slowest first."""
-    slowest = sorted(
-        ((seconds, index, name) for fetch in fetches for index, seconds, name in fetch.worst), reverse=True
-    )
-    often = Counter(index for seconds, index, _ in slowest if seconds > _LEAST_SLOW_S)
+    slowest = sorted((each for fetch in fetches for each in fetch.worst), key=lambda each: -each[1])
+    often = Counter(index for index, seconds, _ in slowest if seconds > _LEAST_SLOW_S)
     found: dict[str, str] = {}
-    for seconds, index, name in slowest:
+    for index, seconds, name in slowest:
         again = f", {often[index]} times" if often[index] > 1 else ""
         found.setdefault(index, f"{index}{f' ({name})' if name else ''} {milliseconds(seconds)}{again}")
     return list(found.values())[:_SHOWN]
