@@ -122,7 +122,8 @@ passing-error, 13: @ended; read once more, the same sample raised none
 bad-collate/unequal-samples, 13: @ended
   why     collate_fn makes a batch of samples that do not fit together
   change  return samples of one shape and type (resize or pad them), or give DataLoader ({made_at}) another collate_fn
-same-random-numbers generator, 8: {generator} is a random generator, in the same state in workers[[; so are {others}]]
+same-random-numbers generator, 8: {generator} is a random generator, with the same state in several workers
+          [[; so are {others}]]
   why     each worker has a copy, and draws the same numbers; without persistent_workers, again in each epoch
   change  draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__
 same-random-numbers sample, 8: {generator} has the same state after every sample: each sample draws the same numbers
@@ -156,7 +157,8 @@ same-order-each-epoch, 17: {sampler} was at epoch {epoch} in each of {epochs} ep
 stale-dataset, 14: dataset.{attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change
   change  persistent_workers=False; or pass the value by torch.tensor(...).share_memory_() or multiprocessing.Value
-slow-epoch-start, 14: an epoch starts in {start_s:.1f} s; later batches take {typical_s:ms}, and {fetch_s:ms} to make
+slow-epoch-start, 14: an epoch's first batch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a later
+          batch comes after {typical_s:ms}
   why     every epoch starts {num_workers:worker} again ({method})[[; and it makes {made}]]
   change  DataLoader(..., persistent_workers=True), made once, before the epochs
 slow-sampler, 6: the sampler takes {sampler_s:ms} for a batch, and the loop waits {wait_s:ms}
