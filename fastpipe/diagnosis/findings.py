@@ -68,20 +68,12 @@ class Code(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that makes a loader slow or stuck.
-
-    Attributes:
-        code: which kind it is.
-        where: file:line to change; "" where it is not known.
-        evidence: figures and names that the words have places for; None: not known, or nothing to tell.
-        cause: which one, of a kind that has several.
-        severity: how bad it is.
-    """
+    """One thing that makes a loader slow or stuck."""
 
     code: Code
-    where: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    cause: str = ""
+    where: str = ""  # file:line to change; "" where it is not known
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # for the places in the words; None: nothing to tell
+    cause: str = ""  # which one, of a kind that has several
     severity: Severity = Severity.BAD
 
     @property
