@@ -38,7 +38,7 @@ stuck queue-full, 1: @late: {process} (pid {pid}) is [[at sample {sample}]][[in 
   change  take from the queue in a thread of the main process; or put_nowait, and drop the rest@timeout
 stuck other, 1
   why     it waits in vain for {awaited}
-  change  give the call a timeout, such as get(timeout=60), acquire(timeout=60), poll(60) or urlopen(..., timeout=60)@timeout
+  change  give the call a timeout: get(timeout=60), acquire(timeout=60), poll(60), urlopen(..., timeout=60)@timeout
 stuck thread, 1
   why     it waits for {awaited}, perhaps made in the main process: a forked worker has none of its threads
   change  make and start it in the worker, when first used@timeout
