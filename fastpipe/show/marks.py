@@ -17,7 +17,7 @@ from fastpipe.format.fields import Field
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.fields import sample_fields
-from fastpipe.samples.fields import FieldValues
+from fastpipe.samples.single import FieldValues
 
 _DRAWN = ("boxes", "mask", "keypoints")
 _WRITTEN = ("text", "json", "int", "floats", "classes")
