@@ -92,6 +92,7 @@ def test_every_program_is_run() -> None:
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
     expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
     expected |= {"Ray Train": 1, "Hugging Face Trainer": 1, "Clean data, and more of what is hard": 1}
+    expected |= {"Sharded checkpoints: torch.distributed.checkpoint and torchtitan": 1, "torchdata.nodes": 1, "JAX": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -314,6 +315,43 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     tried(
         "a worker of Ray Train is killed", 1, "the training ends, with the same batches once more from the checkpoint"
     )
+
+
+def test_sharded_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupted after the second checkpoint, it goes on with the third batch. More ranks: test_stateful.py."""
+    monkeypatch.setitem(SMALLER, r"256 //", f"{BATCH_SIZE} //")
+    monkeypatch.setitem(SMALLER, r'device="cuda"', 'device="cpu", size=32')
+    monkeypatch.setitem(SMALLER, r"% 1000", "% 2")
+    monkeypatch.setitem(
+        SMALLER,
+        r"init_process_group\(\)",
+        f'init_process_group("gloo", init_method="file://{tmp_path}/met", rank=0, world_size=1)',
+    )
+    heading = "Sharded checkpoints: torch.distributed.checkpoint and torchtitan"
+    try:
+        names = run(heading, {})
+        assert names["train"].stats().batches == BATCHES
+        saved = BATCHES // 2 * 2
+        torch.distributed.destroy_process_group()
+        (tmp_path / "met").unlink(missing_ok=True)
+        names = run(heading, {})
+        assert names["train"].stats().batches == BATCHES - saved
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_torchdata_nodes() -> None:
+    names = run("torchdata.nodes", {})
+    assert (names["train"].stats().epoch, names["batch"]["pixel_values"].shape) == (EPOCHS - 1, (BATCH_SIZE, 3, 32, 32))
+    assert names["state"]["num_yielded"] == BATCHES
+
+
+def test_jax() -> None:
+    names = run("JAX", {})
+    images = names["images"].permute(0, 2, 3, 1)
+    assert names["pixels"].unsafe_buffer_pointer() == images.data_ptr(), "no copy"
+    assert names["light"] == pytest.approx(images.float().mean(dim=(1, 2, 3)) / 255, abs=1e-5)
+    assert names["classes"].tolist() == names["labels"].tolist()
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than CPUs
