@@ -15,12 +15,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fastpipe.demo.render import DemoPhoto, make_photo
+from fastpipe.demo.render import make_photo
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.demo.truth import FIRST_CATEGORY, annotation, coco_lines
 from fastpipe.errors import ConfigError
-
-__all__ = ["CLASSES", "MANIFEST", "DemoPhoto", "make_photo", "write_photos"]
 
 MANIFEST = "photos.json"
 """Name of the file, beside the class folders, that says which photos a finished folder holds; of ground truth, it is

@@ -22,8 +22,6 @@ from fastpipe.demo.truth import caption_of
 from fastpipe.errors import ConfigError
 from fastpipe.sources.picture.jpeg import open_turbojpeg
 
-__all__ = ["DemoPhoto", "make_photo"]
-
 _MOST_WEIGHT = 9.0  # texture beyond this is clipped to black and white and adds few bits
 _TOLERANCE = 0.06  # relative error of bits per pixel at which the search stops
 _MOST_TRIES = 4

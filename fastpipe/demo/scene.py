@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from fastpipe.demo.shapes import Field, Shape, draw_shape
 
-__all__ = ["Scene", "paint_scene"]
-
 Planes = NDArray[np.float32]  # axes (blue-green-red, row, column), about 0..255
 Colour = NDArray[np.float32]  # blue, green, red, about 0..255
 

@@ -8,8 +8,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLASSES", "Field", "Shape", "draw_shape"]
-
 Field = NDArray[np.float32]
 """A plane of float32 values with axes (row, column)."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
+from fastpipe.demo.render import DemoPhoto
 from fastpipe.errors import ConfigError
 
 SAMPLE = 150

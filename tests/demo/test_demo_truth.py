@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.demo import photos
-from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
+from fastpipe.demo.render import DemoPhoto
 from fastpipe.demo.truth import caption_of, run_lengths
 from fastpipe.errors import ConfigError
 
