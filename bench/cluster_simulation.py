@@ -49,7 +49,7 @@ from fastpipe.packing.steps.work import Done, finished
 from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
 from fastpipe.sources.tables import Table, TableListing
 from fastpipe.store.remote.objects import REQUEST_BYTES
-from fastpipe.store.store import NewFile, Store
+from fastpipe.store.store import Folder, NewFile, Store
 
 PHOTO_BYTES = 110_000
 MEMBERS_BYTES = 4 * BLOCK + 90  # of a sample beside its picture
@@ -111,11 +111,12 @@ class Drawn:
             yield Part("make", self.entry_name(shard), samples, samples * PHOTO_BYTES, shard)
 
 
-class DrawnStore(Store):
+class DrawnStore(Folder):
     """The destination and the spool of such a pack; what they hold is drawn when it is read, and nothing is kept."""
 
     def __init__(self, drawn: Drawn) -> None:
-        self.place, self.scratch, self._drawn = Path("/packed"), Path("/packed"), drawn
+        super().__init__(Path("/packed"), Path("/packed"))
+        self._drawn = drawn
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         drawn = self._drawn

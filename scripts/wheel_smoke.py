@@ -1,8 +1,9 @@
 """Tries the fastpipe that is installed: packs pictures that it makes, loads them, and looks at whose libjpeg did it.
 
-    VENV/bin/python -I scripts/wheel_smoke.py VERSION
+    VENV/bin/python -I scripts/wheel_smoke.py
 
-It needs nothing but what fastpipe depends on. Any disagreement ends it with an AssertionError.
+It needs nothing but what fastpipe depends on, and this checkout's pyproject.toml, which has the version. Any
+disagreement ends it with an AssertionError.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +31,9 @@ INSTALLED = Path(fastpipe.__file__).resolve().parent
 JPEG_LIBRARY = re.compile(r"lib(turbo)?jpeg")
 
 
-def main(version: str) -> None:
+def main() -> None:
     """Everything, in the order in which a user would do it."""
+    version = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]["version"]
     assert INSTALLED.is_relative_to(Path(sys.prefix).resolve()), f"{INSTALLED} is not of {sys.prefix}"
     assert fastpipe.__version__ == version, f"expected {version}, got {fastpipe.__version__}"
     with tempfile.TemporaryDirectory() as folder:
@@ -102,4 +105,4 @@ def command(*arguments: object) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -7,13 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
-from fastpipe.bench.task import Figures, Task
+from fastpipe.bench.measure import Figures, Task
 from fastpipe.errors import FastpipeError
-from fastpipe.loading.loader import Loader
 
 _MIN_BATCHES = 4
 
@@ -21,13 +20,8 @@ _MIN_BATCHES = 4
 def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:
     """Runs one contender in this process."""
     asked = time.perf_counter()
-    ours: Loader | None = None
-    batches: Iterator[Batch]
-    if contender == "fastpipe":
-        ours = fastpipe_loader(task)
-        batches = endless(ours)
-    else:
-        batches = {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[contender](task)
+    ours = fastpipe_loader(task) if contender == "fastpipe" else None
+    batches = endless(ours) if ours else {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[contender](task)
     next(batches)
     first_batch_s = time.perf_counter() - asked
     _run(batches, warmup_s)
@@ -45,14 +39,12 @@ def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figu
         return figures
     decoded = after.images_decoded - before.images_decoded
     ours.close()
-    return Figures(
-        **{
-            **asdict(figures),
-            "read_us": 1e6 * (after.read_s - before.read_s) / decoded,
-            "decode_us": 1e6 * (after.decode_s - before.decode_s) / decoded,
-            "resize_us": 1e6 * (after.resize_s - before.resize_s) / decoded,
-            "plan_us": 1e6 * (after.plan_s - before.plan_s) / (after.samples - before.samples),
-        }
+    return replace(
+        figures,
+        read_us=1e6 * (after.read_s - before.read_s) / decoded,
+        decode_us=1e6 * (after.decode_s - before.decode_s) / decoded,
+        resize_us=1e6 * (after.resize_s - before.resize_s) / decoded,
+        plan_us=1e6 * (after.plan_s - before.plan_s) / (after.samples - before.samples),
     )
 
 

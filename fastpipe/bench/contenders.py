@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from fastpipe.bench.task import Task
+from fastpipe.bench.measure import Task
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
 from fastpipe.sources.scan.opening import open_data
@@ -57,24 +57,13 @@ def torch_cv2(task: Task) -> Iterator[Batch]:
     return _channels_last(_data_loader(_Cv2Dataset(task), task))
 
 
-class _Endless(Sampler[int]):
-    """Random permutations of a dataset, one after the other: no pauses between epochs."""
-
-    def __init__(self, samples: int, seed: int) -> None:
-        self._samples = samples
-        self._seed = seed
-
-    def __iter__(self) -> Iterator[int]:
-        draw = np.random.default_rng(self._seed)
-        while True:
-            yield from draw.permutation(self._samples).tolist()
-
-
 def _data_loader(dataset: Dataset[Any], task: Task) -> DataLoader[Any]:
+    samples, draw = len(dataset), torch.Generator().manual_seed(task.seed)  # type: ignore[arg-type]
     return DataLoader(
         dataset,
         batch_size=task.batch_size,
-        sampler=_Endless(len(dataset), task.seed),  # type: ignore[arg-type]
+        # Random permutations, one after the other: no pauses between epochs.
+        sampler=RandomSampler(dataset, num_samples=samples * 10**9, generator=draw),  # type: ignore[arg-type]
         num_workers=task.workers,
         persistent_workers=True,
     )

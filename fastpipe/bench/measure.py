@@ -1,41 +1,70 @@
-"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process."""
+"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process; without torch, which
+only the measured processes need.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
 
-from fastpipe.bench.task import Figures, Task
 from fastpipe.errors import FastpipeError
 
 _GRACE_S = 120.0
+NAMES = {
+    "fastpipe": "fastpipe",
+    "torch-pil": "DataLoader, PIL",
+    "torch-cv2": "DataLoader, turbo, cv2",
+}
+GROUPS = {"torch": ("torch-pil", "torch-cv2")}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured: a dataset, and how its batches are made."""
+
+    data: str
+    batch_size: int
+    workers: int  # threads, or processes
+    size: int  # of the output in pixels, square
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process did, with its workers; times of stages are fastpipe's only."""
+
+    images_per_s: float  # after the warm-up
+    first_batch_s: float  # from asking for the loader to its first batch; imports excluded
+    cpus: float | None  # CPUs' worth of work, user and system
+    memory_mb: float | None  # proportional set size at the end; shared pages count once
+    read_us: float | None = None  # of a thread, for an image
+    decode_us: float | None = None
+    resize_us: float | None = None
+    plan_us: float | None = None  # of the main thread, for an image: planning and handing over
+
+
+def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Those of the contenders that can run here, and why each other one cannot."""
+    skipped = {}
+    if "torch-pil" in names and importlib.util.find_spec("PIL") is None:
+        skipped["torch-pil"] = "Pillow is not installed (pip install 'fastpipe[bench]')"
+    return [name for name in names if name not in skipped], skipped
 
 
 @dataclass(frozen=True)
 class Result:
-    """One contender's figures over all repeats.
-
-    Attributes:
-        contender: its short name.
-        median: each figure's median.
-        slowest, fastest: images/s.
-        ratio: fastpipe's images/s by this contender's, median of the pairs measured next to each other.
-    """
+    """One contender's figures over all repeats."""
 
     contender: str
-    median: Figures
-    slowest: float
+    median: Figures  # of each figure
+    slowest: float  # images/s
     fastest: float
-    ratio: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    ratio: float  # fastpipe's images/s by this contender's, median of the pairs measured next to each other
 
 
 def compare(
@@ -47,17 +76,8 @@ def compare(
     warmup_s: float = 1.0,
     on_run: Callable[[int, str, Figures], None] = lambda *_: None,
 ) -> list[Result]:
-    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them.
-
-    Args:
-        task: what each does.
-        contenders: short names; "fastpipe" first.
-        repeats: rounds.
-        seconds: that each run is measured for, after `warmup_s` seconds that are not.
-        on_run: called after each run with the round, the contender and its figures.
-
-    Raises:
-        FastpipeError: a contender failed; its own words are in the message.
+    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them. The first
+    is fastpipe; `on_run` is called after each run with the round, the contender and its figures.
     """
     rounds: list[dict[str, Figures]] = []
     for number in range(repeats):

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.measure import compare
-from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare, runnable
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError
@@ -78,7 +77,7 @@ def bench(
 
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
-            figures = [result.as_dict() for result in results]
+            figures = [asdict(result) for result in results]
             print_json({"task": asdict(task), "results": figures, "skipped": skipped})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))

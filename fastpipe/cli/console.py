@@ -39,11 +39,7 @@ Packed = Annotated[
 
 
 def place(data: str) -> Place:
-    """DATA as a path or a URL.
-
-    Raises:
-        ConfigError: a URL that nobody reads.
-    """
+    """DATA as a path or a URL."""
     found = place_of(data)
     return found if isinstance(found, (Url, Path)) else Path(data)
 
@@ -64,11 +60,7 @@ def exit_codes() -> Iterator[None]:
 
 
 def check_new(file: Path, *, overwrite: bool) -> None:
-    """Refuses to write over a file, before the work begins.
-
-    Raises:
-        ConfigError: it exists.
-    """
+    """Refuses to write over a file, before the work begins."""
     if not overwrite and os.path.lexists(file):
         raise ConfigError(f"{file} exists; pass another name, or --overwrite to replace it")
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fastpipe.bench.measure import GROUPS, NAMES, Task, compare, runnable
 from fastpipe.cli.bench import tell_run, tell_skipped
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import pack_table, show, throughput_table
-from fastpipe.demo import PHOTOS
+from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
+
+_BATCH_SIZE = 64
+_REPEATS = 3
+_SECONDS = 1.0
 
 
 def demo(
@@ -22,29 +31,63 @@ def demo(
             metavar="[DIR]", help="Folder for the photos, the dataset and the sheet.", show_default="fastpipe-demo"
         ),
     ] = Path("fastpipe-demo"),
-    photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = PHOTOS,
+    photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = 600,
 ) -> None:
     """Generate photos, and try fastpipe on them.
 
     Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a training batch.
     """
-    from fastpipe.demo.run import run_demo
+    from fastpipe.demo.photos import write_photos
+    from fastpipe.loading.factory import loader
+    from fastpipe.show.inspection import write_contact_sheet
 
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)
+        _check_ours(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        workers = granted_cpus()
+        source, truth, data, sheet = folder / "photos", folder / "truth", folder / "packed", folder / "batch.png"
 
-        def say(text: str) -> None:
-            out.print(f"* {text}")
+        out.print(f"* generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)")
+        out.print(f"* writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's format)")
+        write_photos(source, photos, workers=workers, truth=truth)
+        out.print(f"* packing them into {data}")
+        with pack_progress(err) as progress:
+            summary = pack(source, data, PackOptions(overwrite=True), on_progress=progress)
 
-        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell_run)
-        if not done.summary.already_packed:
-            out.print(pack_table(done.summary))
+        out.print("* iterating one training epoch")
+        started = time.perf_counter()
+        with loader(data, _BATCH_SIZE, drop_last=False) as batches:
+            images = sum(len(labels) for _, labels in batches)
+        epoch_s = time.perf_counter() - started
+
+        out.print(f"* drawing a training batch in {sheet}")
+        write_contact_sheet(data, sheet, train=True)
+
+        contenders, skipped = runnable(["fastpipe", *GROUPS["torch"]])
+        names = ", ".join(NAMES[name] for name in contenders)
+        out.print(f"* measuring each loader {_REPEATS} times, with {workers} workers: {names}")
+        task = Task(str(data), _BATCH_SIZE, workers, 224)
+        results = compare(task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=tell_run)
+
+        if not summary.already_packed:
+            out.print(pack_table(summary))
         out.print(
-            f"one epoch: {done.epoch_images:,} images in {done.epoch_s:.2f} s including the start of the threads, "
-            f"{done.epoch_images / done.epoch_s:,.0f} images/s"
+            f"one epoch: {images:,} images in {epoch_s:.2f} s including the start of the threads, "
+            f"{images / epoch_s:,.0f} images/s"
         )
         out.print()
-        show(out, throughput_table(done.results))
-        tell_skipped(done.skipped)
-        out.print(f"open {done.sheet}: it shows a training batch as the model sees it")
-        out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch")
+        show(out, throughput_table(results))
+        tell_skipped(skipped)
+        out.print(f"open {sheet}: it shows a training batch as the model sees it")
+        out.print(f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch")
+
+
+def _check_ours(folder: Path) -> None:
+    """The demo writes photos, a dataset and a picture: into a folder of its own, never among a user's files."""
+    from fastpipe.demo.photos import is_photo_folder
+
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; pass a new folder: fastpipe demo DIR")
+    if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
+        raise ConfigError(f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR")

@@ -18,7 +18,7 @@ from fastpipe.cli.tables import count, pack_table
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack
-from fastpipe.packing.cluster.executor import THREADS
+from fastpipe.packing.cluster.session import THREADS
 from fastpipe.packing.job.threads import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.files import SourcePath, source_path

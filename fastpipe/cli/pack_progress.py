@@ -17,11 +17,7 @@ _SPEED_OVER_S = 5.0
 
 @contextlib.contextmanager
 def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
-    """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then.
-
-    Yields:
-        A function to call with each PackProgress.
-    """
+    """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then."""
     seen: list[tuple[float, PackProgress]] = []  # of this step, over the last few seconds
 
     def words(now: PackProgress) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,7 +79,7 @@ def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str],
     """The fields to show, and those that cannot be shown with this augmentation."""
     from fastpipe.augment import as_augment
     from fastpipe.samples.fields import SPATIAL
-    from fastpipe.show.field_marks import VISIBLE, visible
+    from fastpipe.show.marks import VISIBLE, visible
 
     if asked is None:
         names = list(visible(data, tuple(data.fields)))
@@ -100,49 +100,33 @@ def _fields(data: Any, asked: str | None, augmentation: Any) -> tuple[list[str],
     return names, []
 
 
-def _augmentation(name: str) -> object:
+def _augmentation(asked: str) -> object:
+    """A preset, or what a function in a file of the user returns: the file runs as if imported from its folder."""
     from fastpipe.augment import Augment
 
-    if name in _PRESETS:
-        return getattr(Augment, _PRESETS[name])()
-    if ":" not in name:
-        raise ConfigError(f"--augment: expected {', '.join(_PRESETS)} or FILE.py:NAME, got {name!r}")
-    return _made_by("--augment", name)
-
-
-def _made_by(option: str, place: str) -> object:
-    """Runs a file of the user as Python imports it, and calls the function that is named; its folder is on sys.path.
-
-    Args:
-        option: of the command line, for errors.
-        place: "my_augment.py:build".
-
-    Raises:
-        ConfigError: there is no such file or name, or the code raises an error.
-    """
-    file, _, name = place.rpartition(":")
+    if asked in _PRESETS:
+        return getattr(Augment, _PRESETS[asked])()
+    if ":" not in asked:
+        raise ConfigError(f"--augment: expected {', '.join(_PRESETS)} or FILE.py:NAME, got {asked!r}")
+    file, _, name = asked.rpartition(":")
     path = Path(file)
     if not name.isidentifier() or path.suffix != ".py":
-        raise ConfigError(f"{option}: expected FILE.py:NAME, for example my_augment.py:build, got {place!r}")
+        raise ConfigError(f"--augment: expected FILE.py:NAME, for example my_augment.py:build, got {asked!r}")
     if not path.is_file():
-        raise ConfigError(f"{option}: there is no file {file}; give the path from the current folder")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ConfigError(f"{option}: Python cannot import {file}")
-    module = importlib.util.module_from_spec(spec)
+        raise ConfigError(f"--augment: there is no file {file}; give the path from the current folder")
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
-        if not hasattr(module, name):
-            raise ConfigError(f"{option}: {file} has no {name!r}; define a function {name}() that returns it")
-        found = getattr(module, name)
+        names = runpy.run_path(file, run_name=path.stem)
+        if name not in names:
+            raise ConfigError(f"--augment: {file} has no {name!r}; define a function {name}() that returns it")
+        found = names[name]
         # A module of torch can be called too, but it is the augmentation itself.
         return found() if callable(found) and not hasattr(found, "forward") else found
     except ConfigError:
         raise
     except Exception as problem:
         raise ConfigError(
-            f"{option}: {place} raised {type(problem).__name__}: {problem}; correct it there"
+            f"--augment: {asked} raised {type(problem).__name__}: {problem}; correct it there"
         ) from problem
     finally:
         sys.path.remove(str(path.resolve().parent))

@@ -8,8 +8,7 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from fastpipe.bench.measure import Result
-from fastpipe.bench.task import NAMES, Figures
+from fastpipe.bench.measure import NAMES, Figures, Result
 from fastpipe.errors import readable
 from fastpipe.packing.job.threads import Summary
 

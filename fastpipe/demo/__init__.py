@@ -1,3 +1,1 @@
 """Makes a photo-like image folder for trying fastpipe without a download."""
-
-PHOTOS = 600

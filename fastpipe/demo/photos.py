@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 
-from fastpipe.demo.render import DemoPhoto, make_photo
+from fastpipe.demo.render import make_photo
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.demo.truth import FIRST_CATEGORY, annotation, coco_lines
 from fastpipe.errors import ConfigError
-
-__all__ = ["CLASSES", "MANIFEST", "DemoPhoto", "make_photo", "write_photos"]
 
 MANIFEST = "photos.json"
 """Name of the file, beside the class folders, that says which photos a finished folder holds; of ground truth, it is
@@ -31,7 +28,9 @@ _UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos ar
 _GENERATOR = 2  # raise when the same (seed, index, label) begins to give another photo
 
 
-def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None) -> int:
+def write_photos(
+    folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None, scale: float = 1.0
+) -> int:
     """Write an image folder, FOLDER/CLASS/NNNNN.jpg; photo i has class i mod 10 and the number i.
 
     The ground truth is a folder, too: TRUTH/CLASS/NNNNN.png is the mask of a photo's object, whose value there is the
@@ -48,6 +47,7 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, t
         seed: seed of the dataset, 0 or more.
         workers: number of threads, 1 or more; it does not change what is written.
         truth: where to write the ground truth: another folder, for which the same holds; None: nowhere.
+        scale: of every photo's width and height. A folder does not say with which scale it was begun: pass the same.
 
     Returns:
         Number of photos written by this call.
@@ -62,22 +62,23 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, t
     folder = Path(folder)
     for claimed in [folder] if truth is None else [folder, truth]:
         _claim(claimed, count, seed)
-    new = sum(not _photo_path(folder, index).exists() for index in range(count))
-    missing = [index for index in range(count) if not all(path.exists() for path in _paths(folder, truth, index))]
-    if missing:
-        with _one_opencv_thread(), ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-demo") as pool:
-            try:
-                for _ in pool.map(lambda index: _write_one(folder, truth, seed, index), missing):
-                    pass
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)  # else an interrupt would wait for every photo
-                raise
+    kept = [[path.exists() for path in _paths(folder, truth, index)] for index in range(count)]
+    opencv_threads = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-demo")
+    try:
+        missing = [index for index, files in enumerate(kept) if not all(files)]
+        for _ in pool.map(lambda index: _write_one(folder, truth, seed, index, scale), missing):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)  # else an interrupt would wait for every photo
+        cv2.setNumThreads(opencv_threads)
     _write_atomically(folder / MANIFEST, _manifest(count, seed))
     (folder / _UNFINISHED).unlink(missing_ok=True)
     if truth is not None and (truth / _UNFINISHED).exists():
         _write_coco(truth, count, seed)
         (truth / _UNFINISHED).unlink()
-    return new
+    return sum(not files[0] for files in kept)
 
 
 def is_photo_folder(folder: Path) -> bool:
@@ -85,24 +86,15 @@ def is_photo_folder(folder: Path) -> bool:
     return (folder / MANIFEST).exists() or (folder / _UNFINISHED).exists()
 
 
-def _photo_path(folder: Path, index: int) -> Path:
-    return folder / CLASSES[index % len(CLASSES)] / f"{index:05d}.jpg"
-
-
-def _truth_paths(truth: Path, index: int) -> tuple[Path, Path]:
-    """The files of a photo's mask and caption."""
-    place = _photo_path(truth, index)
-    return place.with_suffix(".png"), place.with_suffix(".txt")
-
-
 def _paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
     """The file of a photo, and where there is ground truth its mask's and its caption's."""
-    return [_photo_path(folder, index), *(() if truth is None else _truth_paths(truth, index))]
+    name = Path(CLASSES[index % len(CLASSES)], f"{index:05d}.jpg")
+    return [folder / name, *(() if truth is None else [truth / name.with_suffix(end) for end in (".png", ".txt")])]
 
 
-def _write_one(folder: Path, truth: Path | None, seed: int, index: int) -> None:
+def _write_one(folder: Path, truth: Path | None, seed: int, index: int, scale: float) -> None:
     label = index % len(CLASSES)
-    photo = make_photo(seed, index, label)
+    photo = make_photo(seed, index, label, scale)
     _, mask = cv2.imencode(".png", photo.mask.astype(np.uint8) * np.uint8(label + FIRST_CATEGORY))
     contents = (photo.jpeg, mask.tobytes(), photo.caption.encode())
     for path, content in zip(_paths(folder, truth, index), contents, strict=False):
@@ -114,11 +106,10 @@ def _write_coco(truth: Path, count: int, seed: int) -> None:
     """Write COCO's file from the masks and captions that are there."""
 
     def described(index: int) -> tuple[str, dict[str, Any]]:
-        mask, caption = _truth_paths(truth, index)
+        name, mask, caption = _paths(Path(), truth, index)
         ids = cv2.imdecode(np.fromfile(mask, np.uint8), cv2.IMREAD_UNCHANGED)
         if ids is None or not ids.any():
             raise ConfigError(f"expected the mask of a demo photo in {mask}; delete {mask} and try again")
-        name = _photo_path(truth, index).relative_to(truth)
         return name.as_posix(), annotation(index, index % len(CLASSES), ids != 0, caption.read_text())
 
     unfinished = truth / f"{MANIFEST}.tmp"
@@ -140,15 +131,6 @@ def _info(count: int, seed: int) -> dict[str, Any]:
 
 def _manifest(count: int, seed: int) -> bytes:
     return (json.dumps(_info(count, seed), indent=2) + "\n").encode()
-
-
-def _read_manifest(path: Path) -> Any:
-    """What `_info` gave; COCO's file has it in its first line, and need not be read further."""
-    with path.open("rb") as file:
-        first = file.readline()
-        if first.startswith(b'{"info"'):
-            return json.loads(first.rstrip(b",\n") + b"}")["info"]
-        return json.loads(first + file.read())
 
 
 def _claim(folder: Path, count: int, seed: int) -> None:
@@ -178,30 +160,15 @@ def _claim(folder: Path, count: int, seed: int) -> None:
 def _read_claim(folder: Path) -> tuple[int, int] | None:
     """Read seed and count of the photos that a folder holds or was to hold; None for a folder not ours."""
     # Where both are there the unfinished one is the later: photos were being added to the folder.
-    for name in (_UNFINISHED, MANIFEST):
-        path = folder / name
-        if not path.exists():
-            continue
-        try:
-            fields = _read_manifest(path)
-            generator, claim = int(fields["generator"]), (int(fields["seed"]), int(fields["count"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} is not a list of demo photos ({error!r}); delete {folder}") from error
-        if generator != _GENERATOR:
+    for path in filter(Path.exists, (folder / _UNFINISHED, folder / MANIFEST)):
+        with path.open(errors="replace") as file:  # COCO's file begins with the same, and is long
+            fields = dict(re.findall(r'"(generator|seed|count)": (\d+)', file.read(1000)))
+        if len(fields) < 3:
+            raise ConfigError(f"{path} is not a list of demo photos; delete {folder}")
+        if int(fields["generator"]) != _GENERATOR:
             raise ConfigError(
                 f"expected demo photos of generator version {_GENERATOR}, but {folder} holds photos of version "
-                f"{generator}; pass another folder or delete this one"
+                f"{fields['generator']}; pass another folder or delete this one"
             )
-        return claim
+        return int(fields["seed"]), int(fields["count"])
     return None
-
-
-@contextmanager
-def _one_opencv_thread() -> Iterator[None]:
-    """Keep OpenCV from starting its own threads in every worker."""
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(before)

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from fastpipe.demo.shapes import Field, Shape, draw_shape
 
-__all__ = ["Scene", "paint_scene"]
-
 Planes = NDArray[np.float32]  # axes (blue-green-red, row, column), about 0..255
 Colour = NDArray[np.float32]  # blue, green, red, about 0..255
 
@@ -26,19 +24,12 @@ _CONTRAST = 62.0  # least luma distance between an object's colour and what lies
 
 @dataclass(frozen=True)
 class Scene:
-    """A photo before its texture is weighed.
+    """A photo before its texture is weighed; layers are (height, width, 3), BGR, about 0..255."""
 
-    Attributes:
-        smooth: float32 (height, width, 3), BGR, about 0..255: everything but the fine texture.
-        texture: float32 (height, width, 3), BGR: fine texture and grain, to be added with some weight.
-        mask: bool (height, width): the pixels of which the object covers at least half.
-        colours: one or two BGR colours, about 0..255: the means of the object's surface, as it is lit.
-    """
-
-    smooth: Field
-    texture: Field
-    mask: NDArray[np.bool_]
-    colours: list[Colour]
+    smooth: Field  # everything but the fine texture
+    texture: Field  # fine texture and grain, to be added with some weight
+    mask: NDArray[np.bool_]  # (height, width): the pixels of which the object covers at least half
+    colours: list[Colour]  # one or two: the means of the object's surface, as it is lit
 
 
 def _resized(field: Field, height: int, width: int) -> Field:

@@ -8,8 +8,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLASSES", "Field", "Shape", "draw_shape"]
-
 Field = NDArray[np.float32]
 """A plane of float32 values with axes (row, column)."""
 
@@ -54,17 +52,11 @@ CLASSES = tuple(_OUTLINES)
 
 
 class Shape(NamedTuple):
-    """An object in a photo.
+    """An object in a photo."""
 
-    Attributes:
-        cover: how much of each pixel it covers, 0 to 1.
-        second: the share of its second colour at each pixel, 0 to 1; None for a class of one colour.
-        side: square root of its area, pixels.
-    """
-
-    cover: Field
-    second: Field | None
-    side: float
+    cover: Field  # how much of each pixel it covers, 0 to 1
+    second: Field | None  # the share of its second colour at each pixel, 0 to 1; None for a class of one colour
+    side: float  # square root of its area, pixels
 
 
 def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> Shape:

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from fastpipe.demo.shapes import CLASSES
 
-__all__ = ["FIRST_CATEGORY", "annotation", "caption_of", "coco_lines", "run_lengths"]
-
 FIRST_CATEGORY = 1
 """A category's number is its label plus this: 0 is the background, in masks and in torchvision's detectors."""
 

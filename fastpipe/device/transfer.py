@@ -224,7 +224,7 @@ class Transfer:
         started = time.perf_counter()
         self._watchdog.begin()
         while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
-            self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
+            self._watchdog.look(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
         self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:

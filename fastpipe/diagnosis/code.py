@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -14,11 +16,12 @@ _NUMBERS = ("item", "float", "int", "len", "round", "str", "time", "perf_counter
 
 
 @lru_cache(maxsize=32)
-def _tree(file: str) -> ast.Module | None:
+def _tree(file: str) -> ast.Module:
+    """Of a source file; empty where there is none."""
     try:
         return ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
-        return None
+        return ast.Module([], [])
 
 
 def split(place: str) -> tuple[str, int]:
@@ -29,98 +32,77 @@ def split(place: str) -> tuple[str, int]:
 
 def source(place: str) -> str:
     """The text of a line; "" where there is no such file."""
-    file, line = split(place)
-    try:
-        return Path(file).read_text(encoding="utf-8").splitlines()[line - 1].strip()
-    except (OSError, IndexError, ValueError):
-        return ""
+    return linecache.getline(*split(place)).strip()
 
 
-def made_at(loader: Any, frame: FrameType | None) -> str:
+def made_at(loader: Any, frame: FrameType) -> str:
     """The line that calls the loader's class: in the caller's file, the only such call, or the nearest above whose
     result has a name that the loader has there; then in the files that called that one. "" where neither finds one.
     """
     seen = set()
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if name not in seen:
-            seen.add(name)
-            lines = dict(_calls(name, type(loader).__name__))
+    for caller, running in walk_stack(frame):
+        file = caller.f_code.co_filename
+        if file not in seen:
+            seen.add(file)
+            lines = _calls(file, type(loader).__name__)
             if len(lines) == 1:
-                return f"{name}:{next(iter(lines))}"
-            names = {
-                key for scope in (frame.f_locals, frame.f_globals) for key, value in scope.items() if value is loader
-            }
+                return f"{file}:{next(iter(lines))}"
+            names = {key for scope in (caller.f_locals, caller.f_globals) for key in scope if scope[key] is loader}
             named = [line for line, targets in lines.items() if targets & names]
-            above = [line for line in named if line <= frame.f_lineno]  # of several, the nearest that has been run
+            above = [line for line in named if line <= running]  # of several, the nearest that has been run
             if above or len(named) == 1:
-                return f"{name}:{max(above) if above else named[0]}"
-        frame = frame.f_back
+                return f"{file}:{max(above) if above else named[0]}"
     return ""
 
 
-def _calls(file: str, class_name: str) -> Iterator[tuple[int, set[str]]]:
+def _calls(file: str, class_name: str) -> dict[int, set[str]]:
     """The lines that call a class of this name, and the names that the result is given."""
-    named: dict[int, set[str]] = {}
-    for node in ast.walk(_tree(file) or ast.Module([], [])):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Call):
-            named[id(node.value)] = {target.id for target in _targets(node) if isinstance(target, ast.Name)}
-        if isinstance(node, ast.Call) and _named(node.func) == class_name:
-            yield node.lineno, named.get(id(node), set())
+    nodes = list(ast.walk(_tree(file)))
+    named = {
+        id(node.value): {target.id for target in _stored(node) if isinstance(target, ast.Name)}
+        for node in nodes
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+    }
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _named(node.func) == class_name]
+    return {call.lineno: named.get(id(call), set()) for call in calls}
 
 
 def assigned_at(path: str, owner: str) -> str:
     """Where an attribute or variable, such as dataset.zip, gets its value, in the class that `owner` is a line of."""
-    file, line = split(owner)
-    tree = _tree(file)
+    file, _ = split(owner)
     name = path.rstrip("]").rpartition(".")[2].partition("[")[0]
-    if tree is None or not name:
-        return owner
-    found = sorted(target.lineno for node in ast.walk(tree) for target in _targets(node) if _named(target) == name)
-    around = _around(tree, line, ast.ClassDef)
-    inside = [each for each in found if around is not None and around.lineno <= each <= (around.end_lineno or each)]
-    return f"{file}:{(inside or found)[0]}" if found else owner
+    for around in (_around(owner, ast.ClassDef), _tree(file)):
+        # An attribute, if there is one: a local variable may have its name.
+        lines = [(isinstance(each, ast.Name), each.lineno) for each in _stored(around) if _named(each) == name]
+        if lines:
+            return f"{file}:{min(lines)[1]}"
+    return owner
 
 
 def seeded_at(function: str) -> str:
     """The line in a function, of which `function` is the first line, that seeds a generator; else that first line."""
-    file, line = split(function)
-    tree = _tree(file)
-    around = None if tree is None else _around(tree, line, ast.FunctionDef, ast.ClassDef, ast.Lambda)
-    for node in ast.walk(around) if around is not None else ():
+    for node in ast.walk(_around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)):
         if isinstance(node, ast.Call) and _named(node.func) in ("seed", "manual_seed", "seed_everything", "set_seed"):
-            return f"{file}:{node.lineno}"
+            return f"{split(function)[0]}:{node.lineno}"
     return function
 
 
 def kept_in_loop(place: str) -> list[str]:
     """The lines of the loop that `place` is in which keep something other than numbers, iteration by iteration."""
-    file, line = split(place)
-    tree = _tree(file)
-    loop = None if tree is None else _around(tree, line, ast.For, ast.AsyncFor, ast.While)
-    return [f"{file}:{each}" for each in sorted(set(_kept(loop)))] if loop is not None else []
+    loop = _around(place, ast.For, ast.AsyncFor, ast.While)
+    return [f"{split(place)[0]}:{line}" for line in sorted(set(_kept(loop)))]
 
 
 def kept_in_class(place: str) -> list[str]:
     """The lines that keep something in an attribute or a global variable, in the class that `place` is in."""
-    file, line = split(place)
-    tree = _tree(file)
-    around = None if tree is None else _around(tree, line, ast.ClassDef, ast.FunctionDef)
-    if around is None:
-        return []
     found: set[int] = set()
-    for node in ast.walk(around):
+    for node in ast.walk(_around(place, ast.ClassDef, ast.FunctionDef)):
         if isinstance(node, ast.FunctionDef) and node.name != "__init__":
-            local = {
-                _named(target) for inner in ast.walk(node) for target in _targets(inner) if isinstance(target, ast.Name)
-            }
-            found |= set(_kept(node, local - _globals(node)))
+            local = {each.id for each in _stored(node) if isinstance(each, ast.Name)}
+            outer = {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
+            found |= set(_kept(node, local - outer))
             found |= {each.lineno for each in node.decorator_list if "cache" in ast.dump(each)}
-    return [f"{file}:{each}" for each in sorted(found)]
-
-
-def _globals(function: ast.FunctionDef) -> set[str]:
-    return {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
+    return [f"{split(place)[0]}:{line}" for line in sorted(found)]
 
 
 def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:
@@ -153,28 +135,26 @@ def _is_number(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and _named(node.func) in _NUMBERS
 
 
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return [
-            part for target in node.targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])
-        ]
-    if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-        return [node.target]
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        return [item.optional_vars for item in node.items if item.optional_vars is not None]
-    return []
+def _stored(around: ast.AST) -> list[ast.expr]:
+    """The names and attributes that get a value."""
+    return [
+        node
+        for node in ast.walk(around)
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+    ]
 
 
 def _named(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _around(tree: ast.Module, line: int, *kinds: type[ast.stmt | ast.expr]) -> ast.stmt | ast.expr | None:
-    """The innermost node of some kinds that a line is in."""
+def _around(place: str, *kinds: type[ast.AST]) -> ast.AST:
+    """The innermost node of some kinds that a line is in; an empty one where there is none."""
+    file, line = split(place)
     found = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.stmt, ast.expr)) and isinstance(node, kinds)
+        for node in ast.walk(_tree(file))
+        if isinstance(node, kinds) and isinstance(node, (ast.stmt, ast.expr))
         if node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    return max(found, key=lambda node: node.lineno, default=None)
+    return max(found, key=lambda node: node.lineno, default=ast.Pass())

@@ -9,25 +9,31 @@ from typing import Any
 
 from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending, read_state
-from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending
 from fastpipe.diagnosis.observation import Observation, kills
-from fastpipe.diagnosis.stacks import dumped
+from fastpipe.diagnosis.stacks import dumped, frames_in, own_frame
+from fastpipe.diagnosis.stuck import at_work
 
-# Words of Python, torch and the C library in an error -> what the machine or an option lacks, whatever was read.
-_SIGNS = {
-    Code.SMALL_SHARED_MEMORY: ("shared memory", "Bus error", "/torch_"),
-    Code.OPEN_FILES: ("ancdata", "Too many open files", "Errno 24"),
-    Code.OUT_OF_MEMORY: ("can't allocate memory", "MemoryError", "Cannot allocate memory", "Errno 12"),
-    Code.DISK_FULL: ("No space left on device", "Errno 28"),
-    Code.NOT_PICKLABLE: ("pickle", "local object"),
+# Note [the words of others]: errors of torch, Python and the C library have no codes. All of their words that a
+# diagnosis looks for in an error's text stand here.
+_SIGNS = {  # of what the machine or an option lacks, whatever was read
+    Code.SMALL_SHARED_MEMORY: ("shared memory", "Bus error", "/torch_"),  # torch, the C library, torch's files
+    Code.OPEN_FILES: ("ancdata", "Too many open files", "Errno 24"),  # Python's sockets, the C library, Python
+    Code.OUT_OF_MEMORY: ("can't allocate memory", "MemoryError", "Cannot allocate memory", "Errno 12"),  # torch first
+    Code.DISK_FULL: ("No space left on device", "Errno 28"),  # the C library, Python
+    Code.NOT_PICKLABLE: ("pickle", "local object"),  # Python
 }
-_GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_CODE = re.compile(r"exit code (\d+)")
-_PID = re.compile(r"\(pid(?:\(s\))? (\d+)")
-_SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS", "Aborted": "SIGABRT"}
-_SIGNALS |= {"Terminated": "SIGTERM", "Floating point exception": "SIGFPE", "Illegal instruction": "SIGILL"}
+_GONE = (
+    "killed by signal",
+    "exited unexpectedly",
+    "ConnectionResetError",
+    "EOFError",
+    "BrokenPipeError",
+)  # torch first
+_WORKERS_TRACE = "Original Traceback (most recent call last):"  # torch, before a worker's own
+_PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
+_EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
+UNEQUAL = "equal size"  # torch, of samples that do not make a batch
 
 
 def cause_of(text: str) -> Code | None:
@@ -41,90 +47,65 @@ def is_gone(ending: Ending) -> bool:
 
 
 def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None) -> list[Finding]:
-    """What ended it.
-
-    Args:
-        seen: the loader.
-        ending: the error.
-        kills_before: `kills()` before the loader ran.
-        folder: of the files that its processes wrote.
-    """
+    """What ended a loader in an error, if no sample did; `kills_before` is `kills()` before the loader ran."""
     if any(worker.failures for worker in seen.workers):
         return []  # checks/samples.py tells it
-    where, text = _inside(ending)
-    where = where or ending.place or seen.made_at
-    if "timed out after" in text:  # by the loader's own timeout
-        states = _at_samples(folder, f"worker-{seen.key}-*.state")
+    head, _, trace = ending.text.partition(_WORKERS_TRACE)
+    text = next((line for line in reversed(trace.splitlines()) if line and not line.startswith(" ")), head)
+    users = own_frame(reversed(frames_in(trace)))
+    where = users.place if users else ending.place or seen.made_at
+    if ending.timed_out:
         line = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
-        late = {"timed_out": line, "samples": ", ".join(sorted(set(states))) or None}
+        late = {"timed_out": line, "samples": _at_samples(seen, folder)}
         return [Finding(Code.STUCK, str(seen.facts["dataset_place"]), late, "timeout", Severity.STUCK)]
     if is_gone(ending):
         return [_killed(seen, ending, kills_before, folder)]
-    code = cause_of(text) or Code.ERROR
-    evidence = {"ended": text[:500]}
-    if code is Code.NOT_PICKLABLE and (found := seen.facts["unpicklable"] or ending.refused):
-        first = found[0]
-        if seen.facts["unpicklable"]:
-            where, reason = first["place"], text[:500]
-        else:
-            where, reason = assigned_at(first["path"], first["place"]) or where, first["kind"]
-        evidence = {"refused": first["path"], "reason": reason}
+    code, evidence = cause_of(text) or Code.ERROR, {"ended": text[:500]}
+    if code is Code.NOT_PICKLABLE and seen.facts["unpicklable"]:
+        first = seen.facts["unpicklable"][0]
+        where, evidence = first["place"], {"refused": first["path"], "reason": text[:500]}
+    elif code is Code.NOT_PICKLABLE and ending.refused:
+        first = ending.refused[0]
+        where = assigned_at(first["path"], first["place"]) or where
+        evidence = {"refused": first["path"], "reason": first["kind"]}
     return [Finding(code, where, evidence)]
 
 
-def _inside(ending: Ending) -> tuple[str, str]:
-    """The user's line in a worker's traceback, which torch puts into the error's text; and the error without it."""
-    head, found, trace = ending.text.partition("Original Traceback (most recent call last):")
-    if not found:
-        return "", ending.text
-    lines = [(file, line) for file, line in _FRAME.findall(trace) if is_own(file)]
-    last = next((line for line in reversed(trace.splitlines()) if line and not line.startswith(" ")), "")
-    return (":".join(lines[-1]) if lines else ""), last or head
-
-
-def _at_samples(folder: Path | None, names: str) -> list[str]:
-    """The samples at which workers are, or were when they ended."""
-    states = [read_state(str(path)) for path in folder.glob(names)] if folder is not None else []
-    return [state[2] for state in states if state is not None and state[1] == "dataset"]
+def _at_samples(seen: Observation, folder: Path | None, pid: int | None = None) -> str | None:
+    """The samples at which workers, or one of them, are, or were when they ended."""
+    busy = at_work(seen, folder) if folder is not None else []
+    found = {sample for worker, stage, sample, _ in busy if stage == "dataset" and pid in (worker.pid, None)}
+    return ", ".join(sorted(found)) or None
 
 
 def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
     pid, how = _dead(ending)
     number = next((worker.number for worker in seen.workers if worker.pid == pid), None)
     process = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
-    evidence, where = {"process": process, **how}, ""
-    if folder is not None and number is not None:
-        evidence["at_sample"] = ", ".join(_at_samples(folder, f"worker-*-{number}-{pid}.state")) or None
-        where = dumped(pid, folder)
+    now = kills()
+    evidence: dict[str, Any] = {"process": process, **how, "kills": now}
+    evidence["at_sample"] = _at_samples(seen, folder, pid)
+    where = dumped(pid, folder) if folder is not None else ""
     if how.get("signal") == "SIGBUS":
         return Finding(Code.SMALL_SHARED_MEMORY, where or seen.made_at, evidence)
-    evidence["kills"] = now = kills()
     if kills_before is not None and now is not None and now > kills_before:
         cause = "memory"
-    elif how.get("signal") == "SIGKILL":
-        cause = "outside"
     else:
-        cause = "exit" if how.get("exit_code") else "library"
+        cause = "outside" if how.get("signal") == "SIGKILL" else "itself"
     return Finding(Code.WORKER_KILLED, where or str(seen.facts["dataset_place"]), evidence, cause)
 
 
 def _dead(ending: Ending) -> tuple[int, dict[str, Any]]:
     """The process that ended, and how: signal, exit code, or the error that tells only that it did."""
+    names = {each.value: each.name for each in signal.Signals}
     if ending.exits:
         _, pid, code = ending.exits[0]
-        return pid, {"signal": _name(-code)} if code < 0 else {"exit_code": code}
+        return pid, {"signal": names.get(-code, f"signal {-code}")} if code < 0 else {"exit_code": code}
     found = _PID.search(ending.text)
     pid = int(found[1]) if found else 0
-    for word, name in _SIGNALS.items():
-        if f"signal: {word}" in ending.text:
+    for number, name in names.items():
+        if f"signal: {signal.strsignal(number)}" in ending.text:  # torch, with the C library's word
             return pid, {"signal": name}
-    if exit_code := _CODE.search(ending.text):
-        return pid, {"exit_code": int(exit_code[1])}
+    if told := _EXIT_CODE.search(ending.text):
+        return pid, {"exit_code": int(told[1])}
     return pid, {"gone": ending.text.splitlines()[0][:300]}
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

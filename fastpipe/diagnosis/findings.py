@@ -9,9 +9,6 @@ from typing import Any
 
 from fastpipe.diagnosis.words import WORDS, say
 
-PAGE = "docs/failures.md"
-_KEYS = ("name", "severity", "what", "why", "change", "where", "section")
-
 
 class Severity(StrEnum):
     """How bad a finding is."""
@@ -71,20 +68,12 @@ class Code(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that makes a loader slow or stuck.
-
-    Attributes:
-        code: which kind it is.
-        where: file:line to change; "" where it is not known.
-        evidence: figures and names that the words have places for; None: not known, or nothing to tell.
-        cause: which one, of a kind that has several.
-        severity: how bad it is.
-    """
+    """One thing that makes a loader slow or stuck."""
 
     code: Code
-    where: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
-    cause: str = ""
+    where: str = ""  # file:line to change; "" where it is not known
+    evidence: Mapping[str, Any] = field(default_factory=dict)  # for the places in the words; None: nothing to tell
+    cause: str = ""  # which one, of a kind that has several
     severity: Severity = Severity.BAD
 
     @property
@@ -95,35 +84,34 @@ class Finding:
     @property
     def what(self) -> str:
         """What was seen, with figures."""
-        return say(self._words["seen"], self.evidence)
+        return self._words("seen")
 
     @property
     def why(self) -> str:
         """The mechanism."""
-        return say(self._words["why"], self.evidence)
+        return self._words("why")
 
     @property
     def change(self) -> str:
         """What to write instead."""
-        return say(self._words["change"], self.evidence)
+        return self._words("change")
 
     @property
     def section(self) -> int:
         """Of docs/failures.md that tells more; 0: of none."""
-        return int(self._words["section"] or 0)
+        return int(self._words("section") or 0)
 
     @property
     def more(self) -> str:
         """Where to read on; "" if nowhere."""
-        return f"{PAGE}, {self.section}" if self.section else ""
+        return f"docs/failures.md, {self.section}" if self.section else ""
 
-    @property
-    def _words(self) -> Mapping[str, str]:
-        return WORDS[f"{self.code} {self.cause}".rstrip()]
+    def _words(self, text: str) -> str:
+        return say(WORDS[f"{self.code} {self.cause}".rstrip()][text], self.evidence)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {key: getattr(self, key) for key in _KEYS}
+        return {key: getattr(self, key) for key in ("name", "severity", "what", "why", "change", "where", "section")}
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:

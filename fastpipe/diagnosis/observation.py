@@ -2,80 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch, Ending, Epoch, Fetch, Snapshot
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills
 
 WITHOUT_WORKERS = -1
-_ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, "fetches": Fetch}
-_ITEMS |= {"snapshots": Snapshot}
+_ITEMS: dict[str, type] = {"batches": Batch, "epochs": Epoch, "errors": Ending, "fetches": Fetch, "snapshots": Snapshot}
 
 
 @dataclass
 class Worker:
-    """A process that makes batches; number -1: the one that iterates.
+    """A process that makes batches."""
 
-    Attributes:
-        start: a snapshot before its first batch.
-        failures: errors of samples and of collate_fn.
-        read_again: samples that raised an error and, read once more, did not.
-        generators_before, generators_after: checksums of the dataset's generators, before and after the first batch.
-        globals_before, globals_after: those of the global generators of random, NumPy and torch.
-        states: the global generators before the first sample and after each of the first ones.
-        checksums: of the first samples of a stream: of the whole, then of each part.
-        inherited: files and handles that it has from the process that it was forked from, and uses.
-        locks, threads: locks that were held at the fork, and the threads of its parent at that moment.
-    """
-
-    number: int
-    pid: int
-    began_s: float
+    number: int = WITHOUT_WORKERS  # of the process that iterates
+    pid: int = 0
+    began_s: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
-    start: Snapshot | None = None
+    start: Snapshot | None = None  # before its first batch
     snapshots: list[Snapshot] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
-    read_again: list[str] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)  # errors of samples and of collate_fn
+    read_again: list[str] = field(default_factory=list)  # samples that raised an error and, read once more, did not
+    # Checksums of the dataset's generators and of the global ones, before and after the first batch.
     generators_before: dict[str, int] = field(default_factory=dict)
     generators_after: dict[str, int] = field(default_factory=dict)
     globals_before: dict[str, int] = field(default_factory=dict)
     globals_after: dict[str, int] = field(default_factory=dict)
-    states: list[dict[str, int]] = field(default_factory=list)
-    checksums: list[list[int]] = field(default_factory=list)
-    inherited: list[dict[str, str]] = field(default_factory=list)
-    locks: list[dict[str, str]] = field(default_factory=list)
-    threads: list[dict[str, str]] = field(default_factory=list)
+    states: list[dict[str, int]] = field(default_factory=list)  # the global ones: at first, and after the first samples
+    checksums: list[list[int]] = field(default_factory=list)  # of the first samples of a stream: the whole, each part
+    inherited: list[dict[str, str]] = field(default_factory=list)  # files and handles from before the fork, in use
+    locks: list[dict[str, str]] = field(default_factory=list)  # that were held at the fork
+    threads: list[dict[str, str]] = field(default_factory=list)  # of its parent at the fork
 
 
 @dataclass
 class Observation:
-    """All that was seen of one DataLoader.
+    """All that was seen of one DataLoader, or of all that one line of a program makes with the same options."""
 
-    Attributes:
-        key: of its files; `others` are those of DataLoaders that the same line made later.
-        facts: its options and what is in its dataset; `facts` in fastpipe_probe/watch.py lists them.
-        batches: in the order in which they came.
-        epochs: that were asked for.
-        workers: in the order of their numbers, then of their starts.
-        snapshots: of the process that iterates.
-        errors: with which asking for a batch ended.
-        holds: locks of multiprocessing that the process which iterates held when it started workers.
-    """
-
-    key: str
-    facts: dict[str, Any]
+    key: str  # of its files
+    facts: dict[str, Any] = field(default_factory=dict)  # those that `facts` in fastpipe_probe/watch.py lists
     batches: list[Batch] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
-    workers: list[Worker] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-    errors: list[Ending] = field(default_factory=list)
-    holds: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)  # in the order of their numbers, then of their starts
+    snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates
+    errors: list[Ending] = field(default_factory=list)  # with which asking for a batch ended
+    holds: list[str] = field(default_factory=list)  # multiprocessing's locks that it held when it started workers
 
     @property
     def made_at(self) -> str:
@@ -86,6 +63,21 @@ class Observation:
         return int(self.facts["num_workers"])
 
 
+@dataclass
+class Program:
+    """A Python program of the command, its workers among them, that was watched."""
+
+    pid: int = 0
+    errors: list[Ending] = field(default_factory=list)  # with which it ended
+    refused: list[dict[str, str]] = field(default_factory=list)  # errors of options, and the line that made the loader
+    unguarded: str = ""  # the line that runs again in a worker, and would start workers itself
+
+
+def programs(folder: Path) -> list[Program]:
+    """Every Python program that was watched."""
+    return [_filled(Program(), path) for path in sorted(folder.glob("program-*.jsonl"))]
+
+
 def observations(folder: Path) -> list[Observation]:
     """Every DataLoader that was iterated, in the order in which they were."""
     found = [seen for path in folder.glob("loader-*.jsonl") if (seen := observation(path)) is not None]
@@ -94,71 +86,51 @@ def observations(folder: Path) -> list[Observation]:
 
 def observation(path: Path) -> Observation | None:
     """What the files of one DataLoader say; None if it has not said anything yet."""
-    lines = records(path)
-    first = next(lines, None)
-    if first is None:
-        return None
-    seen = Observation(path.stem.removeprefix("loader-"), **first)
-    for line in lines:
-        if "stepped_s" in line:
-            seen.batches[-1] = replace(seen.batches[-1], **line)
-        else:
-            _add(seen, line)
-    for other in path.parent.glob(f"worker-{seen.key}-*.jsonl"):
-        lines = records(other)
-        if (first := next(lines, None)) is not None:
-            seen.workers.append(worker := Worker(**first))
-            for line in lines:
-                _add(worker, line)
-    seen.workers.sort(key=lambda each: (each.number, each.began_s))
-    return seen
+    seen = _filled(Observation(path.stem.removeprefix("loader-")), path)
+    seen.batches.sort(key=lambda batch: (batch.epoch, batch.number))  # of two loaders that one line made, by turns
+    workers = [_filled(Worker(), other) for other in path.parent.glob(f"worker-{seen.key}-*.jsonl")]
+    seen.workers = sorted((each for each in workers if each.pid), key=lambda each: (each.number, each.began_s))
+    return seen if seen.facts else None
 
 
-def _add(to: Observation | Worker, line: dict[str, Any]) -> None:
-    """Adds to its lists, and sets its other fields."""
-    for name, value in line.items():
-        if name in _ITEMS:
-            value = [_ITEMS[name](**each) for each in value]
-        if isinstance(getattr(to, name), list):
-            getattr(to, name).extend(value)
-        else:
-            setattr(to, name, Snapshot(**value) if name == "start" else value)
+_Filled = TypeVar("_Filled", Observation, Worker, Program)
+
+
+def _filled(to: _Filled, path: Path) -> _Filled:
+    """Adds what a file says to the lists, and sets the other fields."""
+    for line in records(path):
+        for name, value in line.items():
+            if name in _ITEMS:
+                value = [_ITEMS[name](**each) for each in value]
+            if isinstance(getattr(to, name), list):
+                getattr(to, name).extend(value)
+            else:
+                setattr(to, name, Snapshot(**value) if name == "start" else value)
+    return to
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a file; one that its process did not get to finish is left out."""
     with path.open(encoding="utf-8") as file:
         for text in file:
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(line, dict):
-                yield line
+            with contextlib.suppress(json.JSONDecodeError):
+                yield json.loads(text)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a diagnosis compares with.
+    """What a diagnosis compares with."""
 
-    Attributes:
-        cpus: granted to this process.
-        free_bytes: memory that programs, and this container, can still have; None: not known.
-        oom_kills: as `kills` counts them.
-    """
-
-    cpus: int
-    free_bytes: int | None
-    oom_kills: int | None
+    cpus: int  # granted to this process
+    free_bytes: int | None  # memory that programs, and this container, can still have; None: not known
+    oom_kills: int | None  # as `kills` counts them
 
 
 def surroundings() -> Surroundings:
     """The surroundings of this process, now."""
     memory, limit = memory_bytes(), container_memory_bytes()
-    free = [memory[0]] if memory is not None else []
-    if limit is not None:
-        free.append(limit[1] - limit[0])
-    return Surroundings(granted_cpus(), min(free) if free else None, kills())
+    free = [*([memory[0]] if memory else []), *([limit[1] - limit[0]] if limit else [])]
+    return Surroundings(granted_cpus(), min(free, default=None), kills())
 
 
 def kills() -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich import box
@@ -14,8 +14,8 @@ from rich.text import Text
 
 from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.checks.memory import Growth, growths
-from fastpipe.diagnosis.checks.speed import evidence_of
-from fastpipe.diagnosis.findings import Code, Finding, Severity, ordered
+from fastpipe.diagnosis.checks.speed import summary
+from fastpipe.diagnosis.findings import Finding, Severity, ordered
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, stages
@@ -25,10 +25,6 @@ from fastpipe.errors import readable
 _WIDTH = 120
 _MOST_STACK_LINES = 30
 _MOST_PROCESSES = 9
-_ENDS = {
-    *(Code.BAD_SAMPLE, Code.PASSING_ERROR, Code.WORKER_KILLED, Code.ERROR),
-    *(Code.NOT_PICKLABLE, Code.OUT_OF_MEMORY, Code.NO_MAIN_GUARD),
-}
 _OPTIONS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "method")
 
 
@@ -55,8 +51,8 @@ class Diagnosis:
     memory: tuple[Growth, ...]
     threads: int
     processes: int
-    options: dict[str, Any] = field(default_factory=dict)
-    made_at: str = ""
+    options: dict[str, Any]
+    made_at: str
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: findings, stages, memory, processes, threads, options, stacks."""
@@ -69,10 +65,7 @@ class Diagnosis:
             "memory": [growth.as_dict() for growth in self.memory],
             "processes": self.processes,
             "threads": self.threads,
-            "stacks": [
-                {"pid": stack.pid, "role": stack.role, "status": stack.status, "cpu_s": stack.cpu_s, "text": stack.text}
-                for stack in self.stacks
-            ],
+            "stacks": [asdict(stack) for stack in self.stacks],
         }
 
     def __str__(self) -> str:
@@ -98,45 +91,35 @@ class Diagnosis:
 
 
 def report(
-    seen: Observation,
-    around: Surroundings,
-    *,
-    more: tuple[Finding, ...] = (),
-    stacks: tuple[Stack, ...] = (),
+    seen: Observation, around: Surroundings, *, more: tuple[Finding, ...] = (), stacks: tuple[Stack, ...] = ()
 ) -> Diagnosis:
     """Puts it together; `more` are findings that are not told from the files."""
     time = stages(seen)
     findings = ordered([*more, *check(seen, around)])
-    last = [worker.snapshots[-1] for worker in _together(seen) if worker.snapshots]
+    workers = list({worker.number: worker for worker in seen.workers if worker.number >= 0}.values())  # at one time
+    last = [snapshots[-1] for snapshots in (seen.snapshots, *(worker.snapshots for worker in workers)) if snapshots]
+    if findings and findings[0].severity is Severity.STUCK:
+        told = "stuck: " + say("@late", findings[0].evidence)
+    elif more or seen.errors:
+        told = f"ended by an error after {count(len(seen.batches), 'batch')}"
+    elif time is None:
+        told = "no batch came" + (": the dataset has no sample" if seen.facts["length"] == 0 else "")
+    else:
+        told = summary(seen, time)
     return Diagnosis(
         findings=tuple(findings),
         stages=time,
-        summary=_summary(seen, time, findings),
+        summary=told,
         stacks=stacks,
         memory=tuple(growths(seen)),
-        threads=sum(snapshot.threads or 0 for snapshot in [*seen.snapshots[-1:], *last]),
-        processes=len(_together(seen)),
+        threads=sum(snapshot.threads or 0 for snapshot in last),
+        processes=len(workers),
         options={name: seen.facts[name] for name in _OPTIONS if seen.num_workers or name != "method"},
         made_at=seen.made_at,
     )
 
 
-def _summary(seen: Observation, time: Stages | None, findings: list[Finding]) -> str:
-    if findings and findings[0].severity is Severity.STUCK:
-        return "stuck: " + say("@late", findings[0].evidence)
-    if any(finding.code in _ENDS for finding in findings) or seen.errors:
-        return f"ended by an error after {count(len(seen.batches), 'batch')}"
-    if time is None:
-        return "no batch came: the dataset has no sample" if seen.facts["length"] == 0 else "no batch came"
-    return say("@bottleneck", evidence_of(seen, time))
-
-
-def _together(seen: Observation) -> list[Any]:
-    return list({worker.number: worker for worker in seen.workers if worker.number >= 0}.values())
-
-
 def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
-    """Each finding: its name, and what was seen, why, what to change and where."""
     if not findings:
         yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
@@ -151,7 +134,6 @@ def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
 
 
 def _stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
-    """The Python stack of each process."""
     for stack in stacks:
         yield Text(f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU", style="bold")
         lines = list(stack.lines) or ["no Python stack: the process did not answer, or Python had not started"]
@@ -172,7 +154,7 @@ def _table(*columns: str) -> Table:
 def _stages_table(found: Stages, workers: int) -> RenderableType:
     """Where the time of a batch goes."""
     table = _table("stage", "runs in", "a batch", "share of its time")
-    loop_s = max(found.wait_s + (found.step_s or 0.0), 1e-9)
+    loop_s = found.wait_s + (found.step_s or 0.0)
     # Shares of the workers' time add up to how busy they are; those of the loop to 1.
     making, whole_s = (count(workers, "worker"), found.fetch_s / max(found.busy, 1e-9)) if workers else ("loop", loop_s)
     rows: list[tuple[str, str, float | None, float | None]] = [
@@ -181,12 +163,12 @@ def _stages_table(found: Stages, workers: int) -> RenderableType:
         ("transfer" if workers else "pinning", "loop", found.transfer_s, None),
         ("wait" if workers else "wait (sum)", "loop", found.wait_s, loop_s),
         ("step", "loop", found.step_s, loop_s),
+        ("first batch of an epoch", "loop", found.start_s, None),
     ]
     for name, where, seconds, of_s in rows:
         if seconds is not None:
             share = "" if of_s is None else f"{min(seconds / max(of_s, 1e-9), 1.0):.0%}"
             table.add_row(name, where, milliseconds(seconds), share)
-    table.add_row("first batch of an epoch", "loop", milliseconds(found.start_s), "")
     return table
 
 

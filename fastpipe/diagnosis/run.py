@@ -1,8 +1,6 @@
 """A user's DataLoader, iterated for a while -> a Diagnosis. Whoever waits for a batch can stop waiting.
 
-With workers the caller's own thread asks, since that is what forks: OpenMP's threads belong to the thread that started
-them, and a loader that hangs for their sake would not if another forked. Once the workers are ended, the caller is free
-again. Without workers nothing can be ended, so a thread asks, and is left alone if it hangs.
+See "The caller never hangs" in README.md.
 """
 
 from __future__ import annotations
@@ -12,18 +10,18 @@ import contextvars
 import copy
 import os
 import queue
-import shutil
 import signal
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.data._utils import signal_handling
 
 from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.ended import ended
@@ -40,256 +38,194 @@ from fastpipe.errors import ConfigError
 _SAID = r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
 _LOOK_S = 0.1
 _END_S = 15.0
+_NAME = "fastpipe-diagnose"  # of threads
+_END = object()
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a loader is iterated.
+    """How long a loader is iterated."""
 
-    Attributes:
-        batches, epochs: at most.
-        until_s: no batch is asked for after this (time.monotonic()).
-        stall_s: seconds without a batch until it is stuck.
-    """
-
-    batches: int
+    batches: int  # of each epoch, at most
     epochs: int
-    until_s: float
-    stall_s: float
+    until_s: float  # no batch is asked for after this (time.monotonic())
+    stall_s: float  # without a batch until it is stuck
 
 
 def run(dataloader: Any, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
     """Iterates a loader, of which `where` is the line that made it; arguments and errors: `fastpipe.diagnose`."""
-    folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
-    try:
-        with kept_generators(), _kept_own_generators(dataloader):
-            return _watched(dataloader, folder, limits, step, where)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
-    before = surroundings()
-    watch = LoaderWatch(str(folder), dataloader, where, step=step is not None)
-    # A copy that differs in two attributes: it has no worker yet, and its iterator is watched. All others, those of a
-    # subclass too, are the same objects.
-    loader = copy.copy(dataloader)
-    loader.__dict__["_iterator"] = None
-    loader.__dict__["_get_iterator"] = lambda: watch.iterator(loader, type(loader)._get_iterator)
-    found: list[Finding] = []
-    stacks: list[Stack] = []
-
-    def stalled(waited_s: float) -> None:
-        """Asks every process where it stands, then ends the workers: those of this loader, and no others."""
-        seen = _seen(folder, watch)
-        own = _own(feeder.iterator, watch)
-        stacks.extend(stuck.stacks(seen, folder, own))
-        found.append(stuck.finding(seen, folder, stacks, waited_s))
-        _kill(feeder.iterator, own)
-
-    arm(str(folder))
-    feeder = (_Feeder if loader.num_workers else _ThreadFeeder)(loader, watch, lambda: stalled(limits.stall_s))
-    try:
-        word, problem = _iterate(feeder, watch, limits, step)
-        if word == "error" and "timed out after" in str(problem):
-            stalled(float(dataloader.timeout))
-        elif word == "error":
-            seen = _seen(folder, watch)
-            found += ended(seen, seen.errors[-1], before.oom_kills, folder)
-        return report(_seen(folder, watch), before, more=tuple(found), stacks=tuple(stacks))
-    finally:
-        iterator = feeder.iterator
-        feeder.close(_END_S)
-        _kill(iterator, set())
-        with contextlib.suppress(Exception):
+    own = (getattr(dataloader, "generator", None), getattr(dataloader.sampler, "generator", None))
+    with (
+        tempfile.TemporaryDirectory(prefix="fastpipe-diagnose-", ignore_cleanup_errors=True) as folder,
+        kept_generators(*(each for each in own if isinstance(each, torch.Generator))),
+    ):
+        watched = _Run(dataloader, Path(folder), limits, LoaderWatch(folder, dataloader, where, step=step is not None))
+        arm(folder)
+        try:
+            return watched.diagnosis(step)
+        finally:
+            watched.close()
             disarm()
 
 
-def _seen(folder: Path, watch: LoaderWatch) -> Observation:
-    seen = observation(folder / f"loader-{watch.key}.jsonl")
-    if seen is None:
-        raise ConfigError(f"diagnose: cannot write to {folder}; check that the disk is not full")
-    return seen
+class _Run:
+    """A loader that is iterated and watched. Nothing is read ahead: a batch is asked for as a loop would."""
+
+    def __init__(self, dataloader: Any, folder: Path, limits: Limits, watch: LoaderWatch) -> None:
+        self._folder, self._limits, self._watch = folder, limits, watch
+        self._before = surroundings()
+        # A copy that differs in two attributes: it has no worker yet, and its iterator is watched. All others, those of
+        # a subclass too, are the same objects.
+        self._loader = copy.copy(dataloader)
+        self._loader.__dict__ |= {"_iterator": None, "_get_iterator": self._get_iterator}
+        self._iterator: Any = None  # torch's, even where a subclass has one of its own around it
+        self._found: list[Finding] = []
+        self._stacks: list[Stack] = []
+
+    def diagnosis(self, step: Callable[[Any], Any] | None) -> Diagnosis:
+        """Iterates until a limit is reached, the loader is late, or it raises an error."""
+        ask = _here if self._loader.num_workers else _elsewhere
+        with contextlib.closing(ask(self._batches(), self._limits.stall_s, self._stalled)) as batches:
+            for batch in batches:
+                if self._found:
+                    break  # it was late
+                if step is not None:
+                    step(batch)
+        seen = self._seen()
+        if seen.errors and not self._found:
+            if seen.errors[-1].timed_out:
+                self._stalled(float(self._loader.timeout))
+            else:
+                self._found += ended(seen, seen.errors[-1], self._before.oom_kills, self._folder)
+        return report(seen, self._before, more=tuple(self._found), stacks=tuple(self._stacks))
+
+    def close(self) -> None:
+        """Ends the workers; those that do not end in time, by force."""
+        iterator, self._iterator = self._iterator, None
+
+        def shut_down() -> None:
+            with contextlib.suppress(Exception):  # one without workers has no such method
+                iterator._shutdown_workers()
+
+        ending = threading.Thread(target=shut_down, name=_NAME, daemon=True)
+        ending.start()
+        ending.join(_END_S)
+        _kill(iterator, set())
+
+    def _batches(self) -> Iterator[Any]:
+        """Of all epochs, until a limit is reached; they end where the loader raises an error, which is noted."""
+        try:
+            for _ in range(self._limits.epochs):
+                if not self._loader.persistent_workers:
+                    self._iterator = iterator = None  # ends the workers of the epoch before
+                self._watch.began(self._loader)
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=_SAID)
+                    iterator = iter(self._loader)
+                for _ in range(self._limits.batches):
+                    if time.monotonic() > self._limits.until_s:
+                        return
+                    try:
+                        batch = self._watch.next(iterator, next)
+                    except StopIteration:
+                        break
+                    yield batch
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as problem:
+            self._watch.failed(problem, self._iterator, self._loader.dataset)
+
+    def _get_iterator(self) -> Any:
+        iterator = self._iterator = self._watch.iterator(self._loader, type(self._loader)._get_iterator)
+        with contextlib.suppress(Exception):
+            if iterator._worker_pids_set:  # torch would tell of workers that end by an error, wherever the caller is
+                signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
+                iterator._worker_pids_set = False
+        return iterator
+
+    def _seen(self) -> Observation:
+        seen = observation(self._folder / f"loader-{self._watch.line.key}.jsonl")
+        if seen is None:
+            raise ConfigError(f"diagnose: cannot write to {self._folder}; check that the disk is not full")
+        return seen
+
+    def _stalled(self, waited_s: float) -> None:
+        """Asks every process where it stands, then ends the workers: those of this loader, and no others."""
+        seen = self._seen()
+        known = [*getattr(self._iterator, "_workers", []), *self._watch.starting]
+        own = {pid for each in known if (pid := getattr(each, "pid", None))} & set(children(os.getpid()))
+        self._stacks += stuck.stacks(seen, self._folder, own)
+        self._found.append(stuck.finding(seen, self._folder, self._stacks, waited_s))
+        _kill(self._iterator, own)
 
 
-def _iterate(feeder: _Feeder, watch: LoaderWatch, limits: Limits, step: Callable[[Any], Any] | None) -> tuple[str, Any]:
-    """Iterates until a limit is reached: how it ended, "ended", "late" or "error"."""
-    for _ in range(limits.epochs):
-        word, content = feeder.ask("epoch", limits.stall_s)
-        if word != "began":
-            return word, content
-        for _ in range(limits.batches):
-            if time.monotonic() > limits.until_s:
-                return "ended", None
-            word, content = feeder.ask("batch", limits.stall_s)
-            if word == "ended":
-                break
-            if word != "batch":
-                return word, content
-            if step is not None:
-                step(content)
-            watch.stepped()
-    return "ended", None
+def _here(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Generator[Any, None, None]:
+    """The batches, asked for by this thread; another one looks at the time, and tells once a batch is late.
+
+    The workers are ended then, so that this thread is free again.
+    """
+    lock, over = threading.Lock(), threading.Event()
+    asked_s: float | None = None
+
+    def look() -> None:
+        while not over.wait(_LOOK_S):
+            with lock:  # the batch has to wait until all is known that is to be known of a stall
+                if asked_s is not None and time.monotonic() - asked_s > stall_s:
+                    stalled(stall_s)
+                    return
+
+    threading.Thread(target=look, name=_NAME, daemon=True).start()
+    try:
+        while True:
+            with lock:
+                asked_s = time.monotonic()
+            batch = next(batches, _END)
+            with lock:
+                asked_s = None
+            if batch is _END:
+                return
+            yield batch
+    finally:
+        over.set()
 
 
-def _own(iterator: Any, watch: LoaderWatch) -> set[int]:
-    """The workers of a loader: those that its iterator has, and those that are being started for it."""
-    known = [worker.pid for worker in getattr(iterator, "_workers", [])]
-    starting = [getattr(process, "pid", None) for process in watch.starting]
-    return {pid for pid in [*known, *starting] if pid} & set(children(os.getpid()))
+def _elsewhere(batches: Iterator[Any], stall_s: float, stalled: Callable[[float], None]) -> Generator[Any, None, None]:
+    """The batches, asked for by a thread of their own, which is left alone once it is late."""
+    orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def answer(grad: bool) -> None:
+        torch.set_grad_enabled(grad)  # a thread's own, as the caller has it
+        while orders.get():
+            answers.put(next(batches, _END))
+
+    run_as_here = contextvars.copy_context().run
+    threading.Thread(target=run_as_here, args=(answer, torch.is_grad_enabled()), name=_NAME, daemon=True).start()
+    try:
+        while True:
+            orders.put(True)
+            try:
+                batch = answers.get(timeout=stall_s)
+            except queue.Empty:
+                stalled(stall_s)
+                return
+            if batch is _END:
+                return
+            yield batch
+    finally:
+        orders.put(False)
 
 
 def _kill(iterator: Any, own: set[int]) -> None:
-    """Ends a loader's workers, and those that it has not come as far as to know of."""
-    workers = getattr(iterator, "_workers", [])
-    for worker in workers:
+    """Ends a loader's workers, and those that it does not know of yet; and wakes whoever waits for them."""
+    for worker in getattr(iterator, "_workers", []):
         with contextlib.suppress(Exception):
             worker.kill()
-    _wake(iterator)
-    for pid in own:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _kept_own_generators(loader: Any) -> Iterator[None]:
-    """Puts the generators of a loader and its sampler back at the end."""
-    own = [getattr(loader, "generator", None), getattr(loader.sampler, "generator", None)]
-    states = [(each, each.get_state()) for each in own if isinstance(each, torch.Generator)]
-    try:
-        yield
-    finally:
-        for generator, state in states:
-            generator.set_state(state)
-
-
-class _Feeder:
-    """Asks a loader for its epochs and batches. Nothing is read ahead: a batch is asked for as a loop would.
-
-    Args:
-        loader: a copy of the user's.
-        watch: that notes when batches are asked for and come.
-        on_late: called when there was no answer in time; it ends the workers, if there are some.
-    """
-
-    def __init__(self, loader: Any, watch: LoaderWatch, on_late: Callable[[], None]) -> None:
-        self._loader = loader
-        self._watch = watch
-        self._on_late = on_late
-        self.iterator: Any = None
-
-    def ask(self, order: str, timeout_s: float) -> tuple[str, Any]:
-        """Begins an epoch ("epoch") or asks for a batch ("batch").
-
-        Returns:
-            A word and what belongs to it: ("batch", the batch), ("began", None), ("ended", None), ("error", it), or
-            ("late", None) if there was no answer in time.
-        """
-        over, late, lock = threading.Event(), threading.Event(), threading.Lock()
-
-        def look() -> None:
-            until_s = time.monotonic() + timeout_s
-            while not over.wait(_LOOK_S):
-                if time.monotonic() > until_s:
-                    with lock:
-                        if not over.is_set():
-                            late.set()
-                            self._on_late()
-                    return
-
-        threading.Thread(target=look, name="fastpipe-diagnose", daemon=True).start()
-        try:
-            answer = self._answer(order)
-        finally:
-            over.set()
-        with lock:  # until all is known that is to be known of a stall
-            return ("late", None) if late.is_set() else answer
-
-    def close(self, timeout_s: float) -> None:
-        """Ends the loader's workers, or leaves that to a thread if it takes longer."""
-        iterator, self.iterator = self.iterator, None
-        if hasattr(iterator, "_shutdown_workers"):
-            ending = threading.Thread(target=_shut_down, args=(iterator,), name="fastpipe-diagnose", daemon=True)
-            ending.start()
-            ending.join(timeout_s)
-
-    def _answer(self, order: str) -> tuple[str, Any]:
-        try:
-            return self._epoch() if order == "epoch" else self._batch()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as problem:
-            self._watch.failed(problem, self.iterator)
-            return "error", problem
-
-    def _epoch(self) -> tuple[str, Any]:
-        if not self._loader.persistent_workers:
-            self.iterator = None  # ends the workers of the epoch before
-        self._watch.began()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_SAID)
-            self.iterator = iter(self._loader)
-        _leave_to_us(self.iterator)
-        return "began", None
-
-    def _batch(self) -> tuple[str, Any]:
-        self._watch.asked()
-        try:
-            batch = next(self.iterator)
-        except StopIteration:
-            self._watch.ended()
-            return "ended", None
-        self._watch.came(batch)
-        return "batch", batch
-
-
-class _ThreadFeeder(_Feeder):
-    """The same by a thread of its own."""
-
-    def __init__(self, loader: Any, watch: LoaderWatch, on_late: Callable[[], None]) -> None:
-        super().__init__(loader, watch, on_late)
-        self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self._grad = torch.is_grad_enabled()
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(self._run,), name="fastpipe-diagnose", daemon=True).start()
-
-    def ask(self, order: str, timeout_s: float) -> tuple[str, Any]:
-        self._orders.put(order)
-        try:
-            return self._answers.get(timeout=timeout_s)
-        except queue.Empty:
-            self._on_late()
-            return "late", None
-
-    def close(self, timeout_s: float) -> None:
-        self._orders.put("close")
-
-    def _run(self) -> None:
-        torch.set_grad_enabled(self._grad)  # a thread's own, as the caller has it
-        while (order := self._orders.get()) != "close":
-            self._answers.put(self._answer(order))
-
-
-def _shut_down(iterator: Any) -> None:
-    with contextlib.suppress(Exception):
-        iterator._shutdown_workers()
-
-
-def _leave_to_us(iterator: Any) -> None:
-    """Has torch not tell of workers that end: it does so by an error in the main thread, wherever that is."""
-    if getattr(iterator, "_worker_pids_set", False):
-        with contextlib.suppress(Exception):
-            from torch.utils.data._utils import signal_handling
-
-            signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
-            iterator._worker_pids_set = False
-
-
-def _wake(iterator: Any) -> None:
-    """Has whoever waits for a batch of workers that are gone find out now; torch itself looks every five seconds."""
     answers = getattr(iterator, "_worker_result_queue", None)
     if answers is not None:
         with contextlib.suppress(Exception):
             answers.cancel_join_thread()
-            answers.put((None, None))  # the answer to nothing that was asked: an error
+            answers.put((None, None))  # the answer to nothing that was asked: an error. torch looks every five seconds
+    for pid in own:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

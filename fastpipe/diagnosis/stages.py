@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch
@@ -12,33 +13,23 @@ from fastpipe.diagnosis.observation import Observation
 
 @dataclass(frozen=True)
 class Stages:
-    """Where the time goes; seconds a batch are means, over the batches that each process made or got.
-
-    Attributes:
-        seconds: of the loop, without the starts of epochs.
-        dataset_s, collate_s: seconds a batch in the dataset and in collate_fn, of the process that makes it.
-        transfer_s: seconds that the loop waited for a batch that was made: through shared memory, unpickled, pinned
-            (the mean, without first batches; 0 for those that were there). None where it cannot be told.
-        wait_s: seconds a batch that the loop waited, the first batches of epochs left out.
-        step_s: seconds a batch between a batch and the asking for the next; None where there was no step.
-        start_s: seconds from an epoch's beginning to its first batch.
-        waiting: share of the loop in which it waited, 0 to 1.
-        busy: share of the workers' time in which they made batches, 0 to 1.
-        on_cpu, delayed: shares of that busy time on a CPU (above 1 with several threads) and waiting for one; delayed
-            is None where the kernel does not say. The rest is disk, network, locks and sleep.
-    """
+    """Where the time goes; seconds a batch are means, over the batches that each process made or got."""
 
     batches: int
     samples: int
-    seconds: float
-    dataset_s: float
+    seconds: float  # of the loop, without the starts of epochs
+    dataset_s: float  # a batch, of the process that makes it; and in collate_fn
     collate_s: float
+    # That the loop waited for a batch that was made: through shared memory, unpickled, pinned (the mean, without first
+    # batches; 0 for those that were there). None where it cannot be told.
     transfer_s: float | None
-    wait_s: float
-    step_s: float | None
-    start_s: float
-    waiting: float
-    busy: float
+    wait_s: float  # a batch, that the loop waited, the first batches of epochs left out
+    step_s: float | None  # between a batch and the asking for the next; None where there was no step
+    start_s: float  # from an epoch's beginning to its first batch
+    waiting: float  # share of the loop in which it waited, 0 to 1
+    busy: float  # share of the workers' time in which they made batches, 0 to 1
+    # Shares of that busy time on a CPU (above 1 with several threads) and waiting for one; None where the kernel does
+    # not say. The rest is disk, network, locks and sleep.
     on_cpu: float
     delayed: float | None
 
@@ -64,11 +55,11 @@ def stages(seen: Observation) -> Stages | None:
         return None
     # The first batch of each worker comes when the worker has started: that is the start of the epoch.
     later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
-    wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
+    wait_s = _mean([batch.wait_s for batch in later])
     steps = steps_s(batches) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
-    firsts = [batch for batch in batches if batch.number == 0]
-    starts = [batch.came_s - seen.epochs[batch.epoch].at_s for batch in firsts if batch.epoch < len(seen.epochs)]
+    began = {number: epoch.at_s for number, epoch in enumerate(seen.epochs)}
+    starts = [each.came_s - began[each.epoch] for each in batches if each.number == 0 and each.epoch in began]
     waited, stepped = sum(batch.wait_s for batch in later), sum(steps)
     spent = sum(fetch.seconds for fetch in fetches)
     delays = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
@@ -81,7 +72,7 @@ def stages(seen: Observation) -> Stages | None:
         transfer_s=_transfer_s(seen),
         wait_s=wait_s,
         step_s=step_s,
-        start_s=_mean(starts) if starts else 0.0,
+        start_s=_mean(starts),
         waiting=waited / max(waited + stepped, 1e-9),
         busy=_busy(seen),
         on_cpu=sum(fetch.cpu_s for fetch in fetches) / max(spent, 1e-9),
@@ -94,14 +85,9 @@ def _mean(values: list[float] | list[int]) -> float:
 
 
 def steps_s(batches: list[Batch]) -> list[float]:
-    """Seconds of each step whose end was seen: by itself, or by the asking for the next batch."""
-    found = []
-    for batch, after in zip(batches, [*batches[1:], None], strict=True):
-        if batch.stepped_s is not None:
-            found.append(batch.stepped_s - batch.came_s)
-        elif after is not None and after.epoch == batch.epoch:
-            found.append(after.asked_s - batch.came_s)
-    return found
+    """Seconds of each step whose end was seen, by the asking for the next batch."""
+    pairs = pairwise(batches)
+    return [after.asked_s - batch.came_s for batch, after in pairs if after.epoch == batch.epoch]
 
 
 def _busy(seen: Observation) -> float:
@@ -116,9 +102,9 @@ def _busy(seen: Observation) -> float:
 
 def _transfer_s(seen: Observation) -> float | None:
     """See Stages. Batch k is made by worker k modulo num_workers, unless order is given up or workers run out."""
-    if seen.num_workers == 0 and not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
-        return None
     if seen.num_workers == 0:
+        if not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
+            return None
         alone = [fetch for worker in seen.workers for fetch in worker.fetches]
         rest = [batch.wait_s - fetch.seconds for batch, fetch in zip(seen.batches, alone, strict=False) if batch.number]
         return max(0.0, statistics.median(rest)) if rest else None

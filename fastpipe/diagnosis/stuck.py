@@ -11,38 +11,32 @@ from typing import Any
 from fastpipe.diagnosis.code import source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
-from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
-from fastpipe.diagnosis.stacks import THIS, Frame, Stack, children, command_line, parent, stack_of
+from fastpipe.diagnosis.stacks import THIS, Stack, children, command_line, parent, stack_of
 
 SILENT = "a worker that has not started"
-_FUNCTIONS = {"collate": "collate_fn"}
-_BUSY = ("worker_init_fn", "iter(dataset)", "dataset", "collate")
-# File of Python's own, functions in it -> what a process that is there waits for.
+_BUSY = {each: each for each in ("worker_init_fn", "iter(dataset)", "dataset")} | {"collate": "collate_fn"}
+# In a file and a function of Python's own -> why a process that is there does not go on, and for what it waits.
 _CALLS = (
-    ("multiprocessing/queues.py", ("put",), "queue-full"),
-    ("multiprocessing/queues.py", ("get",), "queue-empty"),
-    ("/queue.py", ("put", "get"), "thread-queue"),
-    ("concurrent/futures/", ("result", "wait", "as_completed"), "executor"),
-    ("multiprocessing/connection.py", ("recv", "recv_bytes", "poll", "wait", "_recv", "_recv_bytes"), "answer"),
-    ("multiprocessing/pool.py", ("get", "wait", "next"), "pool"),
-    ("multiprocessing/synchronize.py", ("wait",), "event"),
-    ("/threading.py", ("wait", "join", "_wait_for_tstate_lock", "acquire"), "thread"),
-    ("/subprocess.py", ("wait", "communicate", "_wait", "_try_wait", "run"), "program"),
-    ("/socket.py", ("readinto", "create_connection", "accept"), "server"),
-    ("/ssl.py", ("read", "recv", "recv_into", "do_handshake"), "server"),
+    ("multiprocessing/queues.py put", "queue-full", ""),
+    ("multiprocessing/queues.py ", "other", "an item of a queue"),
+    ("multiprocessing/connection.py ", "other", "an answer of another process"),
+    ("multiprocessing/pool.py ", "thread", "a pool of processes"),
+    ("multiprocessing/synchronize.py __enter__", "lock", ""),
+    ("multiprocessing/synchronize.py ", "other", "an event, a condition or a barrier of other processes"),
+    ("/queue.py ", "thread", "another thread, at a queue"),
+    ("concurrent/futures/", "thread", "an executor"),
+    ("/threading.py ", "thread", "another thread"),
+    ("/subprocess.py ", "other", "the end of a program that it has started"),
+    ("/socket.py ", "other", "a server's answer"),
+    ("/ssl.py ", "other", "a server's answer"),
 )
 _LOCKS = re.compile(r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGNORECASE)
 
 
 def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) -> list[Stack]:
-    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so.
-
-    Args:
-        seen: the loader.
-        folder: of the files of all loaders.
-        own: the processes that are known to be this loader's workers; None: all that look like a worker, and have not
-            said that they are another loader's.
+    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so: `own`,
+    where they are known, else all that look like a worker, and have not said that they are another loader's.
     """
     main = int(seen.facts["pid"])
     known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
@@ -68,88 +62,71 @@ def _worker_to_be(pid: int, main: int) -> bool:
 
 def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float) -> Finding:
     """Which process holds the loader up, at what, for how long."""
-    late = {"waited_s": waited_s, "batches": len(seen.batches) or None}
+    evidence: dict[str, Any] = {"waited_s": waited_s, "batches": len(seen.batches) or None}
     by_pid = {stack.pid: stack for stack in found}
-    workers = _longest(seen, folder, by_pid)
+    working = [each for each in at_work(seen, folder) if each[0].pid in by_pid]
     silent = [stack for stack in found if stack.role == SILENT]
-    main = by_pid.get(int(seen.facts["pid"]))
-    if workers:
-        worker, stage, sample, busy_s = workers[0]
-        stack: Stack | None = by_pid[worker.pid]
-        cause, evidence = _at_work(seen, worker, stage, by_pid[worker.pid])
+    stack = by_pid.get(int(seen.facts["pid"]))
+    cause = "lost"
+    if working:
+        worker, stage, sample, busy_s = working[0]
+        stack = by_pid[worker.pid]
+        cause, more = _why(seen, worker, stage, stack)
         evidence |= {
+            "process": "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
             "sample": sample if stage == "dataset" else None,
-            "function": None if stage == "dataset" else _FUNCTIONS.get(stage, stage),
+            "function": _BUSY[stage] if stage != "dataset" else None,
             "busy_s": busy_s,
-            "others": len(workers) - 1 or None,
+            "others": len(working) - 1 or None,
             "timeout": None if seen.facts["timeout"] or not seen.num_workers else 120,
+            **more,
         }
     elif seen.num_workers and silent:
         stack = silent[0]
-        evidence = {"silent": len(silent), "method": seen.facts["method"], "pid": stack.pid, "kernel": stack.status}
-        evidence["line"] = stack.users or stack.innermost
+        evidence |= {"silent": len(silent), "method": seen.facts["method"]}
         cause = "start-fork" if seen.facts["method"] == "fork" else "start"
-    else:
-        stack, cause, evidence = main, "lost", {"line": main and main.innermost}
-    return Finding(Code.STUCK, _where(stack) or seen.made_at, {**late, **evidence}, cause, Severity.STUCK)
+    if stack:
+        inner = stack.working[0] if stack.working and stack.working[0] != stack.line else None
+        kernel = stack.status if stack.status != THIS else None
+        evidence |= {"pid": stack.pid, "line": stack.line, "inner": inner, "kernel": kernel}
+    where = stack.users.place if stack and stack.users else seen.made_at
+    return Finding(Code.STUCK, where, evidence, cause, Severity.STUCK)
 
 
-def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[tuple[Worker, str, str, float]]:
-    """The workers that are at something: stage, sample, for how many seconds; the longest first."""
+def at_work(seen: Observation, folder: Path) -> list[tuple[Worker, str, str, float]]:
+    """The workers that are, or were at their end, at something: stage, sample, for how many seconds; longest first."""
     found = []
     for worker in seen.workers:
-        state = read_state(str(folder / f"worker-{seen.key}-{worker.number}-{worker.pid}.state"))
-        if state is not None and worker.pid in by_pid and state[1] in _BUSY:
-            found.append((worker, state[1], state[2], time.monotonic() - state[0]))
+        for path in folder.glob(f"worker-*-{worker.number}-{worker.pid}.state"):
+            if (state := read_state(str(path))) and state[1] in _BUSY:
+                found.append((worker, state[1], state[2], time.monotonic() - state[0]))
     return sorted(found, key=lambda each: -each[3])
 
 
-def _at_work(seen: Observation, worker: Worker, stage: str, stack: Stack) -> tuple[str, dict[str, Any]]:
-    """Why a process does not go on, and where it stands."""
-    line = stack.users or stack.innermost
-    evidence: dict[str, Any] = {
-        "process": "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
-        "pid": worker.pid,
-        "line": line,
-        "inner": stack.innermost if stack.innermost != line else None,
-        "kernel": stack.status if stack.status != THIS else None,
-    }
-    if stack.state == "D":
-        return "disk", evidence
-    inner = list(_installed(stack))
-    text = source(f"{stack.users.file}:{stack.users.line}") if stack.users else ""
-    if any(_is_of(frame, "multiprocessing/synchronize.py", ("__enter__",)) for frame in inner) or (
-        _LOCKS.search(text) and not inner
-    ):
-        cause, lock = _lock(seen, worker, text)
-        return cause, evidence | lock
+def _why(seen: Observation, worker: Worker, stage: str, stack: Stack) -> tuple[str, dict[str, Any]]:
+    """Why a process does not go on: the cause, and evidence of it."""
+    if stack.status.startswith("D:"):
+        return "disk", {}
+    text = source(stack.users.place) if stack.users else ""
+    inner = stack.working[: stack.working.index(stack.users)] if stack.users else []
+    if _LOCKS.search(text) and not inner:
+        return _lock(seen, worker, text)
     for frame in reversed(inner):  # the call that the user's line makes tells more than what it is made of
-        for file, functions, cause in _CALLS:
-            if _is_of(frame, file, functions):
-                return cause, evidence
-    if stage != "dataset":
-        return "call", evidence
-    if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
+        for call, cause, awaited in _CALLS:
+            if call in f"{frame.file} {frame.function}":
+                return _lock(seen, worker, text) if cause == "lock" else (cause, {"awaited": awaited})
+    if stage == "dataset" and seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
         plain = not seen.facts["locks"] and not seen.facts["unpicklable"]  # else pickle would refuse the dataset
-        return "library", evidence | {"instead": "forkserver" if plain else None}
-    return "sample", evidence
-
-
-def _is_of(frame: Frame, file: str, functions: tuple[str, ...]) -> bool:
-    return file in frame.file and frame.function in functions
-
-
-def _installed(stack: Stack) -> tuple[Frame, ...]:
-    """The frames inside of the user's innermost line, the innermost first."""
-    return stack.working[: stack.working.index(stack.users)] if stack.users else ()
+        return "library", {"instead": "forkserver" if plain else None}
+    return "call", {}
 
 
 def _lock(seen: Observation, worker: Worker, text: str) -> tuple[str, dict[str, Any]]:
     """Who holds the lock that a line of the worker waits for."""
     if seen.holds:
-        return "lock-of-the-loop", {"lock": seen.holds[0]}
+        return "lock-shared", {"lock": seen.holds[0], "holder": "the main process"}
     if not worker.locks:
-        return "lock", {}
+        return "other", {"awaited": "a lock that another worker, thread or process holds"}
     lock = next((each for each in worker.locks if each["path"].rpartition(".")[2] in text), worker.locks[0])
     by = " and ".join(f"{each['name']} (at {each['place']})" for each in worker.threads[:3])
     evidence = {
@@ -159,8 +136,3 @@ def _lock(seen: Observation, worker: Worker, text: str) -> tuple[str, dict[str, 
         "kind": lock["kind"],
     }
     return "lock-shared" if lock["kind"].startswith("multi") else "lock-copied", evidence
-
-
-def _where(stack: Stack | None) -> str:
-    frame = None if stack is None else stack.users or stack.innermost
-    return "" if frame is None or not is_own(frame.file) else f"{frame.file}:{frame.line}"

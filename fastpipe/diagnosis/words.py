@@ -8,139 +8,88 @@ from collections.abc import Mapping
 from typing import Any
 
 # Texts that several findings share, then a row for each code, and for each cause of those that have several: the
-# section of docs/failures.md that tells more, then what was seen, why it is so, and what to change. A text that is not
-# there is that of the row before. {wait_s} is a name or a figure of the evidence; {wait_s:ms} is 12 ms,
-# {held_bytes:size} 2.5 MB, {cpus:CPU} 2 CPUs. What is in [[ ]] is left out where evidence that it names is None.
+# section of docs/failures.md that tells more; what was seen; why it is so, and what to change. A text that is not there
+# is that of the row before. {wait_s} is a name or a figure of the evidence; {wait_s:ms} is 12 ms, {held_bytes:size}
+# 2.5 MB, {cpus:CPU} 2 CPUs. What is in [[ ]] is left out where evidence that it names is None.
 _TABLE = """
-@bottleneck [[the loader keeps up: the loop waits {kept_up:.0%} of its time]][[the loader keeps up: the loop waits only
-          {kept_up_s:ms} for a batch]][[; but a worker that makes a batch waits {crowded:.0%} of the time for a CPU, and
-          perhaps the training steps wait too]][[the loop waits {waiting:.0%} of its time ({rate:,.0f} samples/s)]]
-          [[{rate_alone:,.0f} samples/s, without a training step]][[{few:batch}, without a training step]]
-          [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
-          [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {on_cpu:.0%} of it on a CPU]]
-          [[, {delayed:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
-          [[ ({transfer_s:ms} a batch)]][[; num_workers={no_workers}, so each step makes its own batch]]
-          [[; workers are busy {busy:.0%}]]
-@slow     @bottleneck (a wait is {wait_s:ms}, a step {step_s:ms})
+@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch[[; but a worker that makes
+          a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps wait too]]
+@waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
+          [[; {rate:,.0f} samples/s]][[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
+          [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {computing:.0%} of it on a CPU]]
+          [[, {delaying:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
+          [[ ({way_s:ms} a batch)]][[; workers are busy {working:.0%}]]
+@slow     @waits (a wait is {wait_s:ms}, a step {step_s:ms})
 @ended    [[the loader ended with {ended}]][[{process}]][[ was ended by {signal}]][[ ended with exit code {exit_code}]]
           [[ is gone: {gone}]][[, at sample {at_sample}]][[{refused} cannot be pickled: {reason}]]
           [[reading sample {sample}]][[ ({file})]][[{function}]][[ raised {raised}]]
           [[; {others:,} more samples raised errors]]
 @late     [[no batch for {waited_s:.0f} s]][[, after {batches:batch}]][[{timed_out}]]
-@working  @late: {process} (pid {pid}) is [[at sample {sample}]][[in {function}]][[, in {line}]][[, inside of {inner}]]
-          , for {busy_s:.0f} s[[; {others:more worker} at work]][[; the kernel says {kernel}]]
 @timeout  [[; DataLoader(..., timeout={timeout}) turns the wait into an error]]
-@thread   a forked worker has none of the main process's threads
-@first    in the worker, when first used
-@sample   a slow sample delays its own batch and all later batches
 @memory   fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists
-@shm      docker run --shm-size=8g (or --ipc=host)
-@ahead    num_workers={workers} x prefetch_factor={prefetch} x {batch_bytes:size} per batch = {ahead_bytes:size}
-@fewer    [[DataLoader(..., prefetch_factor={lower})]][[DataLoader(...) with fewer than {too_many:worker}]]
-@more     [[, and {more} more: {others}]]
-@anew     starts[[ {workers:worker} and]] a new epoch, of which only the first batch is used
-          [[: always the same, without shuffle={shuffle}]]
-@once     for batch in loader: ...; or batches = iter(loader) before the loop, and next(batches) in it
+@shm      docker run --shm-size=8g (or --ipc=host); or fewer num_workers, prefetch_factor=1, uint8 batches
+@ahead    num_workers={num_workers} x prefetch_factor={prefetch_factor} x {batch_bytes:size} per batch =
+          {ahead_bytes:size}
+@more     [[, and {others}]]
 
-stuck queue-full, 1
-  seen    @working
+stuck queue-full, 1: @late: {process} (pid {pid}) is [[at sample {sample}]][[in {function}]][[, in {line}]]
+          [[, inside of {inner}]], for {busy_s:.0f} s[[; {others:more worker} at work]][[; the kernel says {kernel}]]
   why     the queue is full: it has a maxsize, and nobody takes from it as fast as workers put into it
   change  take from the queue in a thread of the main process; or put_nowait, and drop the rest@timeout
-stuck queue-empty, 1
-  why     the queue is empty: nobody puts into it, or another worker took what was meant for this one
-  change  get(timeout=...); a queue for each worker@timeout
-stuck thread-queue, 1
-  why     it waits for another thread at a queue: @thread
-  change  start the thread @first@timeout
-stuck executor, 1
-  why     it waits for an executor; if that was made in the main process: @thread
-  change  make the executor @first@timeout
-stuck answer, 1
-  why     it waits for an answer of another process, which does not come
-  change  poll(timeout) before recv(); a pipe must not be shared by several workers@timeout
-stuck pool, 1
-  why     it waits for a pool of processes: a pool that was made in the main process does no work in a forked worker
-  change  make no pool in the dataset: the workers are one@timeout
-stuck event, 1
-  why     it waits for an event, a condition or a barrier of other processes, which does not come
-  change  wait(timeout=...), or do without: workers need not wait for each other@timeout
+stuck other, 1
+  why     it waits in vain for {awaited}
+  change  give the call a timeout: get(timeout=60), acquire(timeout=60), poll(60), urlopen(..., timeout=60)@timeout
 stuck thread, 1
-  why     it waits for another thread: @thread
-  change  make the thread @first@timeout
-stuck program, 1
-  why     it waits for a program that it has started, and which does not end
-  change  subprocess.run(..., timeout=60)@timeout
-stuck server, 1
-  why     a server does not answer
-  change  give the request a timeout: urlopen(..., timeout=30), requests.get(..., timeout=30)@timeout
-stuck lock-of-the-loop, 1
-  why     the main process held {lock}, which all processes share, when it started the workers, and waits for them
-  change  release the lock before the loop asks for a batch@timeout
+  why     it waits for {awaited}, perhaps made in the main process: a forked worker has none of its threads
+  change  make and start it in the worker, when first used@timeout
 stuck lock-shared, 1
-  why     {lock} is a lock that all processes share. It was held by {holder} when the worker was forked
+  why     {holder} held {lock}, which all processes share, when the worker was forked
   change  release it before the loop asks for a batch, and never hold it while you wait for one@timeout
 stuck lock-copied, 1
-  why     {lock} was held by {holder} when the worker was forked. The worker's copy stays locked: @thread
+  why     {lock} was held by {holder} when the worker was forked. The worker's copy stays locked: it has no such thread
   change  in worker_init_fn, {in_worker} = {kind}(); or stop this thread before the loop starts its workers@timeout
-stuck lock, 1
-  why     it waits for a lock that another worker, thread or process holds
-  change  acquire(timeout=...), and release it in finally; a worker that is killed never releases its lock@timeout
 stuck disk, 13
   why     the disk or the network does not answer
   change  check the disk or the mount; copy the data to a local disk@timeout
-stuck call, 1
-  why     a call that does not return there blocks the whole worker
-  change  check this line@timeout
-stuck sample, 13
-  why     a sample that never comes blocks its own batch and all later batches
+stuck call, 13
+  why     a call that does not return there delays its own batch and all later batches
   change  give the call at this line a timeout, and leave out such samples@timeout
 stuck library, 1
   why     it waits for a lock, perhaps of a library (OpenMP, OpenCV) whose threads do not exist after a fork
   change  give the call at this line a timeout, and leave out such samples[[; for such a library:
           multiprocessing_context="{instead}"]]@timeout
-stuck start-fork, 1
-  seen    @late: {silent:worker} started by {method} did not reach worker_init_fn (process {pid}[[, in {line}]]);
-          the kernel says {kernel}
+stuck start-fork, 1: @late: {silent:worker} started by {method} did not reach worker_init_fn (process {pid}
+          [[, in {line}]]); the kernel says {kernel}
   why     a forked worker inherits locks that no thread will release
   change  start threads, and use libraries that have some, only after the loop has started its workers
 stuck start, 10
   why     such a worker first imports the main script and unpickles the dataset
   change  put the script under if __name__ == "__main__":, and look at what the dataset does when it is unpickled
-stuck lost, 13
-  seen    @late: no worker is working[[; the main process is in {line}]]
+stuck lost, 13: @late: no worker is working[[; the main process is in {line}]]
   why     a batch was lost between a worker and the main process, or the sampler does not return
   change  read the stacks below
-stuck timeout, 13
-  seen    @late[[; workers were at sample {samples}]]
+stuck timeout, 13: @late[[; workers were at sample {samples}]]
   why     a sample took longer than the timeout of the DataLoader
   change  look at what these samples wait for; a larger timeout= if they only are slow
-no-main-guard, 10
-  seen    each worker runs the script again, comes to line {line}, and would start workers itself: {source}
+no-main-guard, 10: each worker runs the script again, comes to line {line}, and would start workers itself: {source}
   why     with the start method {method} (not only on macOS and Windows), workers import the main script
   change  put line {line}, and all that belongs to the training, under if __name__ == "__main__":
-worker-killed memory, 15
-  seen    @ended
+worker-killed memory, 15: @ended
   why     the kernel's OOM killer ended it: there was too little memory
   change  @memory
 worker-killed outside, 15
   why     SIGKILL comes from outside: most often from the kernel's OOM killer, where there is too little memory[[; its
           count did not rise here (it is {kills}), so a job manager, a container's limit or a person sent it]]
-  change  look at `dmesg -T | grep -i kill` and the job's memory limit; fewer num_workers, prefetch_factor=1
-worker-killed exit, 15
-  why     the program or a library called exit in the worker
-  change  look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more
-worker-killed library, 15
-  why     a library in the worker did something that the machine refused, often after a fork
-  change  run it with num_workers=0 to see the original error; update or replace the library that this line calls
+  change  look at `dmesg -T | grep -i kill` and the job's memory limit; @memory
+worker-killed itself, 15
+  why     the program or a library called exit, or did something that the machine refused, often after a fork
+  change  run it with num_workers=0 to see the error; look for sys.exit and os._exit; update the library of this line
 small-shared-memory, 3
   why     /dev/shm is full: workers pass batches in files there. No sample is at fault
-  change  @shm; or DataLoader(..., prefetch_factor=1), fewer workers, uint8 batches
-small-shared-memory ahead, 3
-  seen    @ahead; /dev/shm had {free_bytes:size} free
+  change  @shm
+small-shared-memory ahead, 3: @ahead; /dev/shm had {free_bytes:size} free
   why     workers pass batches in files in /dev/shm
-  change  @shm, or @fewer
-open-files, 4
-  seen    @ended
+open-files, 4: @ended
   why     each tensor of a worker is an open file while the program keeps it; so are the dataset's open files
   change  torch.multiprocessing.set_sharing_strategy("file_system") at the start of the program; or keep copies
           (labels.clone()), not the batches; or ulimit -n 65535
@@ -152,102 +101,73 @@ disk-full, 3
   change  delete files, or write to another disk (TMPDIR=); for /dev/shm: @shm
 not-picklable, 10
   why     with this start method, workers get the dataset by pickle
-  change  define functions and classes at the top level of a module; set open files, connections and locks to None in
-          __init__, and make them @first
+  change  define functions and classes at the top level of a module; make files and locks in the worker, when first used
 error
   why     the loader does not run
   change  correct this line first
-error program
-  seen    the program ended with {ended}
+error program: the program ended with {ended}
   why     it ended in a line of its own, not in a DataLoader
-shared-file position, 16
-  seen    {path} is an open {kind}[[ ({file})]]@more: {workers:worker} share it
+shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker} share it
           [[; reading sample {sample} raised {raised}]]
-  why     forked workers share the position in an open file: one moves it while another reads, so samples are wrong, or
-          another one raises an error each time. The files are good
-  change  set it to None in __init__, and open it @first: if self.f is None: self.f = open(...); or use os.pread, which
-          has no position
-shared-file handle, 16
-  why     this library's handles do not work in a process that was forked: samples are wrong, or raise errors
-bad-sample, 13
-  seen    @ended
+  why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
+  change  open it in the worker, when first used: if self.f is None: self.f = open(...); or os.pread, without a position
+bad-sample, 13: @ended
   why     an error in a worker ends the epoch, and its message does not name the sample
   change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name
 bad-sample mistake, 13
   change  correct this line: it does not take this input
-passing-error, 13
-  seen    @ended; read once more, the same sample raised none
+passing-error, 13: @ended; read once more, the same sample raised none
   why     the error comes and goes, as with a network, a disk, or a file or connection that several processes use
   change  open files and connections in the worker that uses them; try a read over a network again before it fails
-bad-collate/unequal-samples, 13
-  seen    @ended
+bad-collate/unequal-samples, 13: @ended
   why     collate_fn makes a batch of samples that do not fit together
-  change  return samples of the same shape, type and number of parts (resize or pad them), or give DataLoader
-          ({made_at}) a collate_fn that takes them as they are
-same-random-numbers generator, 8
-  seen    {generator} is a random generator, with the same state in several workers[[; so are {more}]]
+  change  return samples of one shape and type (resize or pad them), or give DataLoader ({made_at}) another collate_fn
+same-random-numbers generator, 8: {generator} is a random generator, with the same state in several workers
+          [[; so are {others}]]
   why     each worker has a copy, and draws the same numbers; without persistent_workers, again in each epoch
   change  draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__
-same-random-numbers sample, 8
-  seen    {generator} has the same state after every sample: each sample draws the same numbers
+same-random-numbers sample, 8: {generator} has the same state after every sample: each sample draws the same numbers
   why     it is seeded with a constant for each sample
   change  remove this line
-same-random-numbers init, 8
-  seen    [[workers {one} and {other} begin]][[worker {again} begins two epochs]] with the same state of {generator},
-          and so with the same draws
+same-random-numbers init, 8: [[workers {one} and {other} begin]][[worker {again} begins two epochs]] with the same state
+          of {generator}, and so with the same draws
   why     worker_init_fn seeds it with the same number in every {each}
-  change  in worker_init_fn: {seed}, which differs for each worker and epoch; or no worker_init_fn: torch seeds random,
-          NumPy and torch itself
+  change  in worker_init_fn: {seed}, which differs for each worker and epoch; or leave all seeds to torch
 same-random-numbers torch, 8
   why     torch seeds workers from its own generator, or the loader's: it is seeded again for each {each}
   change  seed once, at the start of the program
-every-sample-per-worker, 9
-  seen    {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too: an epoch contains
-          every sample {workers:time}
+every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too:
+          an epoch contains every sample {num_workers:time}
   why     each worker has a copy of the IterableDataset and iterates over all of it
-  change  in __iter__: worker = torch.utils.data.get_worker_info(), then take only samples[worker.id ::
-          worker.num_workers], and shuffle these
-refused-options workers, 11
-  seen    torch refused to create a DataLoader: {refused}
+  change  in __iter__: worker = torch.utils.data.get_worker_info(), and only samples[worker.id :: worker.num_workers]
+refused-options workers, 11: torch refused to create a DataLoader: {refused}
   why     these options need workers, and there are none
   change  prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0
 refused-options
   why     see torch's message
   change  change these options
-iterator-each-step, 14
-  seen    {iterators:iterator} for {batches:batch}[[: {processes:worker process} started]]; the start takes
-          {start_s:ms}, {share:.0%} of the time
-  why     iter(loader) in each step @anew
-  change  one iterator for many steps: @once
-iterator-each-step new-loader, 14
-  why     a new DataLoader in each step @anew
-  change  make the DataLoader once, before the loop: @once
-same-order-each-epoch, 17
-  seen    {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
+iterator-each-step, 14: {iterators:iterator} for {batches:batch}[[: {processes:worker process} started]]; the start
+          takes {start_s:ms}, {share:.0%} of the time
+  why     {made} in each step starts a new epoch, of which only the first batch is used
+          [[: always the same, without shuffle={shuffle}]]
+  change  one DataLoader, one iterator for many steps: batches = iter(loader) before the loop, and next(batches) in it
+same-order-each-epoch, 17: {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
   why     {sampler} shuffles by its seed and its epoch, and nobody called set_epoch
   change  sampler.set_epoch(epoch) before this line, in each epoch
-stale-dataset, 14
-  seen    dataset.{attribute} has another value than when the workers were started
+stale-dataset, 14: dataset.{attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change
   change  persistent_workers=False; or pass the value by torch.tensor(...).share_memory_() or multiprocessing.Value
-slow-epoch-start, 14
-  seen    the first batch of an epoch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a later batch
-          comes after {typical_s:ms}
-  why     every epoch starts {workers:worker} again ({method})
-  change  DataLoader(..., persistent_workers=True)
-slow-epoch-start new-loader, 14
-  why     every epoch starts {workers:worker} again ({method}); and it makes a new DataLoader
-  change  make the DataLoader once, before the epochs, with persistent_workers=True
-slow-sampler, 6
-  seen    the sampler takes {sampler_s:ms} for a batch, and the loop waits {wait_s:ms}
+slow-epoch-start, 14: an epoch's first batch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a later
+          batch comes after {typical_s:ms}
+  why     every epoch starts {num_workers:worker} again ({method})[[; and it makes {made}]]
+  change  DataLoader(..., persistent_workers=True), made once, before the epochs
+slow-sampler, 6: the sampler takes {sampler_s:ms} for a batch, and the loop waits {wait_s:ms}
   why     the sampler runs in the process of the training loop, between two batches
   change  draw the numbers of a whole epoch at once, at the start of the sampler's __iter__
-no-workers, 6
-  seen    @bottleneck; a batch takes {fetch_s:ms} to make
+no-workers, 6: @waits; a batch takes {fetch_s:ms} to make
   why     with num_workers=0, no batch is made while a training step runs
   change  DataLoader(..., num_workers={cpus}, persistent_workers=True)
-slow-dataset/slow-collate crowded, 2
-  seen    @slow
+slow-dataset/slow-collate crowded, 2: @slow
   why     more threads are ready to run than there are CPUs
   change  fewer workers or threads for {cpus:CPU}: OMP_NUM_THREADS=1, cv2.setNumThreads(0) in worker_init_fn
 slow-dataset/slow-collate computes, 6
@@ -255,81 +175,65 @@ slow-dataset/slow-collate computes, 6
   change  make this line faster (decode smaller images, move augmentation to the GPU), or use fastpipe.loader
 slow-dataset/slow-collate one-cpu, 6
   why     a worker uses at most one CPU, and there are more CPUs
-  change  DataLoader(..., num_workers={cpus}), now {workers} ({made_at}); or make this line faster
+  change  DataLoader(..., num_workers={cpus}), now {num_workers} ({made_at}); or make this line faster
 slow-dataset/slow-collate waits, 6
   why     workers spend more time on waiting for the disk, the network or a lock than on computing
-  change  copy the data to a faster disk; or DataLoader(..., num_workers={double}), now {workers}: waiting uses no CPU
+  change  a faster disk for the data; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no CPU
 slow-transfer, 3
   why     each batch is copied into shared memory, and again if it is pinned; lists and objects are pickled one by one
   change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn
 slow-transfer quick, 3
   change  DataLoader(..., num_workers=0): making a batch takes {fetch_s:ms}
-late-batches, 13
-  seen    @slow; {late:.0%} of its time it waits for batches that take more than twice as long to make as others
-  why     a worker makes a batch alone: @sample
+late-batches, 13: @slow; {late:.0%} of its time it waits for batches that take more than twice as long to make as others
+  why     a worker makes a batch alone: a slow sample delays its own batch and all later batches
   change  DataLoader(..., in_order=False) if the order does not matter; a larger prefetch_factor if few are slow
-no-batches
-  seen    the dataset has {samples} samples, and an epoch has no batch
+no-batches: the dataset has {length} samples, and an epoch has no batch
   why     len(dataset) or len(sampler) is 0
   change  look at how the dataset lists its samples
 no-batches drop-last
   why     drop_last=True leaves out the only batch: it has less than batch_size={batch_size} samples
   change  a smaller batch_size, or drop_last=False
-options-without-workers, 11
-  seen    {options} with num_workers=0
+options-without-workers, 11: {options} with num_workers=0
   why     such options need workers, and there are none
-  change  leave out {names}, or set num_workers
-pin-without-gpu, 12
-  seen    pin_memory=True, and there is no GPU
+  change  leave them out, or set num_workers
+pin-without-gpu, 12: pin_memory=True, and there is no GPU
   why     pinned memory is useful only for copies to a GPU that run while the GPU computes
   change  DataLoader(..., pin_memory=torch.cuda.is_available())
-gpu-without-pin, 12
-  seen    pin_memory=False in a program that uses a GPU
+gpu-without-pin, 12: pin_memory=False in a program that uses a GPU
   why     a copy from memory that is not pinned cannot run while the GPU computes
   change  DataLoader(..., pin_memory=True) and .to(device, non_blocking=True): use both or neither
-too-many-workers, 6
-  seen    {workers:worker} for {cpus:CPU} granted[[; a worker that makes a batch waits {delayed:.0%} of the time for a
-          CPU]][[ and computes {on_cpu:.0%} of it, so more workers than CPUs may be intended]]
+too-many-workers, 6: {num_workers:worker} for {cpus:CPU} granted[[; a worker that makes a batch waits {delayed:.0%} of
+          the time for a CPU]][[ and computes {idle:.0%} of it, so more workers than CPUs may be intended]]
   why     os.cpu_count() counts the host's CPUs, not those granted to a container; each worker holds its own batches
   change  DataLoader(..., num_workers={cpus}), divided by the training processes of the container
-prefetch-memory, 7
-  seen    @ahead; only {free_bytes:size} of memory are free
+prefetch-memory, 7: @ahead; only {free_bytes:size} of memory are free
   why     prefetch_factor applies to each worker; pinned copies need memory, too
-  change  @fewer, or smaller batches (uint8 instead of float32)
-copy-on-write, 5
-  seen    {path} is a {kind}, about {held_bytes:size}[[, and {similar} similar objects]][[; {process} grew by
-          {grown_bytes:size} in {batches:,} batches, and had not stopped]]: up to {total_bytes:size} in {workers:worker}
+  change  DataLoader(..., prefetch_factor=1), fewer num_workers, or smaller batches (uint8 instead of float32)
+copy-on-write, 5: {path} is a {kind}, about {bytes:size}[[, and {similar} similar objects]]: up to
+          {total_bytes:size} in {num_workers:worker}[[; {process} grew by {grown_bytes:size} in {batches:batch}]]
   why     reading a Python object changes its reference count, so a forked worker copies the memory pages that it reads
   change  {attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, instead of Python objects
 objects-in-each-worker, 5
   why     with the start method {method} each worker gets its own copy of all objects, by pickle, when it starts
-memory-grows, 5
-  seen    {process} grew by {grown_bytes:size} in {batches:batch} (from {first_bytes:size}), and had not stopped
+memory-grows, 5: {process} grew by {grown_bytes:size} in {batches:batch} (from {first_bytes:size}), and had not stopped
           [[: {epoch_bytes:size} an epoch]][[; this line keeps something: {source}]]
   why     the program keeps something for each sample or batch: a cache, batches, losses or outputs with their graphs
-  change  limit what the dataset keeps: each worker has a copy of it
-memory-grows main, 5
-  change  limit the size of the cache; keep numbers (loss.item()) instead of tensors
-opencv-threads, 2
-  seen    OpenCV works on {threads} threads in each of {workers:worker}, for {cpus:CPU} granted
+  change  limit the size of the cache (each worker has its own); keep numbers (loss.item()) instead of tensors
+opencv-threads, 2: OpenCV works on {threads} threads in each of {num_workers:worker}, for {cpus:CPU} granted
   why     OpenCV has a thread for each CPU of the machine, in each worker; some builds do not work after a fork
-  change  cv2.setNumThreads(0) in worker_init_fn[[; there is {init} yet]]
-torch-threads, 1
-  seen    torch works on {threads} threads in a worker
+  change  cv2.setNumThreads(0) in worker_init_fn
+torch-threads, 1: torch works on {threads} threads in a worker
   why     OpenMP's threads do not exist after a fork, and a large operation waits for them forever
   change  remove torch.set_num_threads from the dataset and from worker_init_fn: torch gives each worker one thread
-too-many-threads, 2
-  seen    a worker has {threads} threads: {all_threads} in {workers:worker}, for {cpus:CPU} granted; while it makes a
-          batch it uses {cpus_used:.1f} CPUs
+too-many-threads, 2: a worker has {threads} threads: {all_threads} in {num_workers:worker}, for {cpus:CPU} granted;
+          while it makes a batch it uses {cpus_used:.1f} CPUs
   why     OpenBLAS, MKL and OpenMP start a thread for each CPU of the machine, in each worker; torch itself does not
   change  OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 before the training's command
-slow-samples, 13
-  seen    {slow:,} of {samples:,} samples take more than {limit_s:ms} (median {median_s:ms}), and {share:.0%} of all
-          samples' time. The slowest: {worst}
-  why     a worker makes its batch alone: @sample
+slow-samples, 13: {slow:,} of {samples:,} samples take more than {limit_s:ms} (median {median_s:ms}), and {share:.0%} of
+          all samples' time. The slowest: {worst}
+  why     a worker makes its batch alone: a slow sample delays its own batch and all later batches
   change  check these samples (very large images, a slow disk): make the images smaller once, or leave them out
-lambda, 10
-  seen    {path} is {kind}@more
+lambda, 10: {path} is {kind}@more
   why     pickle, by which {method} gives workers the dataset, stores no lambdas and nothing defined inside a function
   change  define it with a name at the top level of a module, or use functools.partial
 """
@@ -340,18 +244,16 @@ def _read(table: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     shared: dict[str, str] = {}
     rows: dict[str, dict[str, str]] = {}
     row: dict[str, str] = {}
-    into, name = shared, ""
-    for line in table.splitlines():
-        text = line.strip()
-        if line.startswith(" " * 10):  # goes on
-            into[name] += text if text.startswith(("[[", "@", ",")) else f" {text}"
-        elif line.startswith((" ", "@")):
-            into = row if line.startswith(" ") else shared
-            name, into[name] = text.split(maxsplit=1)
+    table = re.sub(r"\n {10}(?=\[\[|[@,])", "", table)
+    for line in re.sub(r"\n {10}", " ", table).splitlines()[1:]:
+        if line.startswith((" ", "@")):
+            name, text = line.split(maxsplit=1)
+            (row if line.startswith(" ") else shared)[name] = text
         elif line:
-            head, _, section = text.partition(", ")
+            head, _, seen = line.partition(": ")
+            head, _, section = head.partition(", ")
             codes, _, cause = head.partition(" ")
-            row = {**row, "section": section}
+            row = {**row, "section": section, "seen": seen or row["seen"]}
             rows |= {f"{code} {cause}".rstrip(): row for code in codes.split("/")}
     return shared, rows
 
@@ -387,10 +289,9 @@ def say(text: str, evidence: Mapping[str, Any]) -> str:
     """A text of the table, or of a shared one the @name, with its evidence."""
     while "@" in text:
         text = re.sub("@[a-z]+", lambda found: _SHARED[found[0]], text)
-    figures = _Figures()
-    parts = re.split(r"\[\[(.*?)\]\]", text)  # every other one is in brackets
-    return "".join(
-        figures.vformat(part, (), evidence)
-        for number, part in enumerate(parts)
-        if number % 2 == 0 or all(evidence.get(name) is not None for _, name, _, _ in figures.parse(part) if name)
-    )
+
+    def told(found: re.Match[str]) -> str:
+        return found[1] if all(evidence.get(name) is not None for name in re.findall(r"{(\w+)", found[1])) else ""
+
+    text = re.sub(r"\[\[(.*?)\]\]", told, text)
+    return _Figures().vformat(text, (), evidence)

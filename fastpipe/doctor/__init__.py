@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from fastpipe.doctor import dataset_checks, libraries, system
 from fastpipe.doctor.check import Check, Verdict
+from fastpipe.doctor.dataset_checks import dataset
+from fastpipe.doctor.libraries import library_checks
+from fastpipe.doctor.system import system_checks
 from fastpipe.format.folder import Place
 
 __all__ = ["Check", "Verdict", "examine"]
@@ -15,20 +17,4 @@ def examine(data: Place | None = None) -> list[Check]:
     Raises:
         DatasetError: `data` holds no finished dataset.
     """
-    checks = [
-        system.cpus(),
-        system.memory(),
-        system.swap(),
-        system.killed_for_memory(),
-        system.shared_memory(),
-        system.open_files(),
-        libraries.worker_processes(),
-        libraries.threads(),
-        libraries.threads_in_workers(),
-        libraries.engine(),
-        libraries.libjpeg(),
-        libraries.gpu(),
-    ]
-    if data is not None:
-        checks += dataset_checks.dataset(data)
-    return checks
+    return [*system_checks(), *library_checks(), *(() if data is None else dataset(data))]

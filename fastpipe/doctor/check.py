@@ -16,16 +16,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the table.
-
-    Attributes:
-        name: what was looked at.
-        found: what there is.
-        verdict: how that is.
-        advice: what to do; empty where nothing is to be done.
-    """
+    """One line of the table: what was looked at, what there is, how that is, and what to do, if anything."""
 
     name: str
     found: str
-    verdict: Verdict
+    verdict: Verdict = Verdict.OK
     advice: str = ""
+
+
+def judged(name: str, found: str, well: bool, advice: str, otherwise: Verdict = Verdict.NOTE) -> Check:
+    return Check(name, found) if well else Check(name, found, otherwise, advice)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastpipe.doctor.check import Check, Verdict
+from fastpipe.doctor.check import Check, Verdict, judged
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Place
@@ -59,24 +59,22 @@ def dataset(path: Place) -> Iterator[Check]:
         yield Check("decoding", str(problem), Verdict.BAD, f"to list all damage: fastpipe verify {path}")
         return
     found = f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
-    advice = f"to list all damaged samples: fastpipe {'verify' if index.packed else 'pack'} {path}"
-    if not errors:
-        yield Check("decoding", found, Verdict.OK)
-    else:
-        of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
-        yield Check("decoding", of_all, Verdict.BAD, advice if index.packed else f"{advice} DST")
+    if errors:
+        found = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
+    command = f"verify {path}" if index.packed else f"pack {path} DST"
+    yield judged("decoding", found, not errors, f"to list all damaged samples: fastpipe {command}", Verdict.BAD)
     needed = rate * index.stored_bytes / len(index)
     yield _link(index, needed) if isinstance(index, RemoteIndex) else _reading(index, needed)
 
 
 def _files(path: Place) -> Check:
     report = verify(path, quick=True)
-    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
+    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}; "
     if report.sound:
-        return Check("dataset", f"{found}; the index and all sizes are unchanged", Verdict.OK)
+        return Check("dataset", f"{found}the index and all sizes are unchanged")
     more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
     advice = f"repair it: fastpipe verify {path} --repair SRC"
-    return Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
+    return Check("dataset", f"{found}{report.findings[0]}{more}", Verdict.BAD, advice)
 
 
 def _decode(index: Index) -> tuple[float, list[str]]:
@@ -93,12 +91,11 @@ def _decode(index: Index) -> tuple[float, list[str]]:
         taken = time.perf_counter() - started
     finally:
         engine.close()
-    return count / taken, [f"{_place(index, int(plan.samples[row]))}: {reason}" for row, reason in errors]
-
-
-def _place(index: Index, sample: int) -> str:
-    path, key, offset = index.where(sample)
-    return f"sample {sample} (key {key}) at byte {offset} of {path}"
+    wrong = [(index.where(int(plan.samples[row])), int(plan.samples[row]), reason) for row, reason in errors]
+    return count / taken, [
+        f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
+        for (path, key, offset), sample, reason in wrong
+    ]
 
 
 def _link(index: RemoteIndex, needed: float) -> Check:
@@ -114,37 +111,29 @@ def _link(index: RemoteIndex, needed: float) -> Check:
     except OSError as problem:
         return Check("link", str(problem), Verdict.BAD, "check the network and the server")
     advice = "let the cache_limit= of fastpipe.open hold the dataset: later epochs then read it from the disk"
-    return _keeps_up("link", read / (time.perf_counter() - started), needed, advice)
+    return _keeps_up("link", read, started, needed, advice)
 
 
 def _reading(index: Index, needed: float) -> Check:
     """Reads the end of the last shard past the page cache."""
     path = index.shards[-1].path
     try:
-        rate = _read_rate(path)
+        with open(path, "rb", buffering=0) as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - _READ_BYTES)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)
+            file.seek(begin)
+            started, read = time.perf_counter(), 0
+            while piece := len(file.read(1 << 20)):
+                read += piece
     except OSError as problem:
         return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "check the disk")
     advice = "put the dataset on a faster disk, if it does not fit into the page cache"
-    return _keeps_up("reading", rate, needed, advice)
+    return _keeps_up("reading", read, started, needed, advice)
 
 
-def _keeps_up(name: str, rate: float, needed: float, advice: str) -> Check:
-    """Bytes/s that come, against those that decoding needs."""
+def _keeps_up(name: str, read: int, started: float, needed: float, advice: str) -> Check:
+    """Bytes that have come since, against the bytes/s that decoding needs."""
+    rate = read / (time.perf_counter() - started)
     found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
-    return Check(name, found, Verdict.OK) if rate >= needed else Check(name, found, Verdict.NOTE, advice)
-
-
-def _read_rate(path: Path) -> float:
-    """Bytes/s."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        size = min(_READ_BYTES, os.fstat(handle).st_size)
-        begin = os.fstat(handle).st_size - size
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(handle, begin, size, os.POSIX_FADV_DONTNEED)
-        started, read = time.perf_counter(), 0
-        while read < size and (piece := len(os.pread(handle, 1 << 20, begin + read))):
-            read += piece
-        return read / (time.perf_counter() - started)
-    finally:
-        os.close(handle)
+    return judged(name, found, rate >= needed, advice)

@@ -14,8 +14,8 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -44,14 +44,9 @@ print(json.dumps([min(times), files[0] if files else None]))
 """
 
 
-@dataclass(frozen=True)
-class JpegSimd:
-    """What there is.
-
-    Attributes:
-        version: of the library that is loaded; of the one that the engine was built with, where that cannot be told.
-        file: of the library; None where it cannot be told.
-        ratio: time of a decode without SIMD to that as things are; 1 where no SIMD is in use.
+class JpegSimd(NamedTuple):
+    """The version and the file of the library that is loaded, where they can be told; else the version that the engine
+    was built with. `ratio`: the time of a decode without SIMD to that as things are; 1 where no SIMD is in use.
     """
 
     version: str
@@ -66,11 +61,12 @@ def jpeg_simd() -> JpegSimd | None:
     In turn, several times: a busy neighbour of the core makes one process 1.7 times as slow as the next.
     """
     jpeg, usual, plain, file = _smooth_jpeg(), math.inf, math.inf, None
-    for _ in range(_ROUNDS):
-        as_is, without = _timed(jpeg, {}), _timed(jpeg, {"JSIMD_FORCENONE": "1"})
-        if as_is is None or without is None:
-            return None
-        usual, plain, file = min(usual, as_is[0]), min(plain, without[0]), as_is[1]
+    try:
+        for _ in range(_ROUNDS):
+            (as_is, file), (without, _) = _timed(jpeg, {}), _timed(jpeg, {"JSIMD_FORCENONE": "1"})
+            usual, plain = min(usual, as_is), min(plain, without)
+    except (OSError, subprocess.SubprocessError):
+        return None
     return JpegSimd(_version(file) or engine_facts().libjpeg_turbo, file, plain / usual)
 
 
@@ -81,25 +77,17 @@ def _smooth_jpeg() -> bytes:
     return bytes(cv2.imencode(".jpg", pixels)[1])
 
 
-def _timed(jpeg: bytes, extra: dict[str, str]) -> tuple[float, str | None] | None:
-    """Seconds of a decode, and the library's file."""
-    command = [sys.executable, "-P", "-c", _TIMED, extension_file()]
-    try:
-        run = subprocess.run(
-            command, input=jpeg, capture_output=True, timeout=_TIMEOUT_S, check=True, env={**os.environ, **extra}
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
+def _timed(jpeg: bytes, extra: dict[str, str]) -> tuple[float, str | None]:
+    """Seconds of a decode, and the library's file. OSError, SubprocessError: they cannot be told."""
+    command, env = [sys.executable, "-P", "-c", _TIMED, extension_file()], {**os.environ, **extra}
+    run = subprocess.run(command, input=jpeg, capture_output=True, timeout=_TIMEOUT_S, check=True, env=env)
     seconds, file = json.loads(run.stdout)
     return seconds, file
 
 
 def _version(file: str | None) -> str | None:
     """As the library's own file has it."""
-    if file is None:
+    if file is None or not os.access(file, os.R_OK):
         return None
-    try:
-        found = re.search(rb"libjpeg-turbo version (\d[\w.]*)", Path(file).read_bytes())
-    except OSError:
-        return None
+    found = re.search(rb"libjpeg-turbo version (\d[\w.]*)", Path(file).read_bytes())
     return None if found is None else found[1].decode()

@@ -6,12 +6,13 @@ import ctypes
 import multiprocessing
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 import torch
 
-from fastpipe.doctor.check import Check, Verdict
+from fastpipe.doctor.check import Check, Verdict, judged
 from fastpipe.doctor.jpeg_simd import jpeg_simd
 from fastpipe.engine.engine import engine_facts
 from fastpipe.machine.cpus import granted_cpus
@@ -32,33 +33,42 @@ _TOLD_BY_TORCH = {"OpenMP": "omp_get_max_threads", "MKL": "mkl_get_max_threads"}
 _OPENBLAS_NAMES = [f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
 
 
-def worker_processes() -> Check:
-    """How torch's DataLoader would start its workers and get their batches."""
+def library_checks() -> Iterator[Check]:
     strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
-    method = multiprocessing.get_start_method(allow_none=True)
-    found = f"tensors by {strategy}, {method or multiprocessing.get_all_start_methods()[0]} by default"
-    return Check("worker processes", found, Verdict.OK)
-
-
-def threads() -> Check:
-    """Threads of each library in a process, against the CPUs granted."""
+    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    # How torch's DataLoader would start its workers and get their batches.
+    yield Check("worker processes", f"tensors by {strategy}, {method} by default")
     granted, counts = granted_cpus(), thread_counts()
+    yield _threads(granted, counts)
+    yield _threads_in_workers(granted, counts)
+    facts = engine_facts()
+    yield judged(
+        "engine",
+        f"resize by {facts.resize}, decoding by {facts.decode}, coefficients by {facts.coefficients}",
+        facts.resize != "scalar" and facts.decode == "baseline",
+        "this CPU has no AVX2 or BMI2, which the fastest code needs; results are the same",
+    )
+    yield _libjpeg()
+    yield _gpu()
+
+
+def _threads(granted: int, counts: dict[str, int]) -> Check:
+    """Threads of each library in a process, against the CPUs granted."""
     set_to = [f"{name}={os.environ[name]}" for name in sorted(set(VARIABLES.values())) if name in os.environ]
     found = ", ".join(f"{name} {count}" for name, count in counts.items())
     found += f"; {', '.join(set_to) or 'OMP_NUM_THREADS not set'}"
-    too_many = {VARIABLES[name]: name for name, count in counts.items() if count > granted}
-    if not too_many:
-        return Check("threads", found, Verdict.OK)
-    settings = ", ".join(f"{variable}={granted}" for variable in too_many)
-    return Check("threads", found, Verdict.BAD, f"more than the {granted} CPUs granted: set {settings}")
+    too_many = {VARIABLES[name]: granted for name, count in counts.items() if count > granted}
+    settings = ", ".join(f"{variable}={count}" for variable, count in too_many.items())
+    advice = f"more than the {granted} CPUs granted: set {settings}"
+    return judged("threads", found, not too_many, advice, Verdict.BAD)
 
 
-def threads_in_workers() -> Check:
+def _threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
     """The same for a worker process a CPU. torch limits itself there to one thread; the others do not."""
-    name, granted, counts = "threads in workers", granted_cpus(), thread_counts()
+    name = "threads in workers"
     several = {library: counts[library] for library in ("OpenCV", "OpenBLAS") if counts.get(library, 1) > 1}
     if not several or granted == 1:
-        return Check(name, "one per library", Verdict.OK)
+        return Check(name, "one per library")
     most = max(several.values())
     found = f"{granted} workers of DataLoader with {most} of {' and '.join(several)} each: {granted * most} threads"
     settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
@@ -69,41 +79,29 @@ def threads_in_workers() -> Check:
     return Check(name, found, Verdict.NOTE, advice)
 
 
-def engine() -> Check:
-    """Which of our own code this processor can run."""
-    facts = engine_facts()
-    found = f"resize by {facts.resize}, decoding by {facts.decode}, coefficients by {facts.coefficients}"
-    if facts.resize != "scalar" and facts.decode == "baseline":
-        return Check("engine", found, Verdict.OK)
-    advice = "this CPU has no AVX2 or BMI2, which the fastest code needs; results are the same"
-    return Check("engine", found, Verdict.NOTE, advice)
-
-
-def libjpeg() -> Check:
+def _libjpeg() -> Check:
     """Version, file, and whether its SIMD code is in use."""
-    simd = jpeg_simd()
+    name, simd = "libjpeg-turbo", jpeg_simd()
     if simd is None:
-        return Check("libjpeg-turbo", f"{engine_facts().libjpeg_turbo}; its speed could not be measured", Verdict.OK)
+        return Check(name, f"{engine_facts().libjpeg_turbo}; its speed could not be measured")
     found = simd.version + (f" ({os.path.basename(simd.file)})" if simd.file else "")
     if simd.ratio >= _LEAST_SIMD_RATIO:
-        return Check(
-            "libjpeg-turbo", f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD", Verdict.OK
-        )
-    if os.environ.get("JSIMD_FORCENONE") == "1":
-        advice = "unset JSIMD_FORCENONE"
-    else:
+        return Check(name, f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD")
+    advice = "unset JSIMD_FORCENONE"
+    if os.environ.get("JSIMD_FORCENONE") != "1":
         advice = (
             "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel, which "
             "contains libjpeg-turbo"
         )
-    return Check("libjpeg-turbo", f"{found}; no SIMD in use", Verdict.NOTE, advice)
+    return Check(name, f"{found}; no SIMD in use", Verdict.NOTE, advice)
 
 
-def gpu() -> Check:
+def _gpu() -> Check:
     """What torch sees, and whether host memory can be pinned for it."""
     if not torch.cuda.is_available():
-        why = "torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
-        return Check("GPU", why, Verdict.NOTE, "" if torch.version.cuda is None else "check nvidia-smi and the driver")
+        if torch.version.cuda is None:
+            return Check("GPU", "torch was built without CUDA", Verdict.NOTE)
+        return Check("GPU", "torch sees no GPU", Verdict.NOTE, "check nvidia-smi and the driver")
     names = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"
     try:
@@ -112,7 +110,7 @@ def gpu() -> Check:
         reason = str(problem).splitlines()[0]
         advice = f"memory cannot be pinned ({reason}): raise the limit on locked memory (ulimit -l)"
         return Check("GPU", found, Verdict.BAD, advice)
-    return Check("GPU", f"{found}; pinning works", Verdict.OK)
+    return Check("GPU", f"{found}; pinning works")
 
 
 def thread_counts() -> dict[str, int]:

@@ -1,38 +1,31 @@
 """Rows whose picture the engine cannot decode -> PNGs or JPEGs made in Python threads -> rows of a slot.
 
-These threads stand beside the engine's, which never touch Python. They work only for unpacked sources, and mostly
-outside of the GIL: reading, decoding and encoding are done by libraries. They begin with the first such row.
+The threads begin with the first such row, of unpacked sources only, and work mostly outside of the GIL, in libraries.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastpipe.engine.tasks import Slot
+from fastpipe.engine.limits import PATIENCE_S
+from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.native import _engine
 
-_PATIENCE_S = 10.0
-
 
 class _Row(NamedTuple):
-    """What a thread has to do."""
-
     sample: int  # its number
-    tasks: NDArray[np.void]  # of TASK_DTYPE, one for each slot
+    tasks: Tasks  # one for each slot
     slots: Sequence[Slot]  # where its rows go
     # Gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
     ended: weakref.ref[Future[_engine.Reason | None]]
@@ -47,8 +40,7 @@ class _State:
         self.lock = threading.Lock()
         self.closed = False  # no row comes into the queue any more
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
-        self.pictures = self.rows = self.bytes = self.failed = self.refused = 0
-        self.seconds = 0.0
+        self.figures: Any = Counter()  # by the names of Stats
 
     def work(self) -> None:
         """A thread's life."""
@@ -69,12 +61,10 @@ class _State:
         reason = self._fill(row)
         with self.lock:
             del self.busy[me]
-            self.seconds += time.monotonic() - started
-            self.failed += reason is not None
+            self.figures.update(convert_s=time.monotonic() - started, images_failed=reason is not None)
             if reason is None:
-                self.pictures += 1
-                self.rows += len(row.slots)
-                self.bytes += int(row.tasks["size"][0])
+                size, rows = int(row.tasks["size"][0]), len(row.slots)
+                self.figures.update(images_converted=1, images_read=1, bytes_read=size, images_decoded=rows)
         return reason
 
     def _fill(self, row: _Row) -> _engine.Reason | None:
@@ -105,29 +95,21 @@ class Conversions:
         self._state = _State(convert)
         self._most = threads
         self._threads: list[threading.Thread] = []
+        self._process = os.getpid()
         # See Note [callbacks] in slots.py: the queue's method, in C, gets the dead reference, which ends a thread.
-        self._ender = _Ender()
-        self._reference = weakref.ref(self._ender, self._state.queue.put)
-        _live.add(weakref.ref(self, _live.discard))
+        self._reference = weakref.ref(self, self._state.queue.put)
 
     def begin(
-        self,
-        samples: list[int],
-        tasks: NDArray[np.void],
-        slots: Sequence[Slot],
-        *,
-        refused: bool = False,
+        self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
-        """Puts the rows of samples in line; their tasks are (n,) or (n, slots). For each, what will be None, or why it
-        failed. Dropping it takes the row back, unless it has begun. `refused`: the engine has counted them as failed.
-        """
+        """Puts samples in line; for each, what will be None or why it failed. Dropping that takes the sample back."""
         while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
             thread.start()
             self._threads.append(thread)
         found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
         with self._state.lock:
-            self._state.refused += refused * len(samples)
+            self._state.figures["images_failed"] -= refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
                 if self._state.closed:
                     ended.cancel()
@@ -137,19 +119,10 @@ class Conversions:
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
-        state = self._state
-        with state.lock:
-            return {
-                "images_converted": state.pictures,
-                "images_read": state.pictures,
-                "bytes_read": state.bytes,
-                "images_decoded": state.rows,
-                "images_failed": state.failed - state.refused,
-                "convert_s": state.seconds,
-            }
+        with self._state.lock:
+            return dict(self._state.figures)
 
     def levels(self) -> dict[str, int]:
-        """By the names of Stats."""
         state = self._state
         return {"threads": len(self._threads), "threads_busy": len(state.busy), "rows_waiting": state.queue.qsize()}
 
@@ -157,16 +130,15 @@ class Conversions:
         """What each thread is at; those that are idle are left out."""
         with self._state.lock:
             busy = list(self._state.busy.values())
-        now = time.monotonic()
-        return [
-            Activity("converting", int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), now - since)
-            for since, row in busy
+        at = [
+            (int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), time.monotonic() - since) for since, row in busy
         ]
+        return [Activity("converting", *each) for each in at]
 
-    def close(self) -> None:
-        """Takes back the rows in line, ends the threads when they have done the row at hand, and waits for that, 10 s
-        at most.
-        """
+    def close(self, patience_s: float = PATIENCE_S) -> None:
+        """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""
+        if os.getpid() != self._process:  # a forked child has none of the threads
+            return
         with self._state.lock:
             self._state.closed = True
             with suppress(Empty):
@@ -176,24 +148,6 @@ class Conversions:
                     if ended is not None:
                         ended.cancel()
             self._state.queue.put(None)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + patience_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-class _Ender:
-    """Dies with its owner."""
-
-
-_live: set[weakref.ref[Conversions]] = set()
-_process = os.getpid()
-
-
-@atexit.register
-def _close_all() -> None:
-    if os.getpid() != _process:  # a forked child has none of the threads
-        return
-    for reference in list(_live):
-        conversions = reference()
-        if conversions is not None:
-            conversions.close()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.jobs import PATIENCE_S, FetchedJob, Job, MixedJob, Reason
-from fastpipe.engine.limits import most_open_shards
-from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
+from fastpipe.engine.jobs import FetchedJob, Job, MixedJob, Reason
+from fastpipe.engine.limits import PATIENCE_S, most_open_shards
+from fastpipe.engine.tasks import Pixels, Slot, Tasks, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.format.description import Intact
@@ -23,6 +24,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import ANY_TIME
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -51,7 +53,6 @@ def engine_facts() -> EngineFacts:
 
 
 def extension_file() -> str:
-    """Where the native engine lies."""
     return _engine.__file__
 
 
@@ -61,11 +62,8 @@ def lacks_memory(reason: Reason) -> bool:
 
 
 class Engine:
-    """A fixed set of C++ threads, at least 1, that read, decode, crop, resize and collate, and never touch Python.
-
-    With `verify` a sample whose hash differs from the index's is a row that failed, and `intact` compares the files
-    beside the shards, those of `fields` too, with their hashes. EngineError: the system refuses the threads;
-    DatasetError: one of those files has changed.
+    """C++ threads that read, decode, crop, resize and collate, and never touch Python. With `verify` samples and the
+    files beside the shards are compared with their hashes. EngineError: no threads; DatasetError: a file has changed.
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
@@ -96,79 +94,47 @@ class Engine:
 
             self._conversions = Conversions(index.convert, num_workers)
             self._odd = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
-        # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
-        # and by _close_all; see Note [callbacks] in slots.py.
-        _live.add(weakref.ref(self._engine, _live.discard))
+        # When nothing refers to them any more, or at the end of the program, threads are joined. By themselves, and by
+        # _close_all; see Note [callbacks] in slots.py.
+        _live.update(weakref.ref(part, _live.discard) for part in (self._engine, self._conversions) if part is not None)
         if self._reader is not None:
             self._reader.begin(self._engine)
 
-    def submit(
-        self,
-        plan: BatchPlan,
-        *views: tuple[NDArray[Any], bool],
-        rows: NDArray[np.int64] | None = None,
-    ) -> Job | FetchedJob:
-        """Begins a batch: `views` has of each view of the plan, n rows, (N, height, width, channels) uint8 or uint16,
-        C-contiguous, where the rows go, and whether it is exact, that is, never decoded at reduced size. `rows`, (n,),
-        says which of the N places each row of the plan fills; None: the first n in order.
-        """
-        tasks = tasks_of(self._index, plan, rows)
-        slots = [
-            Slot(images, exact, view.crops.rendering) for (images, exact), view in zip(views, plan.views, strict=True)
-        ]
-        return self._begin(plan, tasks, slots, self._begun)
-
-    def _begun(self, samples: NDArray[np.int64], tasks: NDArray[np.void], slots: Sequence[Slot]) -> Job:
-        """The tasks of pictures that are here, (n,) or (n, views); of those that are odd by way of `convert`."""
-        if self._conversions is None:
-            return Job(self._submitted(tasks, slots))
-        return MixedJob(self._submitted, self._conversions, self._odd, samples, tasks, slots)
+    def submit(self, plan: BatchPlan, *views: tuple[Pixels, bool], rows: Int64s | None = None) -> Job | FetchedJob:
+        """Begins a batch: `views` says where each view goes, and whether it is exact; `rows`, (n,), in which rows."""
+        of_views = zip(views, plan.views, strict=True)
+        slots = [Slot(images, exact, view.crops.rendering) for (images, exact), view in of_views]
+        return self._begin(plan, tasks_of(self._index, plan, rows), slots, np.arange(len(plan)), pictures=True)
 
     def submit_field(
-        self,
-        plan: BatchPlan,
-        records: NDArray[np.void],
-        out: NDArray[Any],
-        *,
-        exact: bool = True,
-        rows: NDArray[np.int64] | None = None,
+        self, plan: BatchPlan, records: NDArray[np.void], out: Pixels, *, exact: bool = True, rows: Int64s | None = None
     ) -> Job | FetchedJob:
-        """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
-
-        Masks are resized by nearest neighbour, so that no id is made up, and are always exact; second pictures as the
-        first ones. Rows of samples that have none are filled: masks with the crop's mask_fill, pictures with 0.
-        `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples. `out` is for masks (N, height, width) uint8,
-        or, for those of 16 bits too, int32; for pictures, with `rows`, as in `submit`.
+        """As `submit`, of the masks or second pictures of a batch, whose `records` are (n,) of FIELD_IMAGE_DTYPE. Masks
+        are resized by nearest neighbour, so that no id is made up, and are always exact. Rows of samples that have none
+        are filled: masks with the crop's mask_fill, pictures with 0.
         """
-        tasks = field_tasks(plan, records, rows)
-        there = records["format"] != NO_IMAGE
-        out[tasks["out_row"][~there]] = plan.crops.rendering.mask_fill if out.ndim == 3 else 0
-        slots = [Slot(out, exact, plan.crops.rendering, out.ndim == 3)]
-
-        return self._begin(plan, tasks, slots, lambda _, *given: Job(self._submitted(*given)), np.flatnonzero(there))
+        tasks, rendering = field_tasks(plan, records, rows), plan.crops.rendering
+        there, masks = records["format"] != NO_IMAGE, out.ndim == 3
+        out[tasks["out_row"][~there]] = rendering.mask_fill if masks else 0
+        return self._begin(plan, tasks, [Slot(out, exact, rendering, masks)], np.flatnonzero(there), pictures=False)
 
     def _begin(
-        self,
-        plan: BatchPlan,
-        tasks: NDArray[np.void],
-        slots: Sequence[Slot],
-        begun: Callable[[NDArray[np.int64], NDArray[np.void], Sequence[Slot]], Job],
-        positions: NDArray[np.intp] | None = None,
+        self, plan: BatchPlan, tasks: Tasks, slots: Sequence[Slot], rows: NDArray[np.intp], *, pictures: bool
     ) -> Job | FetchedJob:
-        """The tasks of some positions of a plan; None: of all. `begun` begins those whose bytes are here."""
-        if self._reader is None and positions is None:
-            return begun(plan.samples, tasks, slots)
+        """Some of the plan's tasks, (n,) or (n, views); `pictures`: they are of its samples' own, which may be odd."""
+
+        def begin(rows: NDArray[np.intp], where: Where | None = None) -> Job:
+            here = tasks if where is None else _moved(tasks, rows, where)
+            if self._conversions is None or not pictures:
+                return Job(self._submitted(here[rows], slots), rows)
+            return MixedJob(self._submitted, self._conversions, self._odd, plan.samples, here, slots, rows)
+
         if self._reader is None:
-            return Job(self._submitted(tasks[positions], slots), positions)
+            return begin(rows)
         self.check_usable()
+        return FetchedJob(self._reader, plan.samples, rows, begin, last=pictures)
 
-        def begin(chosen: NDArray[np.intp], where: Where) -> Job:
-            return begun(plan.samples[chosen], _moved(tasks[chosen], where), slots)
-
-        chosen = np.arange(len(tasks)) if positions is None else positions
-        return FetchedJob(self._reader, plan.samples, chosen, begin, last=positions is None)
-
-    def _submitted(self, tasks: NDArray[np.void], slots: Sequence[Slot]) -> _engine.Job:
+    def _submitted(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
@@ -177,7 +143,7 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
-    def decode(self, plan: BatchPlan, images: NDArray[Any]) -> list[tuple[int, Reason]]:
+    def decode(self, plan: BatchPlan, images: Pixels) -> list[tuple[int, Reason]]:
         """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
         job = self.submit(plan, (images, True))
         while not job.wait(1.0):
@@ -185,11 +151,7 @@ class Engine:
         return job.errors()
 
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
-        """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
-
-        Never waits and never fails for what the disk does: reading the samples will tell. `ranges`, (n,), are of
-        order.RANGE_DTYPE. `restart` drops what was asked for before and has not been begun.
-        """
+        """Has the kernel read ranges, (n,) of order.RANGE_DTYPE, ahead, in order; `restart` drops all before them."""
         if not len(ranges) and not restart:
             return
         native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
@@ -204,31 +166,24 @@ class Engine:
 
     def restart_fetching(self, ranks: int) -> None:
         """Drops what was to be fetched and has not begun: another plan follows, that `ranks` processes share."""
-        if self._reader is not None:
-            self._reader.restart(ranks)
+        assert self._reader is not None
+        self._reader.restart(ranks)
 
-    def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
-        """Has samples fetched that batches to come need, in their order; neighbours in a shard lie beside each other.
-        Never waits.
-        """
-        if self._reader is not None:
-            self._reader.ahead(samples)
+    def fetch_ahead(self, samples: Int64s) -> None:
+        """Has samples fetched that batches to come need, in their order, neighbours together; never waits."""
+        assert self._reader is not None
+        self._reader.ahead(samples)
 
     def figures(self) -> dict[str, Any]:
-        """What has been done since the start, the threads' seconds in each stage, and what is waiting where at the
-        moment, by the names of Stats.
-        """
-        if self.is_foreign():
-            return {}
-        found: dict[str, Any] = {}
+        """Counts, times and levels, by the names of Stats."""
+        found: Counter[str] = Counter()
         parts: list[Any] = [self._engine, self._reader, self._conversions]
-        for part in parts:
-            for name, count in ({} if part is None else {**part.counters(), **part.levels()}).items():
-                found[name] = found.get(name, 0) + count
+        for part in parts if not self.is_foreign() else ():
+            if part is not None:
+                found.update({**part.counters(), **part.levels()})
         return found
 
     def activities(self) -> list[Activity]:
-        """What each thread is at."""
         if self.is_foreign():
             return []
         found = [Activity(*each) for each in self._engine.activities()]
@@ -236,24 +191,18 @@ class Engine:
             found += self._conversions.activities()
         if self._reader is None:
             return found
-        origins = [self._reader.origin(each.shard, each.offset) for each in found]
-        found = [
-            replace(each, shard=origin[0], offset=origin[1])
-            for each, origin in zip(found, origins, strict=True)
-            if origin is not None  # done since
-        ]
+        origins = [(each, self._reader.origin(each.shard, each.offset)) for each in found]
+        found = [replace(each, shard=at[0], offset=at[1]) for each, at in origins if at is not None]  # None: done since
         delay = self._reader.delay()
         return found if delay is None else [*found, Activity(*delay)]
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to
-        call twice, and in a forked child, where it does nothing.
-        """
+        """Ends the threads, after 10 s all but those that a dead file system holds; in a forked child does nothing."""
         self.intact.close()
         if self._reader is not None:
             self._reader.close(patience_s)
         self._engine.close(patience_s)
-        if self._conversions is not None and not self.is_foreign():
+        if self._conversions is not None:
             self._conversions.close()
 
     def is_foreign(self) -> bool:
@@ -271,19 +220,20 @@ class Engine:
             raise EngineError(_CLOSED)
 
 
-_live: set[weakref.ref[_engine.Engine]] = set()
+_live: set[weakref.ref[Any]] = set()
 
 
 @atexit.register
 def _close_all() -> None:
     for reference in list(_live):
-        engine = reference()
-        if engine is not None:
-            engine.close(PATIENCE_S)
+        if (part := reference()) is not None:
+            part.close(PATIENCE_S)
 
 
-def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:
-    """Tasks whose bytes are elsewhere than in the shards."""
-    tasks.T["shard"] = where.shard  # also of several views
-    tasks.T["offset"] += where.shift.astype(np.uint64)
-    return tasks
+def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
+    """The tasks, those of some rows with bytes that are elsewhere than in the shards."""
+    moved = tasks.copy()
+    by_view = moved.reshape(len(tasks), -1)
+    by_view["shard"][rows] = where.shard[:, None]
+    by_view["offset"][rows] += where.shift.astype(np.uint64)[:, None]
+    return moved

@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.limits import CONVERTIBLE
-from fastpipe.engine.tasks import Slot
+from fastpipe.engine.limits import CONVERTIBLE, PATIENCE_S
+from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
+from fastpipe.plan.draws import Bools, Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
     from fastpipe.store.remote.reader import Reader
     from fastpipe.store.remote.wants import Ticket, Where
 
-# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
-# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
-PATIENCE_S = 10.0
+    Begin = Callable[[NDArray[np.intp], Where], "Job"]  # begins rows of a plan that are there
+
 _ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
 Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
 _CANCELLED = Reason("cancelled")
 
 
 class Job:
-    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before.
+    """Rows of a plan, (n,), in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
 
-    `job` is the engine's; `positions`, (n,), are those of the plan that its tasks are of; None: all, in order.
-    """
-
-    def __init__(self, job: _engine.Job, positions: NDArray[np.intp] | None = None) -> None:
-        self._job = job
-        self._positions = positions
+    def __init__(self, job: _engine.Job, rows: NDArray[np.intp]) -> None:
+        self._job, self._rows = job, rows
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
@@ -49,41 +45,35 @@ class Job:
         return self._job.wait(0)
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
-        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
-        system holds a read for ever. The memory of those that are held is never used again.
-        """
+        """Takes back the rows that have not begun, and waits for the few that have, 10 s at most."""
         self._job.cancel(patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        errors = self._job.errors()
-        if self._positions is None:
-            return errors
-        return [(int(self._positions[task]), reason) for task, reason in errors]
+        return [(int(self._rows[task]), reason) for task, reason in self._job.errors()]
 
 
 class MixedJob(Job):
-    """A batch some of whose rows are converted: those that are `odd`, (samples of the index,) bool, and those that the
-    engine's threads refuse, and packing may take, such as JPEGs with stray bytes. The last ones become odd.
-    """
+    """Rows of which `odd` ones are converted, and those that the engine's threads refuse, which become odd."""
 
     def __init__(
         self,
-        submit: Callable[[NDArray[np.void], Sequence[Slot]], _engine.Job],
+        submit: Callable[[Tasks, Sequence[Slot]], _engine.Job],
         conversions: Conversions,
-        odd: NDArray[np.bool_],
-        samples: NDArray[np.int64],
-        tasks: NDArray[np.void],
+        odd: Bools,
+        samples: Int64s,
+        tasks: Tasks,
         slots: Sequence[Slot],
+        rows: NDArray[np.intp],
     ) -> None:
-        converted = odd[samples]  # once: another thread may add to `odd`
-        others = np.flatnonzero(~converted)
+        converted = odd[samples[rows]]  # once: another thread may add to `odd`
+        others = rows[~converted]
         super().__init__(submit(tasks[others], slots), others)
         self._conversions, self._odd = conversions, odd
         self._samples, self._tasks, self._slots = samples, tasks, slots
         self._converted: dict[int, Future[Reason | None]] = {}
         self._refused: dict[int, Reason] | None = None  # of the engine's rows, once they are done: those tried again
-        self._convert(np.flatnonzero(converted), refused=False)
+        self._convert(rows[converted], refused=False)
 
     def _convert(self, rows: NDArray[np.intp], *, refused: bool) -> None:
         begun = self._conversions.begin(self._samples[rows].tolist(), self._tasks[rows], self._slots, refused=refused)
@@ -108,7 +98,6 @@ class MixedJob(Job):
         wait_for([row for row in self._converted.values() if not row.cancel()], patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
-        """As of Job; after wait."""
         refused = self._refused or {}
         failed = {row: why for row, why in super().errors() if row not in refused}
         for row, ended in self._converted.items():
@@ -120,48 +109,31 @@ class MixedJob(Job):
 
 
 class FetchedJob:
-    """Like a Job, begun when all its samples are here. A row whose bytes have another hash than the recorded one is
-    fetched and done again. `samples`, (n,), are of a plan, `positions`, (m,), the rows in it. `begin` begins rows of
-    the plan; its errors have positions in these rows. `last`: nothing else reads the samples for this batch.
-    """
+    """A Job that begins when its bytes are here; wrong ones are fetched again. `last`: nothing else reads them."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        samples: NDArray[np.int64],
-        positions: NDArray[np.intp],
-        begin: Callable[[NDArray[np.intp], Where], Job],
-        *,
-        last: bool,
-    ) -> None:
+    def __init__(self, reader: Reader, samples: Int64s, rows: NDArray[np.intp], begin: Begin, *, last: bool) -> None:
         self._reader, self._samples, self._last = reader, samples, last
-        self._begin: Callable[[NDArray[np.intp], Where], Job] | None = begin
-        self._attempts = 0
-        self._found: dict[int, Reason] = {}
-        self._done = False
-        self._ask(positions)
+        self._begin: Begin | None = begin
+        self._attempts, self._found = 0, dict[int, Reason]()
+        self._ask(rows)
 
     def _ask(self, rows: NDArray[np.intp]) -> None:
-        self._rows = rows
-        self._arrived = arrived = threading.Event()
-        self._outcome: list[Job | Exception] = []
-        self._ticket: Ticket | None = self._reader.ticket(
-            self._samples[rows], _starter(rows, self._begin, self._outcome, arrived)
-        )
+        assert self._begin is not None
+        self._begun: Future[Job] | None = Future()  # None: all is done
+        go = partial(_go, self._begun, partial(self._begin, rows))
+        self._ticket: Ticket | None = self._reader.ticket(self._samples[rows], go)
 
     def wait(self, timeout_s: float) -> bool:
         """As of Job. DatasetError: a range does not come."""
         deadline = time.monotonic() + timeout_s
-        while not self._done:
-            if not self._arrived.is_set():
+        while self._begun is not None:
+            if not self._begun.done():
                 started = time.monotonic()
-                there = self._arrived.wait(max(deadline - started, 0.0))
+                wait_for([self._begun], max(deadline - started, 0.0))
                 self._reader.waited(time.monotonic() - started)
-                if not there:
+                if not self._begun.done():
                     return False
-            job = self._outcome[0]
-            if isinstance(job, Exception):
-                raise job
+            job = self._begun.result()
             if not job.wait(max(deadline - time.monotonic(), 0.0)):
                 return False
             self._judge(job)
@@ -169,12 +141,12 @@ class FetchedJob:
 
     @property
     def done(self) -> bool:
-        """As of Job."""
-        return self._done or any(isinstance(job, Exception) or job.done for job in self._outcome)
+        begun = self._begun
+        return begun is None or (begun.done() and (begun.exception() is not None or begun.result().done))
 
     def _judge(self, job: Job) -> None:
         """Takes the errors of rows; those with wrong bytes begin again."""
-        errors = [(int(self._rows[row]), why) for row, why in job.errors()]
+        errors = job.errors()
         mismatch = _engine.Code.hash_mismatch
         wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
         wrong = wrong[self._reader.brings(self._samples[wrong])]
@@ -193,7 +165,7 @@ class FetchedJob:
             self._reader.again(self._samples[again])
             self._ask(again)
         else:
-            self._done, self._begin = True, None
+            self._begun, self._begin = None, None
 
     def _give_back(self, *, used: bool) -> None:
         ticket, self._ticket = self._ticket, None
@@ -201,31 +173,21 @@ class FetchedJob:
             self._reader.end(ticket, used=used and self._last)
 
     def cancel(self) -> None:
-        """As of Job."""
         self._give_back(used=False)
-        self._begin = None
-        if self._outcome and not isinstance(self._outcome[0], Exception):
-            self._outcome[0].cancel()
+        self._begin, begun = None, self._begun
+        if begun is not None and begun.done() and begun.exception() is None:
+            begun.result().cancel()
 
     def errors(self) -> list[tuple[int, Reason]]:
-        """As of Job."""
         return sorted(self._found.items())
 
 
-def _starter(
-    rows: NDArray[np.intp],
-    begin: Callable[[NDArray[np.intp], Where], Job] | None,
-    outcome: list[Job | Exception],
-    arrived: threading.Event,
-) -> Callable[[Where | Exception], None]:
-    """What begins the rows. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
-
-    def go(where: Where | Exception) -> None:
-        try:
-            assert begin is not None
-            outcome.append(where if isinstance(where, Exception) else begin(rows, where))
-        except Exception as problem:  # told to whoever waits
-            outcome.append(problem)
-        arrived.set()
-
-    return go
+def _go(begun: Future[Job], begin: Callable[[Where], Job], where: Where | Exception) -> None:
+    """Begins rows that are here. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
+    if isinstance(where, Exception):
+        begun.set_exception(where)
+        return
+    try:
+        begun.set_result(begin(where))
+    except Exception as problem:  # told to whoever waits
+        begun.set_exception(problem)

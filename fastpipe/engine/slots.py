@@ -20,12 +20,8 @@ from numpy.typing import DTypeLike, NDArray
 
 class SlotRing:
     """Lends buffers. A buffer comes back by itself when the array that was lent, and all that refers to it, is gone.
-
-    A user may keep batches: then the ring lends new buffers, so two batches never share memory and nothing waits.
-    Fresh memory costs a page fault every 4 kB, which is why buffers are kept at all.
-
-    It keeps so many idle buffers at most. `shape`: of an array, unless `take` is told another; `allocate` makes a
-    buffer of bytes; None: ordinary memory.
+    A user may keep batches: then the ring lends new buffers. Fresh memory costs a page fault every 4 kB: so many idle
+    buffers are kept. `allocate` makes one; None: ordinary memory.
     """
 
     def __init__(
@@ -54,12 +50,7 @@ class SlotRing:
         return min(self._keep, len(self._idle) + len(self._back))
 
     def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """An array with no particular content, of this shape. Buffers are as large as the largest one asked for: those
-        that are too small are let go.
-
-        Derive from the array itself (torch.from_numpy does): numpy's own slices of it refer to the buffer beneath
-        and would not keep it from being lent again.
-        """
+        """An array of this shape. Derive from it (torch.from_numpy does): numpy's slices are of the buffer beneath."""
         self._collect()
         shape = self._shape if shape is None else shape
         size_bytes = math.prod(shape) * self._dtype.itemsize

@@ -12,51 +12,46 @@ from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
+from fastpipe.plan.draws import Int64s
+
+Pixels = NDArray[Any]  # uint8 or uint16 pictures, (..., height, width, channels); masks, (..., height, width)
+Tasks = NDArray[np.void]  # of TASK_DTYPE, (n,) or (n, views)
 
 
 class Slot(NamedTuple):
     """Where the rows of one view go, and how they are made."""
 
-    # (N, height, width, channels) uint8 or uint16, to which pictures are converted, or (N, height, width) for masks,
-    # C-contiguous.
-    images: NDArray[Any]
+    images: Pixels  # of N rows, C-contiguous
     exact: bool  # never decode at reduced size
     rendering: Rendering
     masks: bool = False
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """Of the rendering, for the engine."""
-        return keywords_of(self.rendering, self.images)
+        images = self.images
+        form = PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm()
+        return self.rendering.keywords(form)
 
 
-def keywords_of(rendering: Rendering, images: NDArray[Any]) -> dict[str, Any]:
-    """The engine's keywords for rows of pictures, (..., channels), or of masks, (N, height, width)."""
-    return rendering.keywords(PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm())
-
-
-def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:
-    """The tasks of the plan's n pictures, (n,) of TASK_DTYPE; (n, views) of several views. `rows`, (n,), says which row
-    of the output each fills; None: the first n in order.
-    """
-    made = [_tasks(view, rows) for view in plan.views]
+def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:
+    """The tasks of the plan's n pictures. `rows`, (n,), says which row of the output each fills; None: in order."""
+    made = [_tasks(view, view.records, rows) for view in plan.views]
     tasks = made[0] if len(made) == 1 else np.stack(made, axis=1)
     tasks.T["coefficients"] = index.in_coefficients(plan.records["shard"])
     return tasks
 
 
-def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:
+def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None) -> Tasks:
     """The same of masks or second pictures; `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples."""
-    tasks = _tasks(plan, rows)
-    for name in ("offset", "size", "xxh3_64"):
-        tasks[name] = records[name]
-    return tasks
+    return _tasks(plan, records, rows)
 
 
-def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
+def _tasks(plan: BatchPlan, stored: NDArray[np.void], rows: Int64s | None) -> Tasks:
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
-    for name in ("shard", "offset", "size", "width", "height", "xxh3_64"):
+    for name in ("shard", "width", "height"):
         tasks[name] = plan.records[name]
+    for name in ("offset", "size", "xxh3_64"):
+        tasks[name] = stored[name]
     tasks["box"] = plan.crops.boxes
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips

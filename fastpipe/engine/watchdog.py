@@ -18,9 +18,7 @@ _TIMES_UNTIL_ERROR = 10
 class Activity:
     """What a thread of the engine is at."""
 
-    # "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding", "resizing" or
-    # "converting".
-    stage: str
+    stage: str  # "idle", "fetching", "awaiting" (another loader fetches it), "opening" and so on: see `_stuck`
     shard: int  # its number
     offset: int  # byte of the image in it
     seconds: float  # it has been at this row
@@ -28,9 +26,7 @@ class Activity:
 
 
 class Watchdog:
-    """Watches one wait after the other: it warns after `timeout_s` seconds without a batch, and raises after ten times
-    as many. `activities` asks the engine what its threads are at.
-    """
+    """Watches one wait after the other: warns after so many seconds without a batch, raises after ten times as many."""
 
     def __init__(self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]) -> None:
         self._timeout_s = timeout_s
@@ -39,45 +35,33 @@ class Watchdog:
         self._warned = False
 
     def begin(self) -> None:
-        """A wait begins."""
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` or `look_outside` should be called again: 0.1 at most, so soon is a close() seen."""
+        """Seconds until `look` should be called again: 0.1 at most, so soon is a close() seen."""
         limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
         return min(0.1, max(limit - waited_s, 0.01))
 
-    def look(self, waited_s: float) -> None:
-        """Warns in the log if this wait has been too long; EngineError: ten times the time has passed."""
-        if waited_s >= self._timeout_s * _TIMES_UNTIL_ERROR:
-            raise EngineError(self._report(waited_s))
-        if waited_s >= self._timeout_s and not self._warned:
-            self._warned = True
-            _LOG.warning(
-                "%s\nstill waiting; after %g s (10 times stall_timeout) there is an error",
-                self._report(waited_s),
-                self._timeout_s * _TIMES_UNTIL_ERROR,
-            )
-
-    def look_outside(self, waited_s: float, stuck: str) -> None:
-        """Warns in the log if a wait for the program's own work has been too long. Never raises: how long a training
-        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide. `stuck` says
-        what is waited for.
+    def look(self, waited_s: float, stuck: str = "") -> None:
+        """Warns if this wait has been too long; EngineError after ten times the time, unless it is a wait for the work
+        of the program, which may take as long as it likes: `stuck` says then for what.
         """
+        until_error_s = self._timeout_s * _TIMES_UNTIL_ERROR
+        if waited_s >= until_error_s and not stuck:
+            raise EngineError(self._report(waited_s, stuck))
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True
-            _LOG.warning("%s\nstill waiting", self._report(waited_s, stuck))
+            then = "" if stuck else f"; after {until_error_s:g} s (10 times stall_timeout) there is an error"
+            _LOG.warning("%s\nstill waiting%s", self._report(waited_s, stuck), then)
 
-    def _report(self, waited_s: float, stuck: str = "") -> str:
+    def _report(self, waited_s: float, stuck: str) -> str:
         activities = list(self._activities())
-        busy = [each for each in activities if each.stage != "idle"]
-        lines = [f"no batch for {waited_s:.0f} s: {stuck or self._stuck(busy)}"]
-        for number, each in enumerate(activities):
-            lines.append(f"  thread {number}: {self._words(each)}")
-        lines.append(f"  machine: {machine_state()}")
-        return "\n".join(lines)
+        threads = [f"  thread {number}: {self._words(each)}" for number, each in enumerate(activities)]
+        first = f"no batch for {waited_s:.0f} s: {stuck or self._stuck(activities)}"
+        return "\n".join([first, *threads, f"  machine: {machine_state()}"])
 
-    def _stuck(self, busy: Sequence[Activity]) -> str:
+    def _stuck(self, activities: Sequence[Activity]) -> str:
+        busy = [each for each in activities if each.stage != "idle"]
         if not busy:
             return "no thread is at work on it, which is a fault of fastpipe; report it with these lines"
         slowest = max(busy, key=lambda each: each.seconds)
@@ -98,7 +82,6 @@ class Watchdog:
         return f"{activity.stage} {self._place(activity)}, {activity.seconds:.1f} s"
 
     def _place(self, activity: Activity) -> str:
-        """Shard, key and offset of a row."""
         shard = self._index.shards[activity.shard]
         try:
             sample = self._index.sample_at(activity.shard, activity.offset)

@@ -29,13 +29,7 @@ class ConfigError(FastpipeError, ValueError):
 
 
 class DatasetError(FastpipeError):
-    """A packed dataset is missing, unfinished, damaged or of another format version.
-
-    Attributes:
-        of_index: index.npy is at fault.
-    """
-
-    of_index = False
+    """A packed dataset is missing, unfinished, damaged or of another format version."""
 
 
 class SampleError(DatasetError):

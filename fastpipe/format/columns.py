@@ -22,22 +22,21 @@ _PARSERS: dict[str, Callable[[bytes], Any]] = {"text": bytes.decode, "json": jso
 
 @dataclass(frozen=True)
 class Ragged:
-    """Values of n samples that have any number of them each: sample i has values[offsets[i]:offsets[i + 1]]. The values
-    are (M, ...), the offsets (n + 1,) int64; labels are (M,) int64, of boxes that have some.
-    """
+    """Values of n samples that have any number of them each: sample i has values[offsets[i]:offsets[i + 1]]."""
 
-    values: NDArray[Any]
-    offsets: NDArray[np.int64]
-    labels: NDArray[np.int64] | None = None
+    values: NDArray[Any]  # (M, ...)
+    offsets: NDArray[np.int64]  # (n + 1,)
+    labels: NDArray[np.int64] | None = None  # (M,) of boxes
 
 
 class _Values:
     """Where the values of samples are in a field's file of values, of which samples have any number."""
 
     def __init__(self, folder: Path, samples: int, field: Field) -> None:
-        self._field, (values, offsets, *_) = field, sidecars(field)
+        self._field, (values, offsets, *labels) = field, sidecars(field)
         self._values, self._count = open_npy(folder / values, row_dtype(field), None)
         self._offsets, _ = open_npy(folder / offsets, _INTEGERS, samples + 1)
+        self._labels = [open_npy(folder / name, _INTEGERS, self._count)[0] for name in labels]  # one, or none
         first, last = self._offsets.take(np.array([0, samples])).tolist()
         if (first, last) != (0, self._count) or (self._count and not self._values.row_bytes):
             raise DatasetError(
@@ -66,11 +65,6 @@ class _Values:
 
 class RaggedColumn(_Values):
     """A field whose samples have any number of values: classes, boxes and keypoints."""
-
-    def __init__(self, folder: Path, samples: int, field: Field) -> None:
-        super().__init__(folder, samples, field)
-        files = [folder / name for name in sidecars(field)[2:]]
-        self._labels = [open_npy(file, _INTEGERS, self._count)[0] for file in files]  # one, or none
 
     def take(self, samples: NDArray[np.int64]) -> Ragged:
         """The values of n samples. DatasetError: a file cannot be read, or says what cannot be."""
@@ -101,8 +95,6 @@ class RaggedColumn(_Values):
 
 
 class BytesColumn(_Values):
-    """A field of text, json or bytes."""
-
     def take(self, samples: NDArray[np.int64]) -> list[Any]:
         """The value of each of n samples: str, bytes, or what json.loads makes. DatasetError: as RaggedColumn."""
         begins, ends = self._places(samples)
@@ -133,7 +125,6 @@ def open_column(folder: Path, samples: int, field: Field) -> Column:
 
 
 def row_dtype(field: Field) -> np.dtype[Any]:
-    """Of a field's file of values."""
     if field.kind in ("mask", "image"):
         return FIELD_IMAGE_DTYPE
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
@@ -157,9 +148,7 @@ def starts_of(counts: Sequence[int]) -> NDArray[np.int64]:
 def located(
     starts: NDArray[np.int64], samples: NDArray[np.int64]
 ) -> Iterator[tuple[int, NDArray[np.intp], NDArray[np.int64]]]:
-    """(part, (m,) positions in `samples`, (m,) numbers in that part) of each part that some are of, by where the parts
-    begin; of no samples, the first part's.
-    """
+    """Of each part that some are of, or the first: its number, (m,) positions in `samples`, (m,) numbers in it."""
     parts = np.searchsorted(starts, samples, side="right") - 1
     for part in np.unique(parts).tolist() or [0]:
         positions = np.flatnonzero(parts == part)
@@ -189,13 +178,11 @@ def of_parts(
 
 @dataclass(frozen=True)
 class JoinedColumn:
-    """A field of several datasets, one behind the other, from their columns, and where the samples of each start.
-    `labels` are new numbers for the classes of each, as `renumbered` takes them; None: they stay.
-    """
+    """A field of several datasets, one behind the other."""
 
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int64]  # of the samples of each
     columns: Sequence[Any]
-    labels: Sequence[NDArray[np.int64]] | None = None
+    labels: Sequence[NDArray[np.int64]] | None = None  # new ones of the classes of each, as `renumbered` takes them
 
     def take(self, samples: NDArray[np.int64]) -> Any:
         """As the datasets' own columns give them."""

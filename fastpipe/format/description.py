@@ -29,9 +29,7 @@ _AT_END = re.compile(rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode
 
 
 def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """The content with a hash as the last field, and its bytes. The hash is the XXH3-64 of these bytes with zeros in
-    place of its digits.
-    """
+    """The content with a last field, and its bytes: the XXH3-64 of these, with zeros in place of its digits."""
     text = io.BytesIO()  # of many shards the pieces would take much more memory than the text
     for piece in json.JSONEncoder(indent=1).iterencode({**info, SELF_CHECKSUM: _BLANK.decode()}):
         text.write(piece.encode())
@@ -90,9 +88,7 @@ def is_foreign(file: File) -> bool:
 def read_info(
     path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
 ) -> dict[str, Any]:
-    """The content of dataset.json of a version, None: the newest; the hook is json's object_hook. DatasetError: it is
-    missing, unfinished, damaged or of another format version.
-    """
+    """The content of a version's dataset.json, None: the newest; `hook`: json's object_hook. Or DatasetError."""
     file = path / DATASET_FILE
     if version is not None:
         file = path / (described_in(path, version, read_info(path)["version"]) + DATASET_FILE)
@@ -112,8 +108,7 @@ def described_in(path: Place, version: int, newest: int) -> str:
     """The folder of a version's dataset.json, with "/" behind it: "" for the newest. DatasetError: it is not there."""
     if not 0 < version <= newest:
         raise DatasetError(
-            f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log "
-            f"{path}"
+            f"{path} has no version {version}; expected 1 to {newest}, the newest: see fastpipe log {path}"
         )
     return "" if version == newest else f"v{version}/"
 
@@ -184,9 +179,7 @@ def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ende
 
 
 def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:
-    """XXH3-64 of a regular file in hex, in a pass that keeps a few MB; of no use if it has `ended` before. OSError: it
-    cannot be read, or is no regular file.
-    """
+    """XXH3-64 of a file in hex; of no use if it has `ended` before. OSError: it cannot be read, or is not regular."""
     digest = xxhash.xxh3_64()
     handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
     with open(handle, "rb", buffering=0) as source:

@@ -79,9 +79,7 @@ def sidecars(field: Field) -> tuple[str, ...]:
 
 
 def member(field: Field, image_format: int = JPEG) -> str | None:
-    """What follows "KEY." in the name of a field's member of the shard; None: its value stands in KEY.json. The format
-    is JPEG or PNG, for a field of kind "image".
-    """
+    """What follows "KEY." in the name of a field's member of the shard; None: its value stands in KEY.json."""
     if field.kind == "image" and image_format == PNG:
         return f"{field.name}.png"
     return f"{field.name}.{_MEMBERS[field.kind]}" if field.kind in _MEMBERS else None
@@ -96,7 +94,6 @@ def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
 
 
 def describe_field(field: Field) -> dict[str, Any]:
-    """A field -> its entry in dataset.json."""
     entry = {"kind": field.kind, **{number: getattr(field, number) for number in _NUMBERS.get(field.kind, ())}}
     if field.names:
         entry["names"] = list(field.names)

@@ -93,8 +93,7 @@ def _named(data: object) -> str:
     if isinstance(data, (list, tuple, set)):
         return (
             f"a {name} of {len(data)}. For all samples of several datasets pass fastpipe.concat(*data), for a part of "
-            "each in every batch fastpipe.mix({data: weight}). Or pack the sources into one dataset with `fastpipe "
-            "pack`"
+            "each in every batch fastpipe.mix({data: weight}). Or pack the sources into one dataset: fastpipe pack"
         )
     if isinstance(data, Mapping):
         return f"a {name}. For a mixture pass fastpipe.mix({data!r})"

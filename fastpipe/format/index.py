@@ -31,12 +31,16 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.open_file import RESTORE, OpenFile, Rows, open_npy
-from fastpipe.format.pixel_form import PixelForm, possible_forms, read_forms
+from fastpipe.format.pixel_form import possible_forms, read_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, a_list, count, one_of, text
 
 _NOTE_BYTES = 512  # most often all of KEY.json, read together with its header
 _MOST_OPEN = 32  # shards
+
+
+class NoRecordsError(DatasetError):
+    """A dataset's index.npy cannot be opened, while its dataset.json is as it should be."""
 
 
 class ReadableShard(Protocol):
@@ -48,30 +52,11 @@ class ReadableShard(Protocol):
 
 
 class Index:
-    """The description of a stored dataset, without its pixels; this one of a packed dataset in a folder.
+    """The description of a stored dataset, without its pixels; this one of a packed dataset in a folder. Records are
+    read when they are needed, so a billion samples open at once: Note [records of the index] in open_file.py.
 
-    Opening reads dataset.json and maps index.npy. The records of samples are read only when they are needed, so a
-    dataset of a billion samples opens at once; see Note [records of the index] in open_file.py.
-
-    Args:
-        version: None: the newest.
-        max_pixels: reading the record of an image with more pixels is an error; None: no limit.
-        shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
-
-    Attributes:
-        path, folder: the dataset's folder, or its URL; the absolute path of the folder that the shards are in.
-        files: the folder of its index and columns.
-        counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
-        shard_sizes, shard_starts: (shards,) uint64, in bytes; (shards,) int64: number of the first sample of each.
-        records: one per sample, dtype INDEX_DTYPE, read-only, for who looks at many; of a packed dataset an np.memmap.
-        fingerprint: names the content and order of this dataset, byte by byte.
-        content: names its samples' identities, sizes and labels, in order: it is the same for each storage.
-        form_counts: how many samples have each form of pixels.
-        least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
-        version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
-        mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
-        odd: (samples,) bool: pictures that have to be converted before the engine reads them; None: none.
-        convert: makes a PNG or JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
+    `version` None: the newest. `max_pixels`: to read the record of a larger image is an error; None: no limit.
+    `shown_as`: where the dataset really is, if the folder is a cache of it.
     """
 
     packed = True  # by `fastpipe pack`; mtimes_ns, odd and convert are for other sources: scan/index.py
@@ -79,9 +64,9 @@ class Index:
     may_be_large = True  # there may be pictures of more than max_pixels
     restored_by = RESTORE
     why_not: Mapping[str, str] = {}  # of several datasets, fields that not all have, or that do not go together
-    mtimes_ns: NDArray[np.int64] | None = None
-    odd: NDArray[np.bool_] | None = None
-    convert: Callable[[int], bytes] | None = None
+    mtimes_ns: NDArray[np.int64] | None = None  # (shards,) when each was last written, which reading it checks again
+    odd: NDArray[np.bool_] | None = None  # (samples,) pictures to be converted before the engine reads them
+    convert: Callable[[int], bytes] | None = None  # makes a PNG or JPEG of a sample; ImageError, OSError, DatasetError
 
     def __init__(
         self,
@@ -91,16 +76,16 @@ class Index:
         max_pixels: int | None = None,
         shown_as: Place | None = None,
     ) -> None:
-        self.folder = Path(os.path.abspath(dataset_folder(path)))  # programs change their folder
-        self.path: Place = shown_as or dataset_folder(path)
+        self.folder = Path(os.path.abspath(dataset_folder(path)))  # of the shards; programs change their folder
+        self.path: Place = shown_as or dataset_folder(path)  # for messages
         self._max_pixels = max_pixels
         columns = ShardColumns()
         info = read_info(dataset_folder(path), columns.take, version)
         try:
             self.classes = [text(name) for name in a_list(info["classes"])]
-            self.version = info["version"]
-            self.fingerprint = text(info["fingerprint"])
-            self.content = text(info["content"])
+            self.version = info["version"]  # from 1 on; 0: not packed
+            self.fingerprint = text(info["fingerprint"])  # names content and order, byte by byte
+            self.content = text(info["content"])  # names identities, sizes and labels, whatever the storage
             self._index_hash = text(info["index"]["file_xxh3_64"])
             self.fields = read_fields(info)
             self.storage = one_of(info["storage"], PICTURE_ENDINGS)
@@ -111,7 +96,7 @@ class Index:
             self.class_counts = [count(each) for each in a_list(info["class_counts"])]
             self.form_counts = read_forms(a_list(info["forms"]))
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
-            self.counts: dict[str, Any] = info["counts"]
+            self.counts: dict[str, Any] = info["counts"]  # of packing: docs/format.md
             count(self.counts["rejected"])
             self.may_be_large = max_pixels is not None and max_pixels < max(
                 (count(each["options"].get("max_pixels", 0)) for each in a_list(info.get("packs", []))), default=0
@@ -125,13 +110,12 @@ class Index:
                 f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {REPACK}"
             ) from problem
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
-        self.files = self.folder / version_folder(self.version)
+        self.files = self.folder / version_folder(self.version)  # of index and columns
         try:
             rows, _ = open_npy(self.files / INDEX_FILE, INDEX_DTYPE, samples)
             self._records_file, self.records = rows.file.identity, rows.mapped(samples)
         except DatasetError as problem:
-            problem.of_index = True
-            raise
+            raise NoRecordsError(str(problem)) from problem.__cause__
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -141,9 +125,7 @@ class Index:
         return info
 
     def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
-        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs; and how to
-        restore them.
-        """
+        """dataset.json, index.npy and the columns of some fields, with their hashes, and how to restore them."""
         if not self.packed:
             return
         yield self.folder / DATASET_FILE, "", self.restored_by
@@ -178,11 +160,6 @@ class Index:
     def class_to_idx(self) -> dict[str, int]:
         return {name: label for label, name in enumerate(self.classes)}
 
-    @property
-    def forms(self) -> tuple[PixelForm, ...]:
-        """The forms of pixels that occur."""
-        return tuple(sorted(self.form_counts))
-
     def class_name(self, label: int) -> str:
         """The name of a label; "" of NO_LABEL."""
         return self.classes[label] if label != NO_LABEL else ""
@@ -199,15 +176,10 @@ class Index:
         return self._rows.take(samples)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of (n,) samples and checks that they can be true: samples lie in their shards one behind
-        the other, so a record that points at another sample's bytes does not fit between its neighbours. DatasetError:
-        the index cannot be read, or a record holds an impossible place, size or label.
-        """
+        """(n,) records; DatasetError: one cannot be read, or does not fit between its neighbours, or cannot be true."""
         rows, places = self._rows.around(samples, len(self))
         records: NDArray[np.void]
-        before, records, behind = (
-            rows.take(places + each, mode="clip") for each in (-1, 0, 1)
-        )  # faster than rows[...]
+        before, records, behind = (rows.take(places + each, mode="clip") for each in (-1, 0, 1))  # faster than rows[]
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first = samples == self.shard_starts[shard]
         last = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1 != shard
@@ -257,9 +229,7 @@ class Index:
         return [None] * len(samples)
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        """(n,) what names (n,) samples, wherever and however they are stored, as sample_layout.py has it: `identity_of`
-        of their pictures for "identity", `key_hash` of their paths for "key".
-        """
+        """(n,) the "identity" of each picture, or the hash of each "key", as of sample_layout.py."""
         return np.asarray(self.records_of(samples)[name])
 
     def sample_at(self, shard: int, offset: int) -> int | None:
@@ -286,9 +256,7 @@ class Index:
         """Brings the files of some fields here, where they are behind a URL."""
 
     def reader(self, of: Index | None = None) -> object | None:
-        """What brings the bytes of shards that are not here, of a mixture `of` which this dataset is a part, too: a
-        fastpipe.store.remote.reader.Reader; None: they are here.
-        """
+        """The store.remote.reader.Reader of shards that are not here, also for a mixture `of` which this is a part."""
         return None
 
     def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
@@ -306,9 +274,7 @@ class Index:
         return str(self.path / name), key, int(record["offset"])
 
     def damage(self, size_of: Callable[[str], int]) -> str | None:
-        """A shard that is gone or of another size; None: there is none. To find changed bits everything would have to
-        be read. `size_of` gives the size of a file, by name, or raises OSError.
-        """
+        """A shard that is gone or of another size; `size_of` gives the size of a file, by name, or raises OSError."""
         for shard in self.shards:
             try:
                 size = size_of(shard.name)
@@ -319,20 +285,16 @@ class Index:
         return None
 
     def name_of(self, sample: int) -> str:
-        """A sample, for messages."""
         shard, key, _ = self.where(sample)
         return f"sample {sample} (key {key} of {shard})"
 
     def sample_error(
         self, sample: int, reason: str | Exception, more: str = "", *, replace: bool = False
     ) -> SampleError:
-        """The error for a sample that cannot be read or decoded. `more` is put behind the reason, which may have
-        a `code`; `replace`: the sample was to be replaced.
-        """
+        """The error for a sample that cannot be read or decoded, or, as was to be done, replaced."""
         shard, key, offset = self.where(sample)
-        return SampleError(
-            shard=shard, key=key, sample=sample, offset=offset, reason=f"{reason}{more}", replace=replace
-        )
+        words = f"{reason}{more}"
+        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=words, replace=replace)
 
 
 def refuse_other(path: Place, expected: str, found: object) -> None:
@@ -345,9 +307,7 @@ def refuse_other(path: Place, expected: str, found: object) -> None:
 
 
 class SourcePaths:
-    """Reads the paths of the files that samples were packed from in KEY.json, which lies behind the picture in the
-    shard: its pages were read together with the picture's. Several threads and forked children may use the same one.
-    """
+    """Reads the paths of samples' sources in KEY.json, behind the pictures; for threads and forked children, too."""
 
     def __init__(self, index: Index) -> None:
         self._index = index

@@ -64,6 +64,6 @@ def version_folder(version: int) -> str:
 
 
 def shard_number(name: str) -> int:
-    """The number in a shard's name; -1: it has none."""
+    """-1: it has none."""
     found = re.fullmatch(r"shard-(\d{6,})\.tar", name)
     return int(found[1]) if found else -1

@@ -26,9 +26,7 @@ ANY_TIME = -1  # the engine's word for a file of which no time is recorded
 
 
 class MixedIndex(Index):
-    """The description of some datasets as one, at least one, or of one with other labels. `labels` are, of each,
-    (classes + 1,) int64: the new label of each of its labels, and behind them that of NO_LABEL; `classes` their names.
-    """
+    """Some datasets as one, or one with other labels: of each (classes + 1,) new labels, the last that of NO_LABEL."""
 
     least_label = NO_LABEL
     why_not: dict[str, str]
@@ -120,8 +118,8 @@ class MixedIndex(Index):
         return self._records([part.records_of for part in self.parts], samples.ravel()).reshape(samples.shape)
 
     def _records(self, reads: Sequence[Callable[..., Any]], samples: NDArray[np.int64]) -> NDArray[np.void]:
-        def take(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-            records: NDArray[np.void] = reads[part](numbers).copy()
+        def take(part: int, numbers: NDArray[np.int64]) -> Any:
+            records = reads[part](numbers).copy()
             records["label"] = renumbered(records["label"], self._labels[part])
             records["shard"] += np.uint32(self._first_shards[part])
             return records

@@ -24,14 +24,11 @@ _HEADER_BYTES = 4096  # more than an .npy file of ours has
 
 
 class FileState(NamedTuple):
-    """What os.stat or a server says of a file: as long as that stays, so does its content. Times are in nanoseconds
-    since 1970. Behind a URL `mtime_ns` names the content: the hash of the ETag, or, where there is none, the time at
-    which it was written; `ctime_ns` is the end of the second in which it was written, for servers tell seconds only.
-    """
+    """What os.stat or a server says of a file: as long as that stays, so does its content. Times are since 1970."""
 
     size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
+    mtime_ns: int  # behind a URL the hash of the ETag; where there is none, when it was written
+    ctime_ns: int  # behind a URL the end of the second in which it was written: servers tell seconds only
     is_regular: bool = True  # no folder, pipe, socket or device
 
 
@@ -94,9 +91,7 @@ class OpenFile:
         return data
 
     def gather(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-        """Bytes that hold (n,) ranges of the file, from `starts` to before `stops`, and (n,) where each begins in them.
-        Ranges that lie near each other come in one read. DatasetError: as `read`.
-        """
+        """Bytes that hold (n,) ranges of the file, near ones in one read, and (n,) where each begins in them."""
         if not len(starts):
             return b"", np.empty(0, dtype=np.int64)
         order = np.argsort(starts)
@@ -129,15 +124,11 @@ class Rows:
     def take(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
         data, places = self.gather(numbers.ravel(), numbers.ravel() + 1)
-        rows: NDArray[Any] = np.frombuffer(data, self._dtype).take(
-            places.reshape(numbers.shape) // self.row_bytes, axis=0
-        )
-        return rows
+        rows: NDArray[Any] = np.frombuffer(data, self._dtype)
+        return rows.take(places.reshape(numbers.shape) // self.row_bytes, axis=0)
 
     def around(self, numbers: NDArray[np.int64], count: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Rows among which are those of (n,) numbers, with their neighbours among the first `count`, and (n,) where in
-        them each is. DatasetError: as `take`.
-        """
+        """Rows among which are those of (n,) numbers and their neighbours, below `count`, and where each is."""
         begins = np.maximum(numbers - 1, 0)
         data, places = self.gather(begins, np.minimum(numbers + 2, count))
         return np.frombuffer(data, self._dtype), places // self.row_bytes + (numbers - begins)
@@ -168,9 +159,7 @@ class Rows:
 
 
 def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
-    """Opens an .npy file of a dataset that has `rows` rows, None: any number, and checks its header and its size: its
-    rows, and how many they are. DatasetError: it is missing, damaged, or of another dataset.
-    """
+    """The rows of an .npy file of a dataset, which has so many, None: any number; and how many. Or DatasetError."""
     file = OpenFile(path, RESTORE)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))

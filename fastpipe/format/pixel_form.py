@@ -33,12 +33,10 @@ _POSSIBLE[tuple(zip(*FORMS, strict=True))] = True
 
 
 def possible_forms(records: NDArray[np.void]) -> NDArray[np.bool_]:
-    """(n,) which records have one of FORMS."""
     return np.asarray(_POSSIBLE[records["channels"], records["bits"]])
 
 
 def count_forms(records: NDArray[np.void]) -> Counter[PixelForm]:
-    """How many records have each form."""
     counts = np.bincount(records["channels"].astype(np.int64) << 8 | records["bits"])
     return Counter({PixelForm(each >> 8, each & 255): int(counts[each]) for each in np.flatnonzero(counts).tolist()})
 

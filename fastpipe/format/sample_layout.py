@@ -20,9 +20,7 @@ _PIECE_BYTES = 4096  # of a picture, for its identity
 
 
 def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
-    """XXH3-64 of the size of a picture's file, and of its first, middle and last 4,096 bytes (docs/format.md): a number
-    by which a sample is known however and wherever it is stored. `read` gives bytes from an offset on: so many.
-    """
+    """By what a picture is known (docs/format.md); `read` gives bytes of its file from an offset on: so many."""
     digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
     last = max(size_bytes - _PIECE_BYTES, 0)
     for offset in (0, last // 2, last):
@@ -73,9 +71,7 @@ class Ours(NamedTuple):
 
 
 def read_ours(first: Callable[[int], bytes]) -> Ours | None:
-    """What the beginning of a KEY.json of ours tells, in which names are short; None: it is another program's. `first`
-    gives so many of its first bytes. ValueError: it is damaged.
-    """
+    """The beginning of our KEY.json; None: another program's. `first` gives so many bytes. ValueError: damaged."""
     start = f'{{"{OURS}": '.encode()
     if first(len(start)) != start:
         return None

@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Many short texts in one piece of memory. As Python objects they take megabytes, most of which a process keeps
-    when the objects are gone; and every worker process of a DataLoader has those of a dataset. `data` are all of them,
-    in the file system's bytes; of n texts `bounds` are the n starts, and the end of all.
-    """
+    """Many short texts in one piece of memory: as objects they take megabytes, in each worker of a DataLoader."""
 
-    data: bytes
-    bounds: NDArray[np.int64]
+    data: bytes  # of the file system
+    bounds: NDArray[np.int64]  # (n + 1,) where each begins, and the end of all
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
@@ -90,9 +87,7 @@ class ShardColumns:
 
 
 class Shards:
-    """Shards by number. Of n shards `bounds` are the n first samples and the end of all, `sizes` those of the files;
-    `names` are those of the files in each folder, one folder behind the other.
-    """
+    """Shards by number: files' names in each folder, (n + 1,) first samples and the end of all, (n,) sizes in bytes."""
 
     def __init__(
         self, names: Sequence[tuple[Path, Texts]], bounds: NDArray[np.int64], sizes: NDArray[np.uint64]

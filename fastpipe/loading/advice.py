@@ -15,18 +15,26 @@ _MOST_RATIO = 0.1
 _LEAST_STEP_S = 1e-3
 _STAGES = {
     "plan_s": "planning batches",
-    "wait_s": "",
+    "wait_s": "decoding threads",
     "transfer_s": "copying to the device",
     "augment_s": "augmentation",
 }
 _PARTS = {"fetch_wait_s": "the network", "prepare_wait_s": "prepare="}  # of wait_s
+STAGES = _STAGES | _PARTS
+_CHANGES = {  # whatever the settings
+    "plan_s": "pass a larger batch_size, or find out what else blocks the training loop's thread",
+    "transfer_s": "check the log for a warning about pinned memory, or pass a smaller size",
+    "fetch_wait_s": "raise cache_limit= of fastpipe.open if the dataset is larger: what is in the cache is fetched "
+    "once. If it is the first epoch, the link is the limit: train nearer to the bucket, or pack the photos again with "
+    "--max-size",
+    "convert_s": "these images are no baseline JPEGs or PNGs, and converted in each epoch; `fastpipe pack` does it "
+    "once",
+}
 _THREADS = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing", "convert_s": "converting"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user could change."""
-
     workers: int  # threads of the loader
     cpus: int  # granted to the process, or its share of them where several ranks run on the machine
     device: str  # of the batches, "cpu" or "cuda"
@@ -62,9 +70,7 @@ class LoadWatch:
 
 
 def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
-    """What held a training loop up between two readings of the loader's figures, and what to change; `ratio` is that of
-    seconds in the loader to seconds of training between them.
-    """
+    """What held a training loop up between two readings, if it was in the loader `ratio` times as long as in steps."""
     between = after.since(before)
     spent = asdict(between)
 
@@ -80,32 +86,22 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
         whose += f"; {share('cache_hit_bytes', 'fetched_bytes', 'cache_hit_bytes')} of the bytes were in the cache"
     how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"
     waited = f"the training loop waited for data {how_long} over {_BATCHES} batches"
-    name = {**_STAGES, **_PARTS, **_THREADS}[stage]
+    name = {**STAGES, **_THREADS}[stage]
     return f"{waited}; the bottleneck is {name} ({whose}): {_change(stage, spent, settings)}"
 
 
 def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:
-    if stage == "plan_s":
-        return "pass a larger batch_size, or find out what else blocks the training loop's thread"
-    if stage == "transfer_s":
-        return "check the log for a warning about pinned memory, or pass a smaller size"
+    if stage in _CHANGES:
+        return _CHANGES[stage]
     if stage == "augment_s":
         if settings.device == "cpu":
             return 'pass device="cuda" if there is a GPU, or choose a lighter augment'
         return f"{'' if settings.compiled else 'pass Augment(..., compile=True), or '}choose a lighter augment"
-    if stage == "fetch_wait_s":
-        return (
-            "raise cache_limit= of fastpipe.open if the dataset is larger: what is in the cache is fetched once. If it "
-            "is the first epoch, the link is the limit: train nearer to the bucket, or pack the photos again with "
-            "--max-size"
-        )
     if stage == "prepare_wait_s":
         return (
             f"it takes {1e3 * spent['prepare_s'] / max(spent['batches'], 1):,.1f} ms a batch in one thread. Make it "
             "faster, or do it once: fastpipe.Writer stores its values"
         )
-    if stage == "convert_s":
-        return "these images are no baseline JPEGs or PNGs, and converted in each epoch; `fastpipe pack` does it once"
     if stage in ("read_s", "decode_s") and not settings.packed:
         return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s" and settings.remote:

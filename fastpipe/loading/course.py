@@ -82,7 +82,6 @@ class Course:
         self.position = replace(position)
 
     def begin(self) -> Epoch:
-        """The next iteration's epoch."""
         self._recipes.world.check()
         if self._check is not None:
             self._check(self._recipes.now())
@@ -109,9 +108,7 @@ class Course:
         return batch
 
     def _go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
-        """Has the first batches of the next epoch made, and queued on the device as far as they are made. The epoch is
-        dropped if another one is asked for, and if anything is wrong with it: that is said when it is asked for.
-        """
+        """Has the first batches of the next epoch made and queued; what is wrong with it is said in its turn."""
         # Who iterates twice will do so again: nothing begins behind the first epoch, nor behind an older iterator's.
         if epoch.position is not self._last:
             return
@@ -151,10 +148,7 @@ def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class Delivery:
-    """Iterates one epoch. Several threads may share one: each batch goes to one of them.
-
-    It takes its epoch when it is asked for the first batch: training frameworks make iterators that they never use.
-    """
+    """Iterates one epoch, which begins with the first batch: training frameworks make iterators that they never use."""
 
     def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
         self._course = course

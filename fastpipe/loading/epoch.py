@@ -90,7 +90,6 @@ class Maker:
     epochs: list[weakref.ref[Epoch]] = field(default_factory=list)  # those under way
 
     def begin(self, plan: BatchPlan, of: EpochPlan, number: int) -> Work:
-        """Puts a batch in the works."""
         of_views = zip(self.views, plan.views, strict=True)
         channels = self.form.channels
         views = [(ring.take((len(view.flips), *view.crops.size, channels)), exact) for (ring, exact), view in of_views]
@@ -168,7 +167,7 @@ class Maker:
         stuck = f"prepare= has not returned for batch {work.number} of epoch {work.of.epoch}"
         self.stats.prepare_wait_s += self._wait(
             lambda timeout_s: bool(wait([prepared], timeout_s).done),
-            lambda waited_s: self.watchdog.look_outside(waited_s, stuck),
+            lambda waited_s: self.watchdog.look(waited_s, stuck),
         )
         self.engine.check_usable()  # a close in another thread takes it back
         return prepared.result()
@@ -186,10 +185,7 @@ class Maker:
 
 
 class Epoch:
-    """One pass over an epoch, or the rest of one from `start` on: what was before is neither planned nor decoded.
-
-    A failure of a batch ahead is raised when that batch is taken.
-    """
+    """An epoch from `start` on: what was before is neither planned nor decoded. A failure is raised in its turn."""
 
     def __init__(self, maker: Maker, transfer: Transfer, recipe: Recipe, start: Position) -> None:
         self._maker, self._transfer, self.recipe = maker, transfer, recipe

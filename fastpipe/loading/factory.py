@@ -201,13 +201,13 @@ def loader(
     recipes = Recipes(world, recipe, sampling, partition)
     recipe = recipes.now()
     check_pictures(recipe)
-    for store in dataset.stores:
-        if isinstance(store.index.path, Url):
-            _tell_nodes(store.index, everyone, partition)
-        if not store.index.packed:
-            _tell_unpacked(store.index)
+    for each in dataset.stored:
+        if isinstance(each.index.path, Url):
+            _tell_nodes(each.index, everyone, partition)
+        if not each.index.packed:
+            _tell_unpacked(each.index)
         if verify:
-            check_saved(store.index)
+            check_saved(each.index)
     reader = field_reader(dataset, recipe, augmentations, fields, form)
 
     index, stats, slots = dataset.index, Stats(), []
@@ -217,17 +217,10 @@ def loader(
         shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), form.channels
         slots.append((SlotRing(shape, keep, stream.slot, form.dtype), exact or not view.crop.may_be_reduced))
     engine = Engine(index, workers, verify=verify, fields=reader.names if reader else ())
+    watchdog, replace_bad = Watchdog(patience_s, index, engine.activities), on_error == "replace"
+    preparing = None if prepare is None or reader is None else Prepare(prepare, reader.read, stats)
     maker = Maker(
-        index,
-        engine,
-        slots,
-        stats,
-        Watchdog(patience_s, index, engine.activities),
-        form,
-        ahead=ahead,
-        replace_bad=on_error == "replace",
-        fields=reader,
-        prepare=None if prepare is None or reader is None else Prepare(prepare, reader.read, stats),
+        index, engine, slots, stats, watchdog, form, ahead, replace_bad=replace_bad, fields=reader, prepare=preparing
     )
     compiled = any(each is not None and each.compiled for each in augmentations)
     exacts = all(each for _, each in slots)

@@ -44,7 +44,6 @@ class Parts:
         return self.recipes.now()
 
     def transfer(self) -> Transfer:
-        """To the device."""
         maker = self.maker
         views = list(zip(self.augments, (view.seed for view in self.recipe.views), strict=True))
         classes = len(maker.index.classes)
@@ -282,8 +281,8 @@ class Loader:
 
     def __next__(self) -> NoReturn:
         raise TypeError(
-            "a loader is no iterator: for one batch, write next(iter(loader)), which uses up an epoch; for all: for "
-            "batch in loader"
+            "a loader is no iterator: for all batches, write for batch in loader; for one, which uses up an epoch, "
+            "next(iter(loader))"
         )
 
     def __getitem__(self, sample: object) -> NoReturn:

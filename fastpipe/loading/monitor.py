@@ -6,27 +6,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import positive
+from fastpipe.loading.advice import STAGES
 from fastpipe.loading.loader import Loader
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_STAGES = {
-    "wait_s": "decoding threads",
-    "plan_s": "planning",
-    "transfer_s": "copying",
-    "augment_s": "augmenting",
-    "fetch_wait_s": "the network",
-    "prepare_wait_s": "prepare=",
-}
-_THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
 
 
 def monitor(loader: Loader, *, every: float | None = None, console: Console | None = None) -> Monitor:
@@ -102,12 +92,9 @@ class Monitor:
             live.update(table, refresh=True)
 
         # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
+        out, err = sys.stdout.isatty(), sys.stderr.isatty()
         with Live(
-            "fastpipe: ...",
-            console=console,
-            auto_refresh=False,
-            redirect_stdout=sys.stdout.isatty(),
-            redirect_stderr=sys.stderr.isatty(),
+            "fastpipe: ...", console=console, auto_refresh=False, redirect_stdout=out, redirect_stderr=err
         ) as live:
             self._look(self._every_s or 1.0, show)
 
@@ -120,10 +107,7 @@ class Monitor:
 
 
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
-    """What a loader did between two looks, and what waits in it at the second: a few words each on the rate, the
-    training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues"; of a
-    remote dataset also on the "network". `batches`: of an epoch.
-    """
+    """What a loader did between two looks, and what waits in it at the second, by subject; `batches`: of an epoch."""
     done = after.since(before)
     epoch = f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"
     rates = f"{done.samples / seconds:,.0f} images/s; {done.bytes_read / seconds / 1e6:,.0f} MB/s read"
@@ -133,10 +117,9 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
     if done.step_s > 0:
         words["loop"] = _loop(done)
     words["threads"] = f"{after.threads_busy} of {after.threads} busy"
-    spent = asdict(done)
-    busy = sum(spent[name] for name in _THREADS)
-    if busy > 0:
-        words["threads"] += ", " + ", ".join(f"{word} {spent[name] / busy:.0%}" for name, word in _THREADS.items())
+    spent = {"read": done.read_s, "decode": done.decode_s, "resize": done.resize_s}
+    if (busy := sum(spent.values())) > 0:
+        words["threads"] += ", " + ", ".join(f"{stage} {seconds / busy:.0%}" for stage, seconds in spent.items())
     if after.requests:
         words["network"] = _network(done, seconds)
     ahead = after.batches_ready + after.batches_making
@@ -158,13 +141,10 @@ def _network(done: Stats, seconds: float) -> str:
 
 def _loop(done: Stats) -> str:
     ratio = done.load_ratio
-    text = (
-        f"waited {ratio:.0%} of the steps' time"
-        if ratio < 1
-        else f"waited {ratio:,.1f} times as long as the steps took"
-    )
+    how_long = f"{ratio:.0%} of the steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as the steps took"
+    text = f"waited {how_long}"
     if ratio > 0.1 and getattr(done, done.slowest) > 0:
-        text += f", most of it for {_STAGES[done.slowest]}"
+        text += f", most of it for {STAGES[done.slowest]}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text

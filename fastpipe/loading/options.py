@@ -161,9 +161,7 @@ def field_reader(
 def check_together(
     data: Dataset, recipe: Recipe, augments: Sequence[Augment | None], form: PixelForm, *, labelled: bool
 ) -> None:
-    """Refuses what does not go with several crops of each image, buckets, the images' channels, or samples without
-    labels, unless all that are picked are `labelled`.
-    """
+    """Refuses what does not go with several crops, buckets, channels, or samples without labels, unless `labelled`."""
     crop, in_buckets = recipe.crop, isinstance(recipe.crop, Buckets)
     if crop.rows > 1 and recipe.flip > 0:
         raise impossible("mirrored crops", type(crop).__name__)

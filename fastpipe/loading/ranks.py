@@ -39,9 +39,7 @@ _DEALERS = (
 
 
 class World:
-    """The processes that train together at the moment: as a user gave rank and world_size, or as torch.distributed
-    says, which may be initialised, ended and initialised again.
-    """
+    """The processes that train together at the moment, as a user or torch.distributed says, where it is initialised."""
 
     def __init__(self, rank: object, world_size: object) -> None:
         self._given: Ranks | None = None
@@ -88,9 +86,7 @@ class World:
 
 
 class Recipes:
-    """The ranks of the moment, and what was set since -> the recipe of an epoch that begins now, the same object as
-    long as nothing has changed.
-    """
+    """The ranks of the moment -> the recipe of an epoch that begins now, the same object as long as nothing changes."""
 
     def __init__(self, world: World, recipe: Recipe, sampling: Sampling, partition: str | int) -> None:
         self.world, self.sampling = world, sampling
@@ -166,10 +162,8 @@ def in_nodes(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
     nodes = ranks.world_size // local
     parts = partition if isinstance(partition, int) else nodes
     if parts % nodes:
-        raise ConfigError(
-            f"partition: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
-            f"got {parts}"
-        )
+        of = f"{nodes} nodes ({ranks.world_size} ranks, {local} on each)"
+        raise ConfigError(f"partition: expected a multiple of the {of}, got {parts}")
     return replace(ranks, nodes=nodes), parts
 
 
@@ -183,7 +177,6 @@ def _launched() -> tuple[str, Ranks]:
 
 
 def _dealer() -> str | None:
-    """Which of _DEALERS is among the callers."""
     frames = (frame for frame, _ in traceback.walk_stack(sys._getframe()))
     callers = ((frame.f_globals.get("__name__"), frame.f_code.co_qualname) for frame in frames)
     return next((".".join(each).rpartition(".")[0] for each in callers if each in _DEALERS), None)

@@ -114,7 +114,6 @@ class Sampling:
     weighted: Weighted | None = None  # as it was passed
 
     def with_weights(self, weights: Any, data: Dataset, *, shuffle: bool) -> Sampling:
-        """The same with other weights."""
         if self.weighted is None:
             raise ConfigError("set_weights: this loader draws by no weights; pass sampler=fastpipe.Weighted(...) to it")
         other = _weighted(replace(self.weighted, weights=weights), data, shuffle)
@@ -197,10 +196,7 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
 
 
 def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
-    """What a torch Sampler gives in an epoch: its random draws follow from the loader's seed. One that deals its
-    numbers out to ranks, as DistributedSampler does, is asked for those of each rank; batch by batch they make one
-    list.
-    """
+    """What a torch Sampler draws in an epoch by the loader's seed; one that deals out to ranks, of all of them."""
     replicas = getattr(sampler, "num_replicas", None)
     lists = []
     for rank in range(replicas or 1):

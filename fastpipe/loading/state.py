@@ -33,25 +33,20 @@ _OPTIONS = {
 
 @dataclass
 class Position:
-    """A place in a loader's batches."""
-
     epoch: int = 0
     batches: int = 0  # of it that have been handed out
 
 
 def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
-    """What a checkpoint needs of a loader: always the same keys, and no value that is a dictionary. For
-    torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has. `size`:
-    of images, if it was set while training ran.
-    """
+    """What a checkpoint needs: always the same keys, and no dictionary, which torch.distributed would take apart."""
     return {
         "version": STATE_VERSION,
         "dataset": data.index.content,
-        "dataset_versions": [store.index.version for store in data.stores],
+        "dataset_versions": [each.index.version for each in data.stored],
         "order": json.dumps(_order(recipe, position.epoch)),
         "epoch": position.epoch,
         "batches": position.batches,
-        "size": None if size is None else list(size),
+        "size": None if size is None else list(size),  # of images, if it was set while training ran
     }
 
 
@@ -114,8 +109,7 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
 
 
 def _which(versions: list[int], data: Dataset) -> str:
-    """How to open the dataset of a state."""
-    indexes = [store.index for store in data.stores]
+    indexes = [each.index for each in data.stored]
     pairs = zip(indexes, versions, strict=False)
     other = [(index, then) for index, then in pairs if index.version != then and index.version and then]
     if len(versions) != len(indexes) or not other:

@@ -7,6 +7,7 @@ controllers.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -14,14 +15,17 @@ from typing import NamedTuple, TypeVar
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
-
 T = TypeVar("T")
+
+
+def numbers(file: Path) -> dict[str, int]:
+    """A file of lines of a name, a number, and maybe its unit. OSError, ValueError: it cannot be read, or is none."""
+    return {name.rstrip(":"): int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
 
 
 class Cgroup(NamedTuple):
     """A control group that this process is in, by itself or by way of one inside it: its files, and 1 or 2, for the
-    versions name their files differently. Where a file cannot be read, or holds something else, there is an OSError or
-    ValueError.
+    versions name their files differently. Errors as of `numbers`.
     """
 
     folder: Path
@@ -32,8 +36,7 @@ class Cgroup(NamedTuple):
         return int((self.folder / name).read_text())
 
     def numbers(self, name: str) -> dict[str, int]:
-        """A file of lines of a name and a number."""
-        return {key: int(value) for key, value in map(str.split, (self.folder / name).read_text().splitlines())}
+        return numbers(self.folder / name)
 
 
 def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
@@ -55,15 +58,8 @@ def _cgroups_of(controller: str) -> Iterator[Cgroup]:
     with contextlib.suppress(OSError, ValueError):
         for line in OWN.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            if not controllers:
-                yield from _outwards(ROOT, path, 2)
-            elif controller in controllers.split(","):
-                yield from _outwards(ROOT / controller, path, 1)
-
-
-def _outwards(mount: Path, path: str, version: int) -> Iterator[Cgroup]:
-    innermost = mount / path.lstrip("/")
-    for folder in [innermost, *innermost.parents]:
-        yield Cgroup(folder, version)
-        if folder == mount:
-            return
+            version, mount = (1, ROOT / controller) if controllers else (2, ROOT)
+            if version == 2 or controller in controllers.split(","):
+                folder = mount / path.lstrip("/")
+                outwards = itertools.takewhile(mount.__ne__, [folder, *folder.parents])
+                yield from (Cgroup(each, version) for each in (*outwards, mount))

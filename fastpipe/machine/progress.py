@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
@@ -32,31 +33,23 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
     """Shows how far work is: a bar with time left, or a line now and then, which begin with `doing`. Yields a function
     to call as often as there is something new; it asks for `words` only when they are shown.
     """
-    last: float | None = None
-
-    if not console.is_terminal:
-
-        def line(now: W) -> None:
-            nonlocal last
-            if last is None:
-                last = time.monotonic()
-            elif time.monotonic() - last >= _LINE_EVERY_S:
-                last = time.monotonic()
-                console.print(f"{doing}: {words(now)}", highlight=False, markup=False, emoji=False)
-
-        yield line
-        return
-
+    terminal = console.is_terminal
+    last, every_s = (-math.inf, _MOVE_EVERY_S) if terminal else (time.monotonic(), _LINE_EVERY_S)
     what = TextColumn("{task.description}", markup=False)  # names of folders may look like markup
     how_far = TextColumn("{task.fields[words]}", markup=False)
-    columns = (what, BarColumn(), TaskProgressColumn(), how_far)
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(doing, total=None, words="")
+    columns = (what, BarColumn(), TaskProgressColumn(), how_far, TimeRemainingColumn())
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(doing, total=None, words="")
 
-        def move(now: W) -> None:
-            nonlocal last
-            if last is None or time.monotonic() - last >= _MOVE_EVERY_S or now.bytes == now.total_bytes:
-                last = time.monotonic()
-                bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=words(now))
+    def tell(now: W) -> None:
+        nonlocal last
+        if time.monotonic() - last < every_s and not (terminal and now.bytes == now.total_bytes):
+            return
+        last = time.monotonic()
+        if terminal:
+            bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=words(now))
+        else:
+            console.print(f"{doing}: {words(now)}", highlight=False, markup=False, emoji=False)
 
-        yield move
+    with bar if terminal else contextlib.nullcontext():
+        yield tell

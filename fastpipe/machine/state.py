@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cgroups import Cgroup, each_cgroup
+from fastpipe.machine.cgroups import Cgroup, each_cgroup, numbers
 from fastpipe.machine.cpus import cpu_quota, granted_cpus
 
 PROC = Path("/proc")
@@ -85,10 +85,11 @@ def memory_bytes() -> tuple[int, int] | None:
     return _meminfo("MemAvailable", "MemTotal")
 
 
-def _meminfo(first: str, second: str) -> tuple[int, int] | None:
+def _meminfo(*names: str) -> tuple[int, int] | None:
     with contextlib.suppress(OSError, KeyError, ValueError):
-        info = dict(line.split(":", 1) for line in (PROC / "meminfo").read_text().splitlines())
-        return int(info[first].split()[0]) * 1024, int(info[second].split()[0]) * 1024
+        kilobytes = numbers(PROC / "meminfo")
+        first, second = (kilobytes[name] * 1024 for name in names)
+        return first, second
     return None
 
 
@@ -119,8 +120,7 @@ def swap_used_bytes() -> int:
 def oom_kills() -> int | None:
     """Processes that the kernel has killed for want of memory since it started; None where it does not say."""
     with contextlib.suppress(OSError, KeyError, ValueError):
-        counts = dict(line.split() for line in (PROC / "vmstat").read_text().splitlines())
-        return int(counts["oom_kill"])
+        return numbers(PROC / "vmstat")["oom_kill"]
     return None
 
 

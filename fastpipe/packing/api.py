@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.packing.cluster.executor import THREADS, on_ray
+from fastpipe.packing.cluster.session import THREADS, on_ray
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary

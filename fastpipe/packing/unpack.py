@@ -14,16 +14,16 @@ import xxhash
 
 from fastpipe.engine.pictures import jpeg_of
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.errors.checks import choice, whole
+from fastpipe.errors.checks import choice
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
@@ -115,7 +115,7 @@ def unpack(
     the names, samples and members of the dataset's own. Shards behind a URL are read there, past the cache.
     """
     choice("--format", form, tuple(_WRITE))
-    threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+    threads = PackOptions(workers=workers).threads
     if not isinstance(destination, Path):
         raise ConfigError(f"DST {destination}: expected a folder of this machine; unpack into one, then upload it")
     index = open_data(data)

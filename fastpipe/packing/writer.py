@@ -17,7 +17,6 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.errors.checks import choice
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import destination_of, opened, plan_run
 from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
@@ -27,9 +26,8 @@ from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
-from fastpipe.packing.shard.plan import Plan
+from fastpipe.packing.shard.plan import Outcome, Plan
 from fastpipe.sources.listing import Facts, SourceField
-from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
@@ -108,7 +106,7 @@ class Writer:
             series = self._series = _Series(journal, self._options, self._kinds)
             stack.enter_context(series.finishing)
             stack.callback(lambda: series.maker.discard())
-            workers = self._options.workers or granted_cpus()
+            workers = self._options.threads
             self._ahead = Ahead(self._convert, workers, lambda named: named[0].size_bytes)
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
@@ -180,11 +178,11 @@ class Writer:
                 f"{str(self._failed) or type(self._failed).__name__}"
             ) from self._failed
 
-    def _write(self, series: _Series, done: Iterator[tuple[_Named, Packed | str]]) -> None:
+    def _write(self, series: _Series, done: Iterator[tuple[_Named, Outcome]]) -> None:
         for (sample, up_to), outcome in done:
             series.add(sample, up_to, outcome)
 
-    def _convert(self, named: _Named) -> Packed | str:
+    def _convert(self, named: _Named) -> Outcome:
         sample, _ = named
         how = self._options.encode, self._kinds, self._names
         return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *how)
@@ -237,7 +235,7 @@ class _Series:
             "samples again, or pass overwrite=True to begin anew"
         )
 
-    def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
+    def add(self, sample: Given, up_to: str, outcome: Outcome) -> None:
         """Adds what became of a sample."""
         of = sample.name, sample.label, sample.size_bytes, outcome, self._how.options.shard_size
         if not self.maker.add(*of):

@@ -35,7 +35,6 @@ class BatchPlan:
 
     @property
     def rows_per_sample(self) -> int:
-        """k."""
         return len(self.flips) // max(len(self.samples), 1)
 
     def by_row(self) -> BatchPlan:
@@ -51,7 +50,6 @@ class BatchPlan:
         return self.records["label"].astype(np.int64)
 
     def part(self, start: int, stop: int) -> BatchPlan:
-        """Of some of the samples."""
         k = self.rows_per_sample
         rows, more = slice(start * k, stop * k), tuple(view.part(start, stop) for view in self.more)
         return self._of(slice(start, stop), self.crops.part(rows), self.flips[rows], more)
@@ -77,5 +75,4 @@ class BatchPlan:
 
 
 def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
-    """The rows of samples at these places of a batch."""
     return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()

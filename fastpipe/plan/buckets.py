@@ -151,14 +151,11 @@ class Grouping:
         return max(1, min(wanted, _MOST_SAMPLES // global_batch_size))
 
     def size(self, batch: int) -> tuple[int, int]:
-        """(height, width) of a batch."""
         return self._window(batch // self.batches)[0][batch % self.batches]
 
     def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
-        """Which positions of the order stand at [start, stop) of a batch: the first one of its window, and those
-        counted from it. A sample that stands in where a node has none left is of the batch before.
-        """
-        if self.partition.edge(sequence, batch) > start:
+        """The first position of a batch's window, and what stands at [start, stop) of the batch, counted from it."""
+        if self.partition.edge(sequence, batch) > start:  # a sample that stands in where a node has none left
             batch -= 1
         begin = self.partition.edge(sequence, batch // self.batches * self.batches)
         _, chosen = self._window(batch // self.batches)
@@ -179,12 +176,9 @@ class Grouping:
         return found
 
     def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
-        """The positions of the order that must be on their way before a batch, all batches after the first one having
-        said so: a window's first batch may need any of them.
-        """
+        """The positions that must be on their way before a batch: a window's first batch may need any of them."""
         begin = batch // self.batches * self.batches if first else batch + self.batches
-        last = self.partition.batches
-        start, stop = (min(each, last) for each in (begin, batch + self.batches + 1))
+        start, stop = (min(each, self.partition.batches) for each in (begin, batch + self.batches + 1))
         return self.partition.edge(sequence, start), self.partition.edge(sequence, stop)
 
     @recent(_MOST_WINDOWS)

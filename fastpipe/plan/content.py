@@ -26,21 +26,17 @@ class ById(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The samples of a dataset. A sample's id is its place among them, its number that in the index.
-
-    A dataset that is no mixture has one share.
-    """
+    """The samples of a dataset. A sample's id is its place among them, its number that in the index."""
 
     index: Index  # of the packed dataset, or of several one behind the other
     samples: Int64s | None  # (n,) their numbers, each once; None: all of the index, in its order
-    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples
+    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples; no mixture: one share
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
     labels: ById | None = None  # in place of those of the index
     identity: Mapping[str, Any] = field(default_factory=dict)  # by which a state knows the order that it is for
 
     @classmethod
     def of(cls, index: Index) -> Content:
-        """All of an index."""
         return cls(index, None, np.array([0, len(index)], dtype=np.int64))
 
     def __len__(self) -> int:
@@ -52,11 +48,9 @@ class Content:
         return len(self.weights) > 1
 
     def counts(self) -> list[int]:
-        """Samples of each share."""
         return [int(each) for each in np.diff(self.starts)]
 
     def numbers(self, ids: Int64s) -> Int64s:
-        """(n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
     def read(self, ids: Int64s) -> NDArray[np.void]:

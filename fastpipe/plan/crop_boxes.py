@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +44,13 @@ class Crops:
     shown: Int64s | None = None  # (n, 2) height and width of the picture at the top left, where the rest is padding
 
     def part(self, rows: slice) -> Crops:
-        """Those of some rows."""
         mirrored = None if self.mirrored is None else self.mirrored[rows]
         shown = None if self.shown is None else self.shown[rows]
         return Crops(self.boxes[rows], self.bounds[rows], self.size, self.rendering, mirrored, shown)
 
 
 def plan_crops(
-    crop: Crop,
+    crop: Crop | Buckets,
     size: tuple[int, int],
     widths: Int64s,
     heights: Int64s,
@@ -58,23 +58,32 @@ def plan_crops(
     seed: int,
     epoch: int,
     samples: Int64s,
+    flips: Bools | None = None,
     name: Callable[[int], str] = lambda picture: f"picture {picture} of these",
 ) -> Crops:
-    """Plans the crops of n pictures, at least 1 x 1: crop.rows each, one picture after the other.
-
-    `seed`, `epoch` and `samples`, (n,), name the draws. ConfigError where a picture is smaller than a random crop.
+    """Plans the crops of n pictures, at least 1 x 1: crop.rows each, one picture after the other. `seed`, `epoch` and
+    `samples`, (n,), name the draws; Buckets need `flips`, (n,). ConfigError: a picture is too small for a random crop.
     """
-    if isinstance(crop, RandomResizedCrop):
-        (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
-        return crops_at(boxes, crop, size)
-    if not isinstance(crop, RandomCrop):
-        if len(widths) == 1:
-            return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
-        return _fixed(crop, size, widths, heights)
-    canvas = canvas_of(crop, size, widths, heights)
-    check_room(canvas, size, name)
-    drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
-    return _cut(crop, size, canvas, (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64))
+    match crop:
+        case CenterCrop() | Resize() | Letterbox() | FiveCrop():
+            if len(widths) == 1:
+                return _fixed_one(crop, size, int(widths[0]), int(heights[0]))
+            return _fixed(crop, size, widths, heights)
+        case RandomResizedCrop():
+            (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
+            return crops_at(boxes, crop, size)
+        case RandomCrop():
+            canvas = canvas_of(crop, size, widths, heights)
+            check_room(canvas, size, name)
+            drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
+            return _cut(crop, size, canvas, (np.stack(drawn, axis=1) * (canvas.room + 1)).astype(np.int64))
+        case Buckets():  # the picture at the top left; where it is mirrored later, at the right
+            assert flips is not None
+            canvas = canvas_of(crop, size, widths, heights)
+            crops = _cut(crop, size, canvas, flips[:, None] * (canvas.resized - size[::-1]) * (1, 0))
+            return replace(crops, shown=canvas.resized[:, ::-1].copy())
+        case _:
+            assert_never(crop)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -102,13 +111,6 @@ def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: tuple[int, int
     return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
 
 
-def plan_bucket(buckets: Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s, flips: Bools) -> Crops:
-    """Plans the rows of n whole pictures, at the top left; in those that are mirrored later, at the right."""
-    canvas = canvas_of(buckets, size, widths, heights)
-    crops = _cut(buckets, size, canvas, flips[:, None] * (canvas.resized - size[::-1]) * (1, 0))
-    return replace(crops, shown=canvas.resized[:, ::-1].copy())
-
-
 @dataclass(frozen=True)
 class Canvas:
     """What n pictures are made into before a crop of the output's size is cut out; all (n, 2), of x and y."""
@@ -124,23 +126,28 @@ def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heigh
     output, pictures = np.array(size[::-1]), np.stack([widths, heights], axis=1)
     resized, before = pictures, np.zeros_like(pictures)
     after = before
-    if isinstance(crop, Buckets):
-        resized = crop.resized(widths, heights)
-        larger = (resized > output).any(axis=1)  # one that replaces a bad sample of another shape
-        resized[larger] = _fitting(output, pictures[larger])
-        after = output - resized
-    elif isinstance(crop, Letterbox):
-        resized = _fitting(output, pictures)
-        before = (output - resized) // 2 if crop.centered else before
-        after = output - resized - before
-    elif isinstance(crop, (CenterCrop, FiveCrop)):
-        resized = _of_shorter_side(shorter_side(crop, size), pictures)
-    elif isinstance(crop, RandomCrop):
-        resized = pictures if crop.resize is None else _of_shorter_side(crop.resize, pictures)
-        before, after = (np.broadcast_to(sides, pictures.shape) for sides in np.reshape(crop.padding, (2, 2)))
-        if crop.pad_if_needed:
-            lacking = np.maximum(output - (resized + before + after), 0)
-            before, after = before + lacking, after + lacking
+    match crop:
+        case Buckets():
+            resized = crop.resized(widths, heights)
+            larger = (resized > output).any(axis=1)  # one that replaces a bad sample of another shape
+            resized[larger] = _fitting(output, pictures[larger])
+            after = output - resized
+        case Letterbox():
+            resized = _fitting(output, pictures)
+            before = (output - resized) // 2 if crop.centered else before
+            after = output - resized - before
+        case CenterCrop() | FiveCrop():
+            resized = _of_shorter_side(shorter_side(crop, size), pictures)
+        case RandomCrop():
+            resized = pictures if crop.resize is None else _of_shorter_side(crop.resize, pictures)
+            before, after = (np.broadcast_to(sides, pictures.shape) for sides in np.reshape(crop.padding, (2, 2)))
+            if crop.pad_if_needed:
+                lacking = np.maximum(output - (resized + before + after), 0)
+                before, after = before + lacking, after + lacking
+        case RandomResizedCrop() | Resize():  # cut out of the picture as it is
+            pass
+        case _:
+            assert_never(crop)
     return Canvas(pictures, resized, before, resized + before + after - output)
 
 
@@ -191,10 +198,7 @@ def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
 def random_resized(
     crops: Sequence[tuple[RandomResizedCrop, int]], widths: Int64s, heights: Int64s, *, epoch: int, samples: Int64s
 ) -> Int64s:
-    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
-
-    Each crop comes with its seed. They give (crops, n, 4): left, top, width and height of each crop of each picture.
-    """
+    """(crops, n, 4) boxes, as of torchvision's get_params: ten tries at a fitting area and ratio, or the middle."""
     if len(crops) == len(samples) == 1:
         ((crop, seed),) = crops
         box = _one(crop, int(widths[0]), int(heights[0]), seed, epoch, int(samples[0]))

@@ -65,7 +65,6 @@ class BaseCrop:
 
     @property
     def rendering(self) -> Rendering:
-        """How pixels are made."""
         return Rendering(self.interpolation, self.antialias, mask_fill=self.mask_fill)
 
     @classmethod
@@ -79,8 +78,6 @@ class BaseCrop:
 
 @dataclass(frozen=True, kw_only=True)
 class PaddedCrop(BaseCrop):
-    """A crop that may reach beyond its image."""
-
     fill: int | tuple[int, int, int] | tuple[int, int, int, int] = 0
     padding_mode: str = "constant"
 
@@ -99,7 +96,6 @@ class PaddedCrop(BaseCrop):
 
     @property
     def pads(self) -> bool:
-        """Whether it ever reaches beyond."""
         return True
 
     @property

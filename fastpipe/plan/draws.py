@@ -100,7 +100,6 @@ def key(seed: int, epoch: int, stream: int) -> int:
 
 
 def keys(seeds: Sequence[int], epoch: int, stream: int) -> NDArray[np.uint64]:
-    """(n,) the `key` of each seed."""
     return np.array([key(seed, epoch, stream) for seed in seeds], dtype=np.uint64)
 
 

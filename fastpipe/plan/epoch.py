@@ -15,7 +15,7 @@ from fastpipe.errors import FastpipeError
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets, Grouping
 from fastpipe.plan.content import Content
-from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_bucket, plan_crops, random_resized
+from fastpipe.plan.crop_boxes import canvas_of, check_room, crops_at, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, keys, uniform
 from fastpipe.plan.order import RANGE_DTYPE, Ids, Passes, Taken, joined, run_ranges, runs_of, sample_ranges
@@ -125,10 +125,7 @@ class EpochPlan:
         return content.numbers(taken.ids) + taken.times * len(content.index)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
-        """The ranges, (n,) of RANGE_DTYPE, to read ahead before batch `number`, in order; see EpochOrder.reads.
-
-        `first`: no batch was before it. Then the samples of `plan`, its own, come before a whole window does.
-        """
+        """The ranges, (n,) of RANGE_DTYPE, to read ahead before a batch: those of the first one's `plan` come first."""
         content, index = self._content, self._content.index
         plain = content.plain and not self.recipe.picks
         spans = self._spans_ahead(number, first=first)
@@ -165,9 +162,7 @@ class EpochPlan:
         return self._partition.mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
-        """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where no sampler picks
-        it is never the sample itself.
-        """
+        """Other samples for rows that cannot be decoded, drawn by row and attempt: of all, or of a sampler's."""
         recipe, content = self.recipe, self._content
         names, ids = plan.names[rows], plan.ids[rows]
         draw = uniform(key(recipe.seed, self.epoch, Stream.REPLACE), names + attempt * len(content.index))
@@ -183,9 +178,7 @@ class EpochPlan:
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
-        """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
-        size of batch `number`; with Buckets, as a batch of these samples alone.
-        """
+        """Some samples as batches of the size of batch `number` have them; with Buckets, as a batch of these alone."""
         crop = self.recipe.crop
         size = crop.shape(_resized(self._content, crop, ids)) if isinstance(crop, Buckets) else self._size_of(number)
         return self._plan(ids, np.ones(len(ids), dtype=np.bool_), self._content.numbers(ids), size)
@@ -202,30 +195,21 @@ class EpochPlan:
         drawn = uniform(keys([view.seed for view in views], epoch, Stream.FLIP)[:, None], names)
         random = [(view.crop, view.seed) for view in views if isinstance(view.crop, RandomResizedCrop)]
         boxes = iter(random_resized(random, widths, heights, epoch=epoch, samples=names) if random else ())
-
-        def name(at: int) -> str:
-            return index.name_of(int(samples[at]))
-
+        plan = partial(plan_crops, epoch=epoch, samples=names, name=lambda at: index.name_of(int(samples[at])))
         planned = []
         for view, draws in zip(views, drawn, strict=True):
             flips, its_size = draws < view.flip, view.size or size
-            if isinstance(view.crop, Buckets):
-                crops = plan_bucket(view.crop, its_size, widths, heights, flips)
-            elif isinstance(view.crop, RandomResizedCrop):
+            if isinstance(view.crop, RandomResizedCrop):
                 crops = crops_at(next(boxes), view.crop, its_size)
             else:
-                crops = plan_crops(
-                    view.crop, its_size, widths, heights, seed=view.seed, epoch=epoch, samples=names, name=name
-                )
-                flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
+                crops = plan(view.crop, its_size, widths, heights, seed=view.seed, flips=flips)
+            flips = np.repeat(flips, view.crop.rows) if crops.mirrored is None else crops.mirrored
             planned.append(BatchPlan(ids, samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
 
 
 def check_pictures(recipe: Recipe) -> None:
-    """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them. With more
-    than 2 million samples, a sampler, or a function that gives the sizes, a batch's plan raises the same error.
-    """
+    """Looks for pictures that are too small for a random crop, or too large, if they are few enough to look at all."""
     content, index = recipe.content, recipe.content.index
     sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)
     crops = [view for view in recipe.views if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed]

@@ -45,16 +45,13 @@ def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int
     left_top = np.rint(crops.boxes[:, :2] * before) + canvas.before
     cut = np.rint(crops.boxes[:, 2:] * before)
     after = np.array(crops.size[::-1]) / cut
-    first, added, corner, extent, last = (
-        each.astype(np.float32) for each in (before, canvas.before, left_top, cut, after)
-    )
+    moves = before, canvas.before, left_top, cut, after
+    first, added, corner, extent, last = (each.astype(np.float32) for each in moves)
     return Geometry(first, added, corner, extent, last, flips, crops.size[::-1])
 
 
 def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
-    """Boxes (M, 4), x0, y0, x1, y1 in pixels of the pictures that `rows`, (M,), names -> the same in pixels of the
-    output, cut off at the border: a box outside the crop has no width or no height.
-    """
+    """Boxes (M, 4), x0, y0, x1, y1 in pixels of the pictures `rows`, (M,) -> of the output, cut off at its border."""
     corners = _resized_and_cut(boxes.reshape(-1, 2, 2), rows, geometry, clamp=True)
     mirrored = geometry.flips[rows]
     corners[mirrored, :, 0] = geometry.size[0] - corners[mirrored, ::-1, 0]
@@ -70,11 +67,7 @@ def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
 
 
 def move_points(points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
-    """Points (M, K, 3), x, y in pixels of the pictures that `rows`, (M,), names, and a visibility, which stays -> the
-    same in pixels of the output; those outside the crop keep their place outside.
-
-    `flip_pairs` change places in a mirrored picture, such as the left and the right eye.
-    """
+    """As `move_boxes`, (M, K, 3) x, y, visibility, also outside; `flip_pairs` change places in a mirrored picture."""
     moved = points.copy()
     moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clamp=False)
     mirrored = geometry.flips[rows]

@@ -34,7 +34,6 @@ class HostFields:
     lists: dict[str, list[Any]] = field(default_factory=dict)  # what stays on the host, by name
 
     def by_view(self, name: str) -> bool:
-        """Whether each view has one of its own."""
         return f"0.{name}" in self.arrays
 
 

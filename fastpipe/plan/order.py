@@ -127,12 +127,8 @@ class EpochOrder:
         return np.concatenate(parts)
 
     def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
-        """What to read ahead before the samples at positions [start, stop) are read.
-
-        The chunks that come within the next window, so that each is read as a whole and once, well before its first
-        sample is due: those that were not yet due before `start`, or, at the first call, all from the window of
-        `start` on. They are (n, 2) int64, runs of neighbouring samples in the order of the epoch: the first one and the
-        one after the last.
+        """(n, 2) runs of neighbouring samples to read before positions [start, stop): chunks of the next window which
+        were not yet due before `start`; or, at the first call, all from the window of `start` on.
         """
         due = self._due(start, stop, first=first)
         if not len(due):
@@ -226,10 +222,7 @@ class Passes:
         return Taken(np.concatenate(ids), np.concatenate(places), at % self.repeats + times * self.repeats)
 
     def reads(self, start: int, stop: int, *, first: bool, runs: bool) -> Int64s:
-        """What to read ahead before positions [start, stop) are read; see EpochOrder.reads.
-
-        With `runs`, where neighbouring places are neighbouring samples, (n, 2) runs of places; else (n,) ids.
-        """
+        """As of EpochOrder: `runs`, of places, where neighbouring places are neighbouring samples; else (n,) ids."""
         found = [np.empty((0, 2) if runs else 0, dtype=np.int64)]
         for number, low, high, anew in self._stretches(start, stop, first=first):
             order, ids_of = self._pass(number)
@@ -257,14 +250,9 @@ class Passes:
 
     def _pieces(self, start: int, stop: int) -> list[tuple[int, int, int]]:
         """(pass, start, stop): where the positions stand in each pass that they lie in."""
-        pieces = []
-        at, end = self.begin + start, self.begin + stop
-        while at < end:
-            number, inside = divmod(at, self._length)
-            upto = min(self._length, inside + end - at)
-            pieces.append((number, inside, upto))
-            at += upto - inside
-        return pieces
+        at, end, length = self.begin + start, self.begin + stop, self._length
+        passes = range(at // length, -(-end // length)) if at < end else ()
+        return [(each, max(at - each * length, 0), min(end - each * length, length)) for each in passes]
 
     def _stretches(self, start: int, stop: int, *, first: bool) -> list[tuple[int, int, int, bool]]:
         """(pass, start, stop, first): the same in places, each once, for EpochOrder.reads."""
@@ -294,12 +282,7 @@ def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
-    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in their order, from the first sample to the end of the last one;
-    where samples have fields, which lie behind their images, to the next sample. A run over two shards gives two.
-
-    Only those records are looked at. A range that damaged ones make impossible is left out: reading the samples will
-    tell.
-    """
+    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), by shard, with fields; impossible ones are left out."""
     pieces = _cut(runs, index.shard_starts)
     first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
     shard = first["shard"]
@@ -335,9 +318,7 @@ def runs_of(samples: Int64s) -> Int64s:
 
 
 def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
-    """The same ranges, but those that nearly touch the one before them are one range with it: between the pictures of a
-    tar lie headers, labels and captions.
-    """
+    """The same, those that nearly touch as one: between the pictures of a tar lie headers, labels and captions."""
     if not len(ranges):
         return ranges
     ends = ranges["offset"] + ranges["size"]

@@ -28,6 +28,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -100,20 +101,14 @@ class MixedRows:
 
 
 def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: str) -> int:
-    """Rows of an epoch, whose last ones fill no batch: "smallest": until the first share comes to its end, "largest":
-    until the last does.
-    """
+    """Rows of an epoch: until the "smallest" share comes to its end, or the "largest" does."""
     total = math.fsum(weights)
     lasts = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
     return math.floor((min if size == "smallest" else max)(lasts))
 
 
 class Partition:
-    """Deals an epoch's rows, of all ranks, out to ranks; see Note [partition].
-
-    `ranks.nodes` divides world_size and `sequences`, the canonical nodes, and these divide batch_size * world_size.
-    `epoch` and `seed` are of a mixture, whose shares have `weights`: it goes on where the epoch before it ended.
-    """
+    """See Note [partition]. `ranks.nodes` divides world_size and `sequences`, and these batch_size * world_size."""
 
     def __init__(
         self,
@@ -183,40 +178,27 @@ class Partition:
 
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
         """Which global batch has each position of a sequence."""
-        if not self._mixed:
-            return positions // self._edges_of(1)[0]
-
-        def edge(batch: int) -> int:
-            return self.edge(sequence, batch)
-
-        ends = range(1, self.batches)
+        edge, ends = partial(self.edge, sequence), range(1, self.batches)
         low, high = (bisect_right(ends, int(each), key=edge) for each in (positions.min(), positions.max()))
         edges = [edge(batch) for batch in range(low, high + 2)]
         return low + np.searchsorted(edges, positions, side="right") - 1
 
     def mine(self, sequence: int, positions: Int64s) -> Bools:
-        """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
-        nobody's if it is left out.
-        """
+        """Which positions of a sequence are this rank's; of a last batch that is not full, everyone's or nobody's."""
         if not len(positions):
             return np.zeros(0, dtype=np.bool_)
-        batches = self.batches_of(sequence, positions)
-        rows = np.empty_like(positions)  # of the node's
-        if self._mixed:
-            for batch in np.unique(batches).tolist():
-                inside = batches == batch
-                before = _samples([span for span in self.spans(batch) if span[0] < sequence])
-                rows[inside] = positions[inside] - self.edge(sequence, batch) + before
-        else:
-            stretch = self._edges_of(1)[0]
-            rows = (sequence - self._node * self._per_node) * stretch + positions % stretch
+        batches, batch_of = np.unique(self.batches_of(sequence, positions), return_inverse=True)
+        of_earlier = [[span for span in self.spans(batch) if span[0] < sequence] for batch in batches.tolist()]
+        begins = [
+            self.edge(sequence, batch) - _samples(spans) for batch, spans in zip(batches, of_earlier, strict=True)
+        ]
+        rows = positions - np.array(begins)[batch_of]  # of the node's
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
         owned: Bools = owners == self._local
-        tail = batches >= self._full
+        tail = batches[batch_of] >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
     def _of_node(self, node: int) -> range:
-        """The sequences that a node reads."""
         return range(node * self._per_node, (node + 1) * self._per_node)
 
     @recent(_MOST_EDGES)

@@ -75,7 +75,6 @@ class DistinctDraws(Pick):
         return True
 
     def __len__(self) -> int:
-        """How many could be drawn."""
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
@@ -85,9 +84,7 @@ class DistinctDraws(Pick):
 
 @dataclass(frozen=True, eq=False)
 class TriedDraws(Pick):
-    """With replacement, for more samples than memory should hold weights of: any sample is tried, and taken as likely
-    as its weight compared with the greatest one.
-    """
+    """With replacement, without weights in memory: any sample is tried, and taken as likely as its weight is great."""
 
     samples: int  # that could be drawn
     weights_of: Callable[[Int64s], Float64s]  # of places of samples, not all 0

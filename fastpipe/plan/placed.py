@@ -85,7 +85,6 @@ class PlacedBoxes:
     labels: NDArray[np.int64] | None = None  # (M,)
 
     def take(self, chosen: NDArray[np.bool_]) -> PlacedBoxes:
-        """Some of them, with their labels."""
         labels = None if self.labels is None else self.labels[chosen]
         return PlacedBoxes(self.edges[chosen], self.rows[chosen], labels)
 

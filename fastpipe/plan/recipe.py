@@ -77,7 +77,6 @@ class Recipe:
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
-        """All of them."""
         return ViewRecipe(self.first_size, self.crop, self.flip, self.seed), *self.more
 
     def rows(self, epoch: int) -> int:
@@ -100,7 +99,6 @@ class Recipe:
 
 
 def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
-    """Who takes what of an epoch."""
     return Partition(
         recipe.rows(epoch),
         recipe.batch_size,
@@ -115,7 +113,6 @@ def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
 
 
 def batches_per_epoch(recipe: Recipe, epoch: int = 0) -> int:
-    """How many batches each rank's epoch has."""
     return partition_of(recipe, epoch).batches
 
 

@@ -66,7 +66,7 @@ class StoredDataset:
 class Data:
     """What a Dataset is made of, for all that reads its samples or makes other datasets of it."""
 
-    # Names of classes, and of each store the new labels, as MixedIndex takes them.
+    # Names of classes, and of each stored dataset the new labels, as MixedIndex takes them.
     _relabelled: tuple[list[str], list[NDArray[np.int64]]] | None = None
     _samples: NDArray[np.int64] | None = None
     _starts: NDArray[np.int64] | None = None
@@ -74,8 +74,8 @@ class Data:
     _labels: ById | None = None
     _single: object = None  # how single samples come
 
-    def __init__(self, stores: Sequence[StoredDataset]) -> None:
-        self._stores = tuple(stores)  # one behind the other
+    def __init__(self, stored: Sequence[StoredDataset]) -> None:
+        self._stored = tuple(stored)  # one behind the other
         self._added: Mapping[str, ById] = {}
         self._identity: Mapping[str, Any] = {}
 
@@ -89,23 +89,23 @@ class Data:
         return {name: value for name, value in vars(self).items() if name not in found}
 
     @property
-    def stores(self) -> tuple[StoredDataset, ...]:
+    def stored(self) -> tuple[StoredDataset, ...]:
         """The stored datasets."""
-        return self._stores
+        return self._stored
 
     @property
-    def _store_labels(self) -> list[NDArray[np.int64]]:
-        """Of each store the labels of these samples, and behind them NO_LABEL."""
-        return self._relabelled[1] if self._relabelled else [unchanged(store.index.classes) for store in self._stores]
+    def _stored_labels(self) -> list[NDArray[np.int64]]:
+        """Of each stored dataset the labels of these samples, and behind them NO_LABEL."""
+        return self._relabelled[1] if self._relabelled else [unchanged(each.index.classes) for each in self._stored]
 
     @cached_property
     def index(self) -> Index:
         """The description of what is stored: shards, records of all samples, counts of packing, fields."""
-        stored = [store.index for store in self._stores]
+        indexes = [each.index for each in self._stored]
         if self._relabelled is None:
-            return stored[0]
+            return indexes[0]
         classes, labels = self._relabelled
-        return MixedIndex(stored, labels, classes)
+        return MixedIndex(indexes, labels, classes)
 
     @cached_property
     def content(self) -> Content:
@@ -259,7 +259,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
     names, new = _classes_of(parts, mode)
     relabelled = []
     for part, labels in zip(parts, new, strict=True):
-        relabelled += [labels[old] for old in part._store_labels]
+        relabelled += [labels[old] for old in part._stored_labels]
     starts = starts_of([len(part) for part in parts])
     by_id = None
     if any(part._labels is not None for part in parts):
@@ -281,7 +281,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
     if any(identities):
         identity["parts"] = identities
     return parts[0]._with(
-        stores=tuple(store for part in parts for store in part._stores),
+        stored=tuple(each for part in parts for each in part._stored),
         relabelled=(names, relabelled),
         samples=samples,
         starts=None,

@@ -52,13 +52,13 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     _single: Single
     _opened: SampleReader | None = None
 
-    def __init__(self, stores: Sequence[StoredDataset], *_: object, **__: object) -> None:
-        if isinstance(stores, (str, os.PathLike)):
+    def __init__(self, stored: Sequence[StoredDataset], *_: object, **__: object) -> None:
+        if isinstance(stored, (str, os.PathLike)):
             raise ConfigError(
-                f"fastpipe.Dataset({str(stores)!r}): open it with fastpipe.open({str(stores)!r}); a transform, crops "
+                f"fastpipe.Dataset({str(stored)!r}): open it with fastpipe.open({str(stored)!r}); a transform, crops "
                 "and fields of single samples come with .with_transform(...), .cropped(...) and .with_fields(...)"
             )
-        super().__init__(stores)
+        super().__init__(stored)
         self._single = Single()
 
     def __getitem__(self, which: Any) -> Any:
@@ -137,7 +137,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         names = list(classes)
         said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
         return found._with(
-            relabelled=(names, [new[each] for each in found._store_labels]),
+            relabelled=(names, [new[each] for each in found._stored_labels]),
             labels=None if found._labels is None else Computed(found._labels, new.__getitem__),
             identity={**found._identity, "classes": said},
         )
@@ -202,7 +202,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 f"with_labels: expected labels from -1 to {len(names) - 1}, of {len(names)} classes, got "
                 f"{low if low < NO_LABEL else high}; pass classes=, the names of all classes"
             )
-        stay = [np.where(each < len(names), each, NO_LABEL) for each in self._store_labels]
+        stay = [np.where(each < len(names), each, NO_LABEL) for each in self._stored_labels]
         found = Computed(given, partial(np.asarray, dtype=np.int64))
         identity = {**self._identity, "with_labels": digest(found, len(self))}
         return self._with(relabelled=(names, stay), labels=found, identity=identity)

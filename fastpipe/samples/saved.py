@@ -67,7 +67,7 @@ def save(data: Data, destination: Path) -> None:
         columns["label"] = content.labels
     if not columns:
         raise ConfigError("save_columns: this dataset has no columns of with_column, and no labels of with_labels")
-    if content.samples is not None or len(data.stores) > 1 or not data.index.packed:
+    if content.samples is not None or len(data.stored) > 1 or not data.index.packed:
         raise ConfigError(
             f"save_columns: expected columns of all samples of one packed dataset, got {data!r}; add them to "
             "fastpipe.open(DATA) itself, and choose samples afterwards"

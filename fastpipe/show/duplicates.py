@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +37,17 @@ class Duplicates:
 
     def group_keys(self) -> list[list[str]]:
         """The same as `groups`, by key: the paths of the samples' sources, as `fastpipe.remove` takes them."""
-        return _keys(self.data, self.groups)
+        return _of_each(self.groups, self.data, "key")
 
     def other_keys(self) -> list[list[str]]:
         """The same as `others`, by key."""
-        return [[] for _ in self.groups] if self.other is None else _keys(self.other, self.others)
+        return _of_each(self.others, self.other or self.data, "key")
 
     @property
     def contradictions(self) -> int:
         """Groups whose samples do not all have the same class."""
-        mine = _of_each(self.groups, _classes(self.data, self.groups))
-        theirs = _of_each(self.others, [] if self.other is None else _classes(self.other, self.others))
-        return sum(len({*ours, *others}) > 1 for ours, others in zip(mine, theirs, strict=True))
+        mine, theirs = _classes(self.groups, self.data), _classes(self.others, self.other or self.data)
+        return sum(len(ours | others) > 1 for ours, others in zip(mine, theirs, strict=True))
 
 
 def duplicates(
@@ -68,7 +68,7 @@ def duplicates(
         DatasetError: there is no dataset, or it is damaged.
     """
     first = as_dataset(data)
-    whole = other is None and first.index.packed and len(first.stores) == 1
+    whole = other is None and first.index.packed and len(first.stored) == 1
     mine = _hashes(first, "xxh3_64" if whole else "identity")
     if other is None:
         return Duplicates(found := _groups(mine), [[] for _ in found], first)
@@ -102,19 +102,11 @@ def _places(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> list[list
     return found
 
 
-def _keys(data: Dataset, groups: Sequence[Sequence[int]]) -> list[list[str]]:
-    return _of_each(groups, data["key"][_all(groups)])
+def _classes(groups: Sequence[Sequence[int]], data: Dataset) -> list[set[str]]:
+    return [{data.classes[label] if label >= 0 else "" for label in each} for each in _of_each(groups, data, "label")]
 
 
-def _classes(data: Dataset, groups: Sequence[Sequence[int]]) -> list[str]:
-    return [data.classes[label] if label >= 0 else "" for label in data["label"][_all(groups)].tolist()]
-
-
-def _all(groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    return np.array([sample for group in groups for sample in group], np.int64)
-
-
-def _of_each(groups: Sequence[Sequence[int]], values: Iterable[str]) -> list[list[str]]:
-    """Values of all samples of groups -> those of each group."""
-    left = iter(values)
+def _of_each(groups: Sequence[Sequence[int]], data: Dataset, column: str) -> list[list[Any]]:
+    """Values of the samples of each group."""
+    left = iter(data[column][np.array([sample for group in groups for sample in group], np.int64)])
     return [[next(left) for _ in group] for group in groups]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,57 +35,34 @@ _QUANTILES = (0, 10, 50, 90, 100)
 
 @dataclass(frozen=True)
 class Histogram:
-    """How a quantity is spread.
+    """How a quantity is spread."""
 
-    Attributes:
-        edges: bins + 1 values.
-        counts: samples a bin.
-        percentiles: value at 0, 10, 50, 90 and 100 per cent.
-        mean: of all values.
-    """
-
-    edges: list[float]
-    counts: list[int]
-    percentiles: dict[int, float]
+    edges: list[float]  # one more than counts
+    counts: list[int]  # samples in each bin
+    percentiles: dict[int, float]  # at 0, 10, 50, 90 and 100 per cent
     mean: float
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Figures about a dataset.
-
-    Attributes:
-        packed: by `fastpipe pack`; else its shards are files or tars where they lie.
-        samples, shards, size_bytes: in all; size_bytes counts the tar files.
-        class_counts: samples by class name.
-        unlabelled: samples that have no class.
-        fields: what samples carry besides: kind by name.
-        storage: how JPEGs are stored: "jpeg" or "coefficients".
-        forms: channels and bits that occur, and how many samples have them.
-        counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
-        bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
-    """
+    """Figures about a dataset; histograms are of evenly spread samples where there are over a million."""
 
     path: str
-    packed: bool
+    packed: bool  # else its shards are files or tars where they lie
     fingerprint: str
     samples: int
     shards: int
-    size_bytes: int
+    size_bytes: int  # of all tar files
     class_counts: dict[str, int]
     unlabelled: int
-    fields: dict[str, str]
+    fields: dict[str, str]  # kind by name
     storage: str
-    forms: list[dict[str, int]]
-    counts: dict[str, Any]
+    forms: list[dict[str, int]]  # channels and bits that occur, and how many samples have them
+    counts: dict[str, Any]  # of packing or the scan: rejected, encoded anew, converted in each epoch, ...
     bytes: Histogram
     width: Histogram
     height: Histogram
     megapixels: Histogram
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def inspect(index: Index) -> Inspection:
@@ -137,18 +114,9 @@ def write_contact_sheet(
     count: int = _SHEET_IMAGES,
     fingerprint: str | None = None,
 ) -> tuple[int, int]:
-    """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
-
-    Args:
-        data: a dataset, packed or not, or its URL.
-        out: the PNG.
-        seed: picks the pictures.
-        train: True: as training sees them (random crop, mirrored); False: the middle of each.
-        count: pictures.
-        fingerprint: of an unpacked source that was scanned just now, as of open_data.
-
-    Returns:
-        How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
+    """Writes a PNG of a batch, with classes: as training sees it, or the middle of each picture. The fingerprint is
+    that of an unpacked source that was scanned just now. Returns how many pictures the sheet shows, and how many of
+    them stand in for pictures that cannot be decoded.
     """
     index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)

@@ -1,13 +1,30 @@
-"""Boxes, masks and points, and a picture -> the picture with them drawn into it."""
+"""Values of fields, of a batch or of stored samples -> marks, drawn into a picture, and lines of text."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from fastpipe.engine.pictures import Pictures
+from fastpipe.format.fields import Field
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.samples.dataset import Dataset
+from fastpipe.samples.fields import sample_fields
+from fastpipe.samples.single import FieldValues
+
+_DRAWN = ("boxes", "mask", "keypoints")
+_WRITTEN = ("text", "json", "int", "floats", "classes")
+VISIBLE = (*_DRAWN, *_WRITTEN)
+"""Kinds of fields that a sheet can show."""
+
+_MOST_CHARACTERS = 1000  # of a text that are looked at: a line has far fewer
 
 # RGB; a label, an id and the number of a point have the colour at this place, over again beyond the last.
 _COLOURS = (
@@ -23,13 +40,9 @@ _RADIUS = 3
 
 @dataclass(frozen=True)
 class Marks:
-    """What is drawn on one picture, in pixels of a canvas that it fills.
-
-    Attributes:
-        size: (width, height) of the canvas.
-        boxes: (M, 4) x0, y0, x1, y1, and (M,) labels or None, of each field.
-        masks: (height, width) ids of each field; 0 is not drawn.
-        points: (M, K, 3) x, y, visibility of each field; a visibility of 0 is not drawn, of 1 is drawn hollow.
+    """What is drawn on one picture, in pixels of a canvas (width, height) that it fills; of each field:
+    boxes (M, 4) x0, y0, x1, y1 with (M,) labels or None; masks (height, width) of ids, of which 0 is not drawn;
+    points (M, K, 3) x, y, visibility, of which 0 is not drawn and 1 is drawn hollow.
     """
 
     size: tuple[int, int]
@@ -94,3 +107,63 @@ def _draw_points(image: NDArray[np.uint8], places: NDArray[np.float64], visibili
         x, y = (int(value) for value in place)
         cv2.circle(image, (x, y), _RADIUS + 1, _LIGHT, cv2.FILLED, cv2.LINE_AA)
         cv2.circle(image, (x, y), _RADIUS, colour_of(number), 1 if seen == 1 else cv2.FILLED, cv2.LINE_AA)
+
+
+def visible(data: Dataset, names: tuple[str, ...]) -> dict[str, Field]:
+    """Those of some names that are fields which a sheet can show."""
+    return {name: data.fields[name] for name in names if name in data.fields and data.fields[name].kind in VISIBLE}
+
+
+def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field], size: tuple[int, int]) -> Marks:
+    """What a training loop gets for a row of (height, width), whatever the form of boxes is."""
+    drawn = [name for name, kept in fields.items() if kept.kind in _DRAWN]
+    keys = {key: name for name in drawn for key in (name, f"{name}_labels") if key in batch}
+    return _marks((size[1], size[0]), fields, {key: _part(batch, key, name, row) for key, name in keys.items()})
+
+
+def of_samples(data: Dataset, plan: BatchPlan, fields: Mapping[str, Field]) -> Iterator[tuple[Marks, list[str]]]:
+    """The marks on each whole picture of a plan, and the lines that say its texts and numbers."""
+    chosen = sample_fields(data, list(fields)) if fields else {}
+    values = FieldValues(data, chosen, Pictures(data.index))
+    for sample, record in zip(values.of(plan, lambda _: None), plan.records, strict=True):
+        arrays = {name: _plain(value) for name, value in sample.items() if isinstance(value, torch.Tensor)}
+        for name, kept in fields.items():
+            if kept.kind == "keypoints":
+                arrays[name] = np.concatenate([arrays[name], arrays[f"{name}_visibility"][..., None]], axis=2)
+        lines = [f"{name}: {_written(sample[name], kept)}" for name, kept in fields.items() if kept.kind in _WRITTEN]
+        yield _marks((int(record["width"]), int(record["height"])), fields, arrays), lines
+
+
+def _marks(size: tuple[int, int], fields: Mapping[str, Field], values: Mapping[str, NDArray[Any]]) -> Marks:
+    boxes, masks, points = ([name for name, kept in fields.items() if kept.kind == kind] for kind in _DRAWN)
+    return Marks(
+        size,
+        [(values[name], values.get(f"{name}_labels")) for name in boxes],
+        [values[name] for name in masks],
+        [values[name] for name in points],
+    )
+
+
+def _part(batch: Mapping[str, Any], key: str, name: str, row: int) -> NDArray[Any]:
+    """A row's values of a field, of any layout."""
+    if (offsets := batch.get(f"{name}_offsets")) is not None:
+        return _plain(batch[key][int(offsets[row]) : int(offsets[row + 1])])
+    if (counts := batch.get(f"{name}_counts")) is not None:
+        return _plain(batch[key][row, : int(counts[row])])
+    return _plain(batch[key][row])
+
+
+def _plain(value: torch.Tensor) -> NDArray[Any]:
+    """An array, of a tv_tensor too."""
+    array: NDArray[Any] = value.as_subclass(torch.Tensor).numpy()
+    return array
+
+
+def _written(value: Any, field: Field) -> str:
+    if field.kind == "classes":
+        numbers = torch.nonzero(value).flatten().tolist()
+        return ", ".join(field.names[number] if field.names else str(number) for number in numbers)
+    if field.kind == "floats":
+        return ", ".join(f"{number:g}" for number in value.tolist())
+    text = value[:_MOST_CHARACTERS] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text[:_MOST_CHARACTERS].split())

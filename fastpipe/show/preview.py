@@ -75,8 +75,7 @@ def preview(
         )
     if not flag("overwrite", overwrite) and os.path.lexists(out):
         raise ConfigError(f"preview: {os.fspath(out)} exists; pass overwrite=True to replace it, or another name")
-    from fastpipe.show.field_marks import marks_of_row, of_samples, visible
-    from fastpipe.show.marks import with_marks
+    from fastpipe.show.marks import marks_of_row, of_samples, visible, with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     parts, data = loader.parts, loader.dataset
@@ -164,21 +163,11 @@ def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     """A whole photo in the loader's channels, shrunk or enlarged to fit a cell, as it is drawn: (h, w, 3)."""
     record = plan.records[row]
     width, height = int(record["width"]), int(record["height"])
-    scale = SIZE / max(width, height)
-    size = max(1, round(height * scale)), max(1, round(width * scale))
+    size = _size_in_cell(height, width)
     image = np.empty((1, *size, parts.maker.form.channels), dtype=np.uint8)
     box = np.array([[0, 0, width, height]])
-    one = slice(row, row + 1)
-    whole_photo = replace(
-        plan,
-        samples=plan.samples[one],
-        records=plan.records[one],
-        crops=Crops(box.astype(np.float64), box.astype(np.int32), size),
-        flips=np.zeros(1, dtype=np.bool_),
-        valid=plan.valid[one],
-        names=plan.names[one],
-        more=(),
-    )
+    crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
+    whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=np.zeros(1, dtype=np.bool_))
     for _, reason in parts.maker.engine.decode(whole_photo, image):
         raise parts.maker.index.sample_error(int(whole_photo.samples[0]), reason)
     return _drawable(image[0])
@@ -210,14 +199,18 @@ def _drawable(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.rint(images[..., :3] * alpha + board * (1 - alpha)).astype(np.uint8)
 
 
+def _size_in_cell(height: int, width: int) -> tuple[int, int]:
+    scale = SIZE / max(height, width)
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
 def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """No larger than a cell: the mean of each pixel's area."""
     height, width, _ = image.shape
-    scale = SIZE / max(width, height)
-    if scale >= 1:
+    if max(height, width) <= SIZE:
         return image
     pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
-    size = max(1, round(height * scale)), max(1, round(width * scale))
+    size = _size_in_cell(height, width)
     small = torch.nn.functional.interpolate(pixels, size, mode="area")[0].round().to(torch.uint8)
     result: NDArray[np.uint8] = small.permute(1, 2, 0).numpy()
     return result

@@ -27,16 +27,8 @@ _ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii" 
 def contact_sheet(
     images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 8, notes: Sequence[Sequence[str]] = ()
 ) -> NDArray[np.uint8]:
-    """Lays pictures out in rows, each with its caption below.
-
-    Args:
-        images: (n, height, width, 3) uint8 RGB.
-        captions: n texts; cut to the pictures' width.
-        columns: pictures a row.
-        notes: for each row of pictures the same number of lines, which stand below it, cut to its width.
-
-    Returns:
-        (sheet height, sheet width, 3) uint8 RGB.
+    """Lays pictures (n, h, w, 3) uint8 RGB out in rows, each with its caption below, cut to its width. Below each row
+    stand its notes: the same number of lines for each, cut to the row's width.
     """
     count, height, width, _ = images.shape
     columns = min(columns, count)
@@ -65,12 +57,7 @@ def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
 
 
 def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """A copy of a picture (h, w, 3) with boxes drawn into it: the first one thick, the others thin.
-
-    Args:
-        image: RGB.
-        boxes: (n, 4): x, y, width, height in pixels of the image.
-    """
+    """A copy of a picture (h, w, 3) with boxes (n, 4), x, y, width, height, drawn into it: the first one thick."""
     drawn = image.copy()
     bottom_right = np.array([image.shape[1] - 1, image.shape[0] - 1])
     for number in range(len(boxes) - 1, -1, -1):
@@ -84,11 +71,7 @@ def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[
 
 
 def write_png(path: Path, image: NDArray[np.uint8]) -> None:
-    """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all.
-
-    Raises:
-        FastpipeError: the file cannot be written.
-    """
+    """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     partial = path.with_name(path.name + ".partial")
     try:

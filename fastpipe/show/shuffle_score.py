@@ -30,13 +30,7 @@ MOST_SAMPLES = 2_000_000
 
 @dataclass(frozen=True)
 class ShuffleScore:
-    """How an order is shuffled; see the top of this file.
-
-    Attributes:
-        class_mix: 1 for a uniform permutation.
-        neighbours: share of samples, 0 to 1.
-        displacement: 1/3 for a uniform permutation.
-    """
+    """How an order is shuffled; see the top of this file."""
 
     class_mix: float
     neighbours: float
@@ -45,30 +39,17 @@ class ShuffleScore:
 
 @dataclass(frozen=True)
 class ShuffleReport:
-    """An epoch's order and what it is compared with.
-
-    Attributes:
-        batch_size: samples a batch.
-        samples: that were looked at: whole batches, the epoch's first.
-        epoch, uniform, shards: the epoch's order, a uniform permutation, the order of the shards.
-    """
+    """The order of an epoch, and what it is compared with: a uniform permutation, and the order of the shards."""
 
     batch_size: int
-    samples: int
+    samples: int  # that were looked at: whole batches, the epoch's first
     epoch: ShuffleScore
     uniform: ShuffleScore
     shards: ShuffleScore
 
 
 def score(samples: NDArray[np.int64], labels: NDArray[np.int64], batch_size: int, count: int) -> ShuffleScore:
-    """Scores the start of an order.
-
-    Args:
-        samples: (m,) numbers in [0, count), each once, in order; m is a multiple of batch_size.
-        labels: (m,) of these samples.
-        batch_size: at least 1.
-        count: samples of the dataset.
-    """
+    """Scores the start of an order of `count` samples: (m,) numbers and their labels; m is a multiple of batch_size."""
     batches = len(samples) // batch_size
     batch = np.repeat(np.arange(batches), batch_size)
     places = np.arange(len(samples))
@@ -94,27 +75,20 @@ def _class_mix(labels: NDArray[np.int64], batch: NDArray[np.int64], batch_size: 
 
 
 def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch: int = 0) -> ShuffleReport:
-    """Scores the order in which a training loader of this seed goes through an epoch.
-
-    Args:
-        index: the dataset.
-        batch_size: of all ranks together; no more than there are samples.
-        seed, epoch: of the loader.
-    """
+    """Scores the order in which a training loader goes through an epoch, in batches of all ranks together."""
     count = len(index)
     batch_size = min(batch_size, count)
     looked_at = min(count, max(MOST_SAMPLES, batch_size)) // batch_size * batch_size
     recipe = Recipe(batch_size, (1, 1), Resize(), 0.0, True, True, seed, Content.of(index))
     order = EpochPlan(recipe, epoch).orders[0]
     places = np.arange(looked_at, dtype=np.int64)
-    uniform = permute(places, count, key(seed, epoch, 0)) if count > MOST_SAMPLES else _permutation(count, looked_at)
+    if count > MOST_SAMPLES:
+        uniform = permute(places, count, key(seed, epoch, 0))
+    else:
+        uniform = np.random.default_rng(0).permutation(count)[:looked_at].astype(np.int64)
 
     def scored(samples: NDArray[np.int64]) -> ShuffleScore:
         labels = index.records["label"][samples].astype(np.int64)
         return score(samples, labels, batch_size, count)
 
     return ShuffleReport(batch_size, looked_at, scored(order.take(0, looked_at).ids), scored(uniform), scored(places))
-
-
-def _permutation(count: int, first: int) -> NDArray[np.int64]:
-    return np.random.default_rng(0).permutation(count)[:first].astype(np.int64)

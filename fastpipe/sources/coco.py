@@ -5,7 +5,6 @@ Format: https://cocodataset.org/#format-data
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import re
@@ -21,7 +20,7 @@ from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.json_arrays import entries
 from fastpipe.sources.listing import Listing, Notes, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, named
-from fastpipe.sources.rows import Row, list_rows, row_name
+from fastpipe.sources.rows import Row, is_name, list_rows, row_name
 
 Entry: TypeAlias = dict[str, Any]
 
@@ -67,19 +66,16 @@ class _Annotated:
         self.categories: dict[int, str] = {}  # id -> name
         self.points: tuple[str, ...] = ()  # names of the keypoints
         self.entries: set[str] = set()  # names of what annotations have
-        self.lost: list[Row] = []  # of annotations of no image
         self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
         self._notes = Notes()
-        self._noted: dict[int, array[int]] = {}  # id of an image -> offset and size of each of its annotations
-        self._captions = Counter[int]()
+        # Id of an image, or a text that shows why it is none -> offset and size of each of its annotations.
+        self._noted: dict[int | str, array[int]] = {}
+        self._captions = Counter[int | str]()
         for number in range(len(paths)):
             self._read(number)
         self._notes.flush()
         if not self.images:
             raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
-        for image in self._noted.keys() - self.images.keys():
-            for number, file, _ in self._notes_of(image):
-                self._lose(file, number, image)
         # Of categories, by id; "" where there is no such id.
         self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
@@ -104,7 +100,14 @@ class _Annotated:
             found.append((f"annotation {name!r:.40}", entry))
         return found
 
-    def _notes_of(self, image: int) -> Iterator[tuple[int, int, Entry]]:
+    def lost(self) -> Iterator[Row]:
+        """Annotations of no image."""
+        for image in self._noted.keys() - self.images.keys():
+            for number, file, _ in self._notes_of(image):
+                where = row_name(f"{self.paths[file].name}/annotations", number)
+                yield Row(where, problem=f"expected the image_id of one of the images, got {image!s:.60}")
+
+    def _notes_of(self, image: int | str) -> Iterator[tuple[int, int, Entry]]:
         """Number in its file, number of the file, and entries, of each annotation of an image."""
         places = self._noted.get(image, ())
         for offset, size in zip(places[::2], places[1::2], strict=True):
@@ -141,16 +144,12 @@ class _Annotated:
         row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
         other = self.images.setdefault(name, row)
         if other is not row and (name not in before or other.path != path):
-            raise ValueError(
-                f"two images have the id {name}: {other.path!r:.200} and {path!r:.200}; expected one image for an id, "
-                "the same in all files"
-            )
+            both = f"{other.path!r:.200} and {path!r:.200}; expected one image for an id, the same in all files"
+            raise ValueError(f"two images have the id {name}: {both}")
 
     def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
         image = entry.pop("image_id", None)
-        if type(image) is not int:
-            self._lose(file, number, image)
-            return
+        image = image if type(image) is int else f"{image!r:.60}"
         if len(self.entries) < _MOST_ENTRIES:
             self.entries.update(entry)
         if "caption" in entry:
@@ -159,28 +158,19 @@ class _Annotated:
         note = json.dumps([number, file, kept], separators=(",", ":")).encode()
         self._noted.setdefault(image, array("q")).extend((self._notes.add(note), len(note)))
 
-    def _lose(self, file: int, number: int, image: object) -> None:
-        where = row_name(f"{self.paths[file].name}/annotations", number)
-        self.lost.append(Row(where, problem=f"expected the image_id of one of the images, got {image!r:.60}"))
-
     def _add_category(self, entry: Entry) -> None:
         number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
         if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
-            raise ValueError(
-                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {number!r:.40} and "
-                f"{name!r:.60}"
-            )
+            got = f"{number!r:.40} and {name!r:.60}"
+            raise ValueError(f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {got}")
         if self.categories.setdefault(number, name) != name:
             raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
-        if points is None:
-            return
-        texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
-        if not texts or self.points not in ((), tuple(points)):
-            raise ValueError(
-                f"category {number}: expected names of keypoints, the same for all categories, for each value of a "
-                f"field has as many points; got {points!r:.60}"
-            )
-        self.points = tuple(points)
+        if points is not None:
+            texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
+            if not texts or self.points not in ((), tuple(points)):
+                expected = "expected names of keypoints, the same for all categories"
+                raise ValueError(f"category {number}: {expected}; got {points!r:.60}")
+            self.points = tuple(points)
 
 
 def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
@@ -190,10 +180,8 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
     split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
     tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
-    first = next((image.path for image in annotated.images.values() if image.path), "")
-    here = []
-    with contextlib.suppress(ValueError):  # no file can have such a name
-        here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
+    first = next((image.path for image in annotated.images.values() if is_name(image.path)), "")
+    here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
     if len(here) == 1:
         return here[0]
     found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
@@ -245,7 +233,7 @@ def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]
             except ImageError as wrong:
                 problem = problem or f"field {field.name}: {wrong}"
         yield image._replace(values=values, problem=problem)
-    yield from annotated.lost
+    yield from annotated.lost()
 
 
 def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[str, Entry]]) -> Any:

@@ -1,12 +1,8 @@
 """The values of a column -> the kind of field that holds them without loss; and each as a field takes it.
 
 Note [kinds of columns]
-A kind is taken only where all values say the same. Whole numbers are "int"; numbers, or lists of equally many numbers,
-are "floats" if a fraction is among them; boxes as Hugging Face's datasets have them are "boxes"; texts are "text"; all
-else is "json", which loses nothing. A missing value has no number, so it makes a column of numbers "json".
-
-A CSV file has texts only. There a text counts as the number, list or object that it spells, if all texts of the column
-do; else all are texts.
+A kind is taken only where all values say the same: docs/sources.md has the table. A missing value has no number, so it
+makes a column of numbers "json". In a CSV file, a text counts as what it spells, if all texts of the column do.
 """
 
 from __future__ import annotations
@@ -21,9 +17,10 @@ from fastpipe.errors import ImageError, PackError
 from fastpipe.sources.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
-_PADDED = re.compile(r"0\d+")
-_WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
+_PADDED = re.compile(r"0[0-9]+")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})\.0+")  # as pandas writes whole numbers if one of the column is missing
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
+_MEANING = {"padded": "text", "whole": "float", "-1": "int", "-1.0": "float"}  # of looks that matter to labels only
 _CATEGORIES = ("categories", "category", "labels", "label")
 
 
@@ -33,23 +30,21 @@ class Seen:
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
         self.count = 0
-        self.looks = set[Any]()  # of a list of numbers: how many there are, and whether there are fractions
-        self._labels: dict[str, str] = {}  # of a CSV file -> the first such row; "whole" is a number such as 2.0
+        # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
+        self._looks: dict[Any, str] = {}
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
-        look = _look(value) if self._typed or value is None else _look_of_text(str(value))
-        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self.looks):
+        look = _look(value) if self._typed or value is None else _look_of_text(str(value).strip())
+        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
             look = "json"  # lists of several lengths
-        self.looks.add(look)
-        if not self._typed:
-            self._labels.setdefault(_look_of_label(str(value).strip(), str(look)), where)
+        self._looks.setdefault(look, where)
 
     @property
     def kind(self) -> str:
         """See Note [kinds of columns]."""
-        looks = self.looks
+        looks = {_MEANING.get(look, look) for look in self._looks}
         there = looks - {"none"}
         scalars = looks & {"int", "float"}
         if not self._typed and ("text" in looks or not there or (scalars and looks != scalars)):
@@ -63,7 +58,7 @@ class Seen:
 
     def are_numbers(self, column: str) -> bool:
         """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain."""
-        there = {look: where for look, where in self._labels.items() if look != "none"}
+        there = {look: where for look, where in self._looks.items() if look not in ("none", *NO_LABELS)}
         others = [where for look, where in there.items() if look not in ("int", "whole")]
         if others and "int" in there and not there.keys() <= {"int", "padded"}:
             raise PackError(
@@ -116,22 +111,17 @@ def _look(value: object) -> Any:
 
 
 def _look_of_text(text: str) -> Any:
-    text = text.strip()
-    if not text or text[0] not in "[{+-.0123456789":
-        return "text" if text else "none"
+    if text in NO_LABELS:
+        return text or "none"
+    if text[0] not in "[{+-.0123456789":
+        return "text"
+    if _WHOLE.fullmatch(text) or _PADDED.fullmatch(text):
+        return "whole" if "." in text else "padded"
     try:
         look = _look(_parsed(text))
     except ImageError:
         return "text"
     return look if text[0] in "[{" or look in ("int", "float") else "text"
-
-
-def _look_of_label(text: str, look: str) -> str:
-    if text in NO_LABELS:
-        return "none"
-    if _PADDED.fullmatch(text):
-        return "padded"
-    return "whole" if look == "float" and _WHOLE.fullmatch(text) else look
 
 
 def _parsed(text: str) -> Any:

@@ -52,8 +52,7 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
 class LocalFile(io.FileIO):
     """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
-    def __init__(self, path: Path | bytes) -> None:
-        # Without waiting for the writer of a pipe.
+    def __init__(self, path: Path | bytes) -> None:  # it does not wait for the writer of a pipe
         super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
@@ -68,6 +67,18 @@ class LocalFile(io.FileIO):
 
 def opened(path: SourcePath) -> LocalFile | RemoteFile:
     return LocalFile(path) if isinstance(path, Path) else path.open()
+
+
+def open_regular(path: SourcePath) -> LocalFile | RemoteFile:
+    """Opens a file to read ranges of. PackError: it cannot be read, or is a pipe or the like, which has none."""
+    try:
+        file = opened(path)
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+    if not file.state.is_regular:
+        file.close()
+        raise PackError(f"{readable(str(path))} is not a regular file; expected one, for fastpipe reads no streams")
+    return file
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
@@ -152,21 +163,19 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
     stop = listed.size_bytes if stop is None else stop
     if not isinstance(root, Path):
         return root.objects.read((root / path).key, start, stop, listed)
-
-    def refuse(how: str) -> PackError:
-        return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
-
+    had = f": it had {listed.size_bytes:,} bytes when it was listed, and"
     try:
         file = opened(root / path)
     except OSError as problem:
         if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):  # as if it were gone
             raise
         with_all = "" if root.exists() else ", with all of the source"
-        raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
+        raise changed(root / path, f"{had} has disappeared{with_all} ({problem.strerror})") from problem
     with file:
         before = file.state
         data = file.read_at(stop - start, start) if before.is_regular else b""
         after = file.state
     if not before[:2] == after[:2] == listed[:2] or len(data) != stop - start:
-        raise refuse(f"now has {after.size_bytes:,}: it was written again, or something else is in its place")
+        now = f"now has {after.size_bytes:,}: it was written again, or something else is in its place"
+        raise changed(root / path, f"{had} {now}")
     return data

@@ -23,17 +23,15 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
         with open_unchanged(path) as file:
             text = _Text(file)
             for _ in text.each("{", "}"):
-                name = text.value()
-                if not isinstance(name, str):
-                    raise text.wrong("a name")
+                if not isinstance(name := text.value(), str):
+                    raise ValueError(f"expected a name, got {name!r:.60}")
                 text.take(":")
                 if text.next() != "[":
                     yield name, -1, text.value()
                     continue
                 for number, _ in enumerate(text.each("[", "]")):
                     yield name, number, text.value()
-            if text.next():
-                raise text.wrong("no more text")
+            text.take("")  # there is no more text
     except (ValueError, RecursionError) as problem:
         raise PackError(
             f"{readable(str(path))} is damaged or no JSON object with lists, as COCO has them: {problem}"
@@ -52,17 +50,10 @@ class _Text:
         self._before = 0  # characters
         self._ended = False
 
-    def wrong(self, expected: str) -> ValueError:
-        got = self._text[self._at : self._at + 1]
-        return ValueError(f"expected {expected} at character {self._before + self._at:,}, got {got!r}")
-
     def each(self, start: str, end: str) -> Iterator[None]:
         """Stops before each entry of an object or list, whose reader takes it."""
         self.take(start)
-        if self.next() == end:
-            self._at += 1
-            return
-        found = ","
+        found = self.take(end) if self.next() == end else ","
         while found != end:
             yield
             found = self.take(",", end)
@@ -70,15 +61,15 @@ class _Text:
     def next(self) -> str:
         """The next character that is no space, which is not taken; "" at the end."""
         while True:
-            found = _SPACE.match(self._text, self._at)
-            self._at = found.end() if found is not None else self._at
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
     def take(self, *expected: str) -> str:
         """Takes the next character, which must be one of these."""
         if (found := self.next()) not in expected:
-            raise self.wrong(" or ".join(map(repr, expected)))
+            wanted, place = " or ".join(map(repr, expected)), self._before + self._at
+            raise ValueError(f"expected {wanted} at character {place:,}, got {found!r}")
         self._at += 1
         return found
 

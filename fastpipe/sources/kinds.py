@@ -42,9 +42,7 @@ class Recognised(NamedTuple):
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
     """Lists what is to be packed, in packing order. PackError, DatasetError: nothing is there, or it is damaged."""
-    how = how or SourceOptions()
-    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
-    taken_ns = time.time_ns() if isinstance(root, Path) else 0
+    how, taken_ns = how or SourceOptions(), time.time_ns()
     if not root.exists():
         raise PackError(
             f"{readable(str(root))} does not exist; expected a folder with one folder of images for each class, a tar "
@@ -56,8 +54,9 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
-        taken_ns = 0
-    return replace(listing, taken_ns=taken_ns)
+    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
+    here = isinstance(root, Path) and isinstance(listing.root, Path)
+    return replace(listing, taken_ns=taken_ns if here else 0)
 
 
 def format_of(name: str) -> str | None:
@@ -78,17 +77,20 @@ def could_be_source(path: Path) -> bool:
 
 
 def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
-    (path,) = found.paths
+    path, *others = found.paths
     metadata = found.format == "metadata"
+    if others:
+        raise PackError(
+            f"{readable(str(path.parent))} holds {' and '.join(each.name for each in found.paths)}; expected one of "
+            f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
+        )
     return list_manifest(path, format_of(path.name) or "" if metadata else found.format, how, metadata=metadata)
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
     if not isinstance(found.root, Path):
-        raise PackError(
-            f"{found.root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
-            "a folder of this machine"
-        )
+        remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
+        raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
     return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
 
 
@@ -97,23 +99,22 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     root = found.root
     if found.names is None:
         return list_archives(root, [""], asked=how.fields)
-    folders, files, hidden = found.names
-    if folders and found.format == "imagefolder":
+    (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
+    if folders and not in_tars:
         paths = in_class_folders(root, enumerate(folders))
         return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
-    tars = [name for name in files if name.lower().endswith(".tar")]
-    if not (files if found.format == "imagefolder" else tars):
+    wanted = [name for name in files if not in_tars or name.lower().endswith(".tar")]
+    if not wanted:
         raise PackError(
-            f"{readable(str(root))} holds no {'folders and no files' if found.format == 'imagefolder' else 'tars'}; "
-            f"expected one folder of images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images "
-            "without classes, or tars"
+            f"{readable(str(root))} holds no {'tars' if in_tars else 'folders and no files'}; expected one folder of "
+            f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
-    if found.format == "imagefolder":
+    if not in_tars:
         return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
-    stray = [name for name in files if name not in tars] + [*folders, *hidden]
-    return list_archives(root, tars, stray, asked=how.fields)
+    stray = [name for name in files if name not in wanted] + [*folders, *hidden]
+    return list_archives(root, wanted, stray, asked=how.fields)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
@@ -131,10 +132,7 @@ def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> It
 def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
     for path, label in paths:
         found = state_or_problem(root, path)
-        if isinstance(found, str):
-            yield Source(path, label, 0, 0, 0, found)
-        else:
-            yield Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns)
+        yield Source(path, label, *((0, 0, 0, found) if isinstance(found, str) else found[:3]))
 
 
 class _SourceKind(NamedTuple):
@@ -176,13 +174,11 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 
 
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
-    kind = how.format
-    if kind == "auto" and path.name in METADATA:
-        return Recognised("metadata", path, [_metadata_of(path.parent)], None)  # itself, if it is the only one
-    if kind == "auto":
-        kind = format_of(path.name) or "webdataset"
-    elif kind in ("imagefolder", "voc", "yolo"):
-        raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
+    if how.format == "auto" and path.name in METADATA:
+        return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
+    if how.format in ("imagefolder", "voc", "yolo"):
+        raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
+    kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     return Recognised(kind, path, [path], None)
 
 
@@ -192,21 +188,34 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         return Recognised("dataset", root, [root], names)
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
     if len(kinds) > 1:
-        raise PackError(
-            f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. --format picks one; or "
-            "pass the file that lists the images"
-        )
+        remedy = "--format picks one; or pass the file that lists the images"
+        raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
-    if kind == "metadata":
-        paths = [_metadata(root, names.folders, how.split)]
-    elif kind == "coco" and (splits := _coco_splits(root, names)):
-        paths = splits[pick_split(how.split, splits, root)]
-    elif kind in ("coco", *_MANIFESTS):
-        paths = [_only(root, names, kind, how.split)]
+    if kind in ("metadata", "coco", *_MANIFESTS):
+        paths = _lists(kind, root, names, how.split)
     wanted = _FORMATS[kind].folders
     if not set(wanted) <= set(names.folders):
         raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
     return Recognised(kind, root, paths, names)
+
+
+def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
+    """The files of a folder that list the images of a split."""
+    found = _metadata(root, names) if kind == "metadata" else _coco_splits(root, names) if kind == "coco" else {}
+    if split is None and "" in found:  # beside the images themselves
+        return found[""]
+    if not found:  # files of the format, which may have a split in their names
+        found = {name: [root / name] for name in names.files if format_of(name) == kind}
+        stems = {name: Path(name).stem for name in found}
+        fitting = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        split = fitting[0] if len(fitting) == 1 else split
+    chosen = pick_split(split, found, root)
+    if kind == "metadata" and split is None and len(names.folders) > 1:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
+            "what it lists, --format imagefolder takes the folders as classes"
+        )
+    return found[chosen]
 
 
 def _is_ours(root: SourcePath, names: Names) -> bool:
@@ -228,9 +237,10 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if "dataset_dict.json" in files or "state.json" in files:
         return ["arrow"]
     found: list[str] = []
-    if any(_metadata_in(folder) for folder in (root, *(root / name for name in folders))):
+    if _metadata(root, names):
         found.append("metadata")
-    if _holds_parquet(root, names) or ("data" in folders and _holds_parquet(root / "data", names_in(root / "data"))):
+    in_data = names_in(root / "data").files if "data" in folders else []
+    if any(name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]):
         found.append("parquet")
     if _coco_splits(root, names):
         found.append("coco")
@@ -242,11 +252,6 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]
-
-
-def _holds_parquet(folder: SourcePath, names: Names) -> bool:
-    tables = (name for name in names.files if name.lower().endswith(".parquet") and name not in METADATA)
-    return any((folder / name).is_file() for name in tables)
 
 
 def _lists_images(path: SourcePath) -> bool:
@@ -263,31 +268,13 @@ def _lists_images(path: SourcePath) -> bool:
         return False
 
 
-def _metadata_in(folder: SourcePath) -> list[str]:
-    return [name for name in METADATA if (folder / name).is_file()]
-
-
-def _metadata_of(folder: SourcePath) -> SourcePath:
-    found = _metadata_in(folder)
-    if len(found) > 1:
-        raise PackError(
-            f"{readable(str(folder))} holds {' and '.join(found)}; expected one of them. Pass the file with "
-            f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
-        )
-    return folder / found[0]
-
-
-def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
-    if split is None and _metadata_in(root):
-        return _metadata_of(root)
-    splits = [name for name in folders if _metadata_in(root / name)]
-    chosen = pick_split(split, splits, root, "metadata files in the folders")
-    if split is None and len(folders) > 1:
-        raise PackError(
-            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
-            "what it lists, --format imagefolder takes the folders as classes"
-        )
-    return _metadata_of(root / chosen)
+def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+    """The folders with metadata, "" is the source itself -> these files."""
+    folders = {"": root, **{name: root / name for name in names.folders}}
+    found = {
+        name: [folder / each for each in METADATA if (folder / each).is_file()] for name, folder in folders.items()
+    }
+    return {name: files for name, files in found.items() if files}
 
 
 def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
@@ -295,11 +282,3 @@ def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
     if not found and "annotations" in names.folders:
         found = coco_files(root / "annotations", names_in(root / "annotations").files)
     return found
-
-
-def _only(root: SourcePath, names: Names, kind: str, split: str | None) -> SourcePath:
-    """The only file of a format, or the one that is called after a split."""
-    there = [name for name in names.files if format_of(name) == kind]
-    fitting = [name for name in there if split in (None, Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))]
-    what = f"as files of the format {kind}, called after splits,"
-    return root / (fitting[0] if len(fitting) == 1 else pick_split(split, there, root, what))

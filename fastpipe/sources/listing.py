@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import heapq
+import io
 import os
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -30,43 +32,36 @@ class Notes:
     """Pieces, one behind the other, in a file of the folder for temporary files. It ends with this object."""
 
     def __init__(self) -> None:
-        try:
-            with tempfile.TemporaryFile(buffering=0) as file:
-                self._handle = os.dup(file.fileno())
-        except OSError as problem:
-            raise _cannot_keep(problem) from problem
-        weakref.finalize(self, os.close, self._handle)
-        self._buffer = bytearray()
-        self._size_bytes = 0
+        with _keeping():
+            file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+        weakref.finalize(self, file.close)
+        self._file, self._size_bytes = io.BufferedWriter(file, _BUFFER_BYTES), 0
 
     def add(self, data: bytes) -> int:
         """Appends a piece; gives its offset."""
-        offset = self._size_bytes
-        self._buffer += data
-        self._size_bytes += len(data)
-        if len(self._buffer) >= _BUFFER_BYTES:
-            self.flush()
-        return offset
+        with _keeping():
+            self._size_bytes += self._file.write(data)
+        return self._size_bytes - len(data)
 
     def flush(self) -> None:
         """Writes down what was added; before anything is read."""
-        try:
-            while self._buffer:
-                written = os.write(self._handle, self._buffer)
-                del self._buffer[:written]
-        except OSError as problem:
-            raise _cannot_keep(problem) from problem
+        with _keeping():
+            self._file.flush()
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
         """A piece; safe in threads."""
-        return read_at(self._handle, size_bytes, offset_bytes)
+        return read_at(self._file.fileno(), size_bytes, offset_bytes)
 
 
-def _cannot_keep(problem: OSError) -> PackError:
-    return PackError(
-        f"cannot keep the values of the source's rows in {tempfile.gettempdir()}: {problem.strerror}. The environment "
-        "variable TMPDIR names another folder"
-    )
+@contextlib.contextmanager
+def _keeping() -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise PackError(
+            f"cannot keep the values of the source's rows in {tempfile.gettempdir()}: {problem.strerror}. The "
+            "environment variable TMPDIR names another folder"
+        ) from problem
 
 
 ByteRange = tuple[int, int]  # offset and size in bytes, in a tar
@@ -262,6 +257,17 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     if shuffle:
         return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)
     return lambda source: (source.label, source.path)
+
+
+def change(sources: list[Source], changed: Callable[[Source], Source | None]) -> None:
+    """Puts another in the place of each source, None: leaves it out. There may be millions, so it makes no new list."""
+    kept = 0
+    for source in sources:
+        found = changed(source)
+        if found is not None:
+            sources[kept] = found
+            kept += 1
+    del sources[kept:]
 
 
 _AnyListing = TypeVar("_AnyListing", bound=Listing)

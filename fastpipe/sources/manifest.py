@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import json
 import re
@@ -45,10 +44,8 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
 
     columns = choose_columns(name, seen, how, images, kind_of, _FURTHER if metadata else "")
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
-        raise PackError(
-            f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "
-            "--field NAME=COLUMN picks those to store"
-        )
+        most = f"expected at most {MOST_FIELDS}. --field NAME=COLUMN picks those to store"
+        raise PackError(f"{name} has {len(columns.fields)} columns besides image and label; {most}")
     label = columns.label
     numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
     root = how.root_of_images() or path.parent
@@ -88,70 +85,50 @@ def separator(path: SourcePath) -> str:
 def csv_rows(path: SourcePath) -> Iterator[Row]:
     """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count); all are texts."""
 
-    def wrong(line: int, what: str) -> PackError:
-        return PackError(f"{readable(str(path))}, line {line}: {what}")
-
-    record: list[str] = []  # its lines so far
-
     def texts(file: BinaryIO) -> Iterator[str]:
-        for number, line in enumerate(_lines(file), 1):
+        for line in _lines(file):
             if line is None:  # the next one may be the rest of a value in quotes
-                raise wrong(number, _TOO_LONG)
-            record.append(line.decode("utf-8", "surrogateescape"))
-            yield record[-1]
+                raise csv.Error(_TOO_LONG)
+            yield line.decode("utf-8", "surrogateescape")
 
-    read = partial(csv.reader, delimiter=separator(path), skipinitialspace=True, strict=True)
+    columns: list[str] = []
     with open_unchanged(path) as file:
-        reader = read(texts(file))
-        columns: list[str] = []
-        while True:
-            number = reader.line_num + 1
-            record.clear()
-            try:
-                cells = next(reader, None)
-            except csv.Error as problem:
-                what = (
-                    f"{problem}. A quote is open or stands inside a value, so the lines behind it cannot be told "
-                    "apart; correct this line"
-                )
-                with contextlib.suppress(csv.Error):  # raised again unless the line ends are at fault
-                    next(read(re.split(r"\r\n?|\n", "".join(record))))
-                    what = (
-                        "expected lines that end with a line feed (\\n or \\r\\n), got a carriage return (\\r) by "
-                        "itself; convert the line ends, or put the value with it into quotes"
-                    )
-                raise wrong(number, what) from None
-            if not columns:
-                columns = [cell.strip() or f"column_{at}" for at, cell in enumerate(cells or (), 1)]
-                if damage := _damage_of_header(columns):
-                    expected = f"the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text"
-                    raise wrong(1, f"expected {expected}; got {damage}")
-            elif cells is None:
-                return
-            elif cells:  # else the line is empty
-                yield _row(row_name(path.name, number), columns, cells)
+        reader = csv.reader(texts(file), delimiter=separator(path), skipinitialspace=True, strict=True)
+        number = 1
+        try:
+            for cells in reader:
+                if not columns:
+                    columns = [cell.strip() or f"column_{at}" for at, cell in enumerate(cells, 1)]
+                    _check_header(columns)
+                elif cells:  # else the line is empty
+                    yield _row(row_name(path.name, number), columns, cells)
+                number = reader.line_num + 1
+            _check_header(columns)
+        except csv.Error as problem:
+            raise PackError(
+                f"{readable(str(path))}, line {number}: {problem}. If a quote is open or stands inside a value, or a "
+                "carriage return (\\r) stands by itself, the lines behind it cannot be told apart; correct this line"
+            ) from None
 
 
-def _damage_of_header(names: list[str]) -> str | None:
-    if not 0 < len(names) <= MOST_COLUMNS:
-        return f"{len(names):,} of them" if names else "an empty line"
-    name, count = Counter(names).most_common(1)[0]
-    return next(filter(None, map(_damage, names)), f"{name[:60]!r} {count} times" if count > 1 else None)
+def _check_header(names: list[str]) -> None:
+    name, count = (Counter(names) or Counter([""])).most_common(1)[0]
+    if not 0 < len(names) <= MOST_COLUMNS or count > 1 or any(map(_DAMAGE.search, names)):
+        raise csv.Error(
+            f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got {len(names):,}, "
+            f"{name[:60]!r} {count} times"
+        )
 
 
 def _row(where: str, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
         return Row(where, problem=f"expected {len(columns)} columns, got {len(cells):,}")
     for name, cell in zip(columns, cells, strict=True):
-        if damage := _damage(cell):
-            return Row(where, problem=f"column {name}: expected UTF-8 text, got {damage}")
+        damage = None if cell.isascii() and "\0" not in cell else _DAMAGE.search(cell)
+        if damage is not None:
+            got = f"a byte {ord(damage[0]) & 0xFF:#04x}"
+            return Row(where, problem=f"column {name}: expected UTF-8 text, got {got}")
     return Row(where, dict(zip(columns, cells, strict=True)))
-
-
-def _damage(text: str) -> str | None:
-    """Why a text of a CSV file cannot be one."""
-    found = None if text.isascii() and "\0" not in text else _DAMAGE.search(text)
-    return found and f"a byte {ord(found[0]) & 0xFF:#04x}"
 
 
 def json_rows(path: SourcePath) -> Iterator[Row]:
@@ -163,14 +140,12 @@ def json_rows(path: SourcePath) -> Iterator[Row]:
                 yield Row(where, problem=_TOO_LONG)
             elif line.strip():
                 try:
-                    row = Row(where, {**json.loads(line.decode(), parse_constant=_constant)})
+                    # NaN is not JSON, but often written, and stands for a missing value.
+                    said = json.loads(line.decode(), parse_constant=lambda name: None if name == "NaN" else float(name))
+                    row = Row(where, {**said})
                 except (ValueError, TypeError, RecursionError) as problem:
                     row = Row(where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}")
                 yield row
-
-
-def _constant(name: str) -> float | None:
-    return None if name == "NaN" else float(name)  # NaN is not JSON, but often written, and stands for a missing value
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

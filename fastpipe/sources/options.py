@@ -89,10 +89,8 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
         if all(isinstance(each, str) for each in texts):
             given = [(name, column if said else name) for name, said, column in (each.partition("=") for each in texts)]
     if given is None:
-        raise ConfigError(
-            "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
-            f"{fields!r}"
-        )
+        expected = "names of fields and their columns, such as {'caption': 'text'} or ['caption=text']"
+        raise ConfigError(f"fields: expected {expected}, got {fields!r}")
     seen = set()
     for name, column in given:
         try:
@@ -108,14 +106,14 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
         yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
 
 
-def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
+def pick_split(split: str | None, there: Collection[str], root: SourcePath) -> str:
     """The split that a user names, or the only one there is; "" is what says none. PackError: neither is there."""
     for each in there:
         if each == split or (split is None and len(there) == 1):
             return each
     names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
     asked = "" if split is None else f"--split {split}: "
-    raise PackError(f"{asked}{readable(str(root))} has {what} {names}: --split picks one")
+    raise PackError(f"{asked}{readable(str(root))} has the splits {names}: --split picks one")
 
 
 MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
@@ -161,10 +159,8 @@ def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tupl
         if field.column not in kinds:
             raise PackError(f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}")
         if field.kind is not None and field.kind not in _OF_MEMBERS:
-            raise PackError(
-                f"{field}: expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar. Store values of "
-                "other kinds as json, or write them with fastpipe.Writer"
-            )
+            expected = f"expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar"
+            raise PackError(f"{field}: {expected}. Store other values as json, or write them with fastpipe.Writer")
         found.append(SourceField(field.name, field.kind or kinds[field.column], column=field.column))
     return tuple(found)
 
@@ -223,15 +219,11 @@ def choose_columns(
     if image is None and images:
         image, *others = images
         if others:
-            raise PackError(
-                f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
-            )
+            several = f"several columns that may hold the images: {named(images)}"
+            raise PackError(f"{table} has {several}. --image-column picks one")
     elif image is None:
-        such_as = FILE_NAME if further else "path, file_name or image"
-        raise PackError(
-            f"{table}: expected a column with images, or with their paths such as {such_as}; got {named(columns)}. "
-            "--image-column names it"
-        )
+        expected = f"a column with images, or with paths such as {FILE_NAME if further else 'path, file_name or image'}"
+        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it")
     if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
         label = _LABEL
     asked = how.fields

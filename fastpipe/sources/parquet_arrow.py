@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.open_file import FileState, changed, state_of
-from fastpipe.sources.files import SourcePath, state_or_problem
+from fastpipe.format.open_file import FileState, changed
+from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.listing import Group
 from fastpipe.sources.options import ColumnChoice, SourceOptions, choose_columns, named_as_image
 
@@ -50,9 +50,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         return [name for name, type_name in held.items() if type_name == wanted]
 
     def kind_of(column: str) -> str:
-        if (kind := _kind(schema.field(column).type, features.get(column))) is not None:
-            return kind
-        raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
+        if (kind := _kind(schema.field(column).type, features.get(column))) is None:
+            raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
+        return kind
 
     def check(column: str, allowed: Collection[str], expected: str) -> None:
         if held[column] not in allowed:
@@ -67,13 +67,12 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         others = f"Name another column with --label-column, or store this one as a field: --field labels={label}"
         check(label, ("text", "int", "null"), f"labels, as whole numbers or names. {others}")
     types_, what = (("text",), "paths, as the images are") if has_paths else (("bytes", "file"), "bytes")
+    fields = []
     for each in asked:
         if each.kind in _PICTURES:
             check(each.column, types_, f"{what}, for --field {each.name}={each.column}:{each.kind}")
-    fields = (
-        each._replace(names=_class_names(_items(features.get(each.column))) or ()) if each.kind == "classes" else each
-        for each in asked
-    )
+        names = _class_names(_items(features.get(each.column))) if each.kind == "classes" else None
+        fields.append(each._replace(names=names or ()))
     classes = None if label is None or held[label] == "text" else _class_names(features.get(label))
     return ColumnChoice(image, label, tuple(fields), has_paths, classes)
 
@@ -129,9 +128,8 @@ def _kind(kind: pa.DataType, feature: Any) -> str | None:
 def _is_json(kind: pa.DataType) -> bool:
     kind = _storage(kind)
     held = _held(kind)
-    if held == "struct":
-        return all(_is_json(part.type) for part in kind)
-    return _is_json(kind.value_type) if held == "list" else held in ("null", "bool", "int", "float", "text")
+    parts = [part.type for part in kind] if held == "struct" else [kind.value_type] if held == "list" else []
+    return all(map(_is_json, parts)) if parts else held in ("null", "bool", "int", "float", "text", "struct")
 
 
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
@@ -163,10 +161,8 @@ class Cells:
     def __init__(self, batch: pa.RecordBatch, columns: ColumnChoice) -> None:
         self._images, self._paths = _files(batch.column(columns.image))
         self.sizes: list[int] = pc.fill_null(pc.binary_length(self._images), 0).to_pylist()
-        self._fields = [
-            _files(batch.column(each.column))[0] if each.kind in _PICTURES else _values(batch.column(each.column))
-            for each in columns.fields
-        ]
+        cells = ((each.kind, batch.column(each.column)) for each in columns.fields)
+        self._fields = [_files(cell)[0] if kind in _PICTURES else _values(cell) for kind, cell in cells]
 
     def image(self, at: int) -> bytes | None:
         return cast("bytes | None", self._images[at].as_py())
@@ -208,13 +204,10 @@ def _values(column: pa.Array) -> pa.Array:
 
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
-_BUFFER_BYTES = 1 << 20
-_BATCH_BYTES = 4 << 20
-# At most, for repeated values count once in the size that a file states.
-_BATCH_ROWS = 32
+_BUFFER_BYTES, _BATCH_BYTES = 1 << 20, 4 << 20
+_BATCH_ROWS = 32  # at most, for repeated values count once in the size that a file states
 # A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
-_BELIEVED_ROWS = 1_000_000
-_BYTES_PER_ROW = 8
+_BELIEVED_ROWS, _BYTES_PER_ROW = 1_000_000, 8
 _FOOTERS_BYTES = 64 << 20
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of a stream of Arrow
 _FILE_MAGIC = b"ARROW1"
@@ -228,20 +221,10 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
-        self.path = path
-        self._listed_as: FileState | None = None
-        try:
-            if isinstance(path, Path):
-                if not state_of(os.stat(path)).is_regular:  # opening a pipe would wait for who writes it
-                    raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
-                self._file: pa.NativeFile = pa.OSFile(os.fspath(path))
-            else:
-                remote = path.open()
-                self._listed_as = remote.state
-                self._file = pa.PythonFile(remote, mode="r")
-        except OSError as problem:
-            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
+        self.path, self._opened = path, open_regular(path)
         self._first = self.state()
+        self._file = pa.PythonFile(self._opened, mode="r")
+        weakref.finalize(self, self._opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
 
@@ -274,7 +257,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def state(self) -> FileState:
         """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
-        return self._listed_as or state_of(os.fstat(self._file.fileno()))
+        return self._opened.state
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
@@ -307,13 +290,8 @@ class ParquetTable(TableFile):
 
     def _open(self) -> None:
         name, kept = (str(self.path), self.state()), ParquetTable._footers
-        self._parquet = pq.ParquetFile(
-            self._file,
-            metadata=kept.get(name),
-            buffer_size=_BUFFER_BYTES,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+        options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        self._parquet = pq.ParquetFile(self._file, metadata=kept.get(name), **options)
         footer = self._parquet.metadata
         size_bytes = ParquetTable._kept_bytes + footer.serialized_size
         if not isinstance(self.path, Path) and name not in kept and size_bytes <= _FOOTERS_BYTES:
@@ -331,9 +309,7 @@ class ParquetTable(TableFile):
                 after = first + facts.num_rows
                 believed = first <= after <= _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW
                 if not believed or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
-                    raise ValueError(
-                        f"the footer says {after:,} rows up to here, {stored:,} of {size_bytes:,} bytes in it"
-                    )
+                    raise ValueError(f"the footer says {after:,} rows up to here, {stored:,} of {size_bytes:,} bytes")
             yield Group(number, first, facts.num_rows, 0, sum(sizes))
             first = after
 
@@ -365,8 +341,7 @@ class ArrowTable(TableFile):
         offset = self._first_batch
         while offset != self._end:
             with self.reading(f"{self.group} {number}"):
-                batch = self._batch(offset)
-                after = self._file.tell()
+                batch, after = self._batch(offset), self._file.tell()
                 if not offset < after <= self._end:
                     raise ValueError("it goes beyond the end")
             self._last = offset, batch

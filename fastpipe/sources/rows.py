@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -13,12 +14,12 @@ from urllib.parse import unquote
 import xxhash
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.folder import scheme_of
+from fastpipe.format.folder import Url, scheme_of
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.format.open_file import FileState
 from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.listing import Listing, Note, Notes, Source, SourceField
+from fastpipe.sources.listing import Listing, Note, Notes, Source, SourceField, change
 from fastpipe.sources.options import ColumnChoice
 
 _MOST_PATH_BYTES = 4096
@@ -86,18 +87,20 @@ def list_rows(
             )
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
-    found = _SourceList(image_root, fields, Labels(classes), place)
-    found.take(rows)
-    stray = sorted(path for path in beside if path not in found.taken)
-    names = found.labels.settle(found.sources)
-    return Listing(image_root, names, found.sources, stray, fields=tuple(fields), notes=found.notes)
+    found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
+    # Rows hold their values; files behind a URL are asked for many at a time.
+    while run := list(islice(waiting, 1 if isinstance(image_root, Path) else 512)):
+        found.look_up(run)
+        sources += map(found.source, run)
+    found.notes.flush()
+    stray = sorted(path for path in beside if path not in found.names)
+    return Listing(image_root, found.labels.settle(sources), sources, stray, fields=tuple(fields), notes=found.notes)
 
 
 def _relative_path(path: str, image_root: SourcePath) -> str:
     """A row's path as it names a sample: clean, from the image root on. URLs of web servers have escapes."""
     if not isinstance(image_root, Path):
-        path = unquote(path) if scheme_of(path) in ("http", "https") else path
-        path = path.removeprefix(f"{image_root}/")
+        path = (unquote(path) if Url(path).is_web else path).removeprefix(f"{image_root}/")
     if scheme_of(path):
         return path
     clean = PurePosixPath(path)
@@ -107,34 +110,30 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
     return str(clean)
 
 
-class _SourceList:
-    """Rows, one after the other -> sources."""
+class _Taken:
+    """What rows have taken so far: names, labels, notes."""
 
-    def __init__(self, root: SourcePath, fields: Sequence[SourceField], labels: Labels, place: str) -> None:
-        self.sources: list[Source] = []
-        self.taken: dict[str, int] = {}  # name -> how many rows have wanted it; and 0 for files of fields
+    def __init__(self, root: SourcePath, fields: Sequence[SourceField], place: str, labels: Labels) -> None:
+        self.names: dict[str, int] = {}  # -> how many rows have wanted it; and 0 for files of fields
         self.notes = Notes()
         self.labels = labels
-        self._root = root
-        self._fields = fields
-        self._place = place
-        self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
+        self._root, self._fields, self._place = root, fields, place
+        self._states: dict[str, FileState | str] = {}  # of the files of some rows, or why they cannot be read
 
-    def take(self, rows: Iterable[Row]) -> None:
+    def look_up(self, rows: Sequence[Row]) -> None:
+        """Finds the files of rows, which `source` takes then."""
         files = [each.name for each in self._fields if each.kind in _FILES]
-        waiting = iter(rows)
-        while run := list(islice(waiting, 1 if isinstance(self._root, Path) else 512)):  # rows hold their values
-            if not isinstance(self._root, Path):
-                said: list[Any] = [path for row in run for path in (row.path, *map(row.values.get, files))]
-                names = list(dict.fromkeys(_relative_path(path, self._root) for path in said if _is_name(path)))
-                states = zip(names, self._root.look_up(names), strict=True)
-                self._states = {name: state for name, state in states if state is not None}
-            for row in run:
-                self._add(row)
-        self.notes.flush()
+        said: list[Any] = [path for row in rows for path in (row.path, *map(row.values.get, files))]
+        paths = list(dict.fromkeys(_relative_path(path, self._root) for path in said if is_name(path)))
+        absent = [f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}" for path in paths]
+        if isinstance(self._root, Path):
+            found: Iterable[FileState | str] = map(partial(state_or_problem, self._root), paths, absent)
+        else:
+            found = (state or why for state, why in zip(self._root.look_up(paths), absent, strict=True))
+        self._states = dict(zip(paths, found, strict=True))
 
-    def _add(self, row: Row) -> None:
-        path = _relative_path(row.path, self._root) if _is_name(row.path) else ""
+    def source(self, row: Row) -> Source:
+        path = _relative_path(row.path, self._root) if is_name(row.path) else ""
         try:
             if row.problem is not None or not path:
                 raise ValueError(row.problem or f"expected the path of an image, got {row.path[:60]!r}")
@@ -143,28 +142,24 @@ class _SourceList:
             note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
         except ValueError as problem:
             why = f"{problem} ({row.where})" if path else str(problem)
-            self.sources.append(Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why))
-            return
+            return Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why)
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
         file = path if name != path else None
-        self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
+        return Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note)
 
     def _state(self, path: str, whose: str = "") -> FileState:
-        """Size and times of a file, or a ValueError that says why it cannot be read."""
-        absent = f"{'a URL that is not' if scheme_of(path) else 'no such file'} in {self._place}"
-        local = isinstance(self._root, Path)
-        found = state_or_problem(self._root, path, absent) if local else self._states.get(path, absent)
+        found = self._states[path]
         if isinstance(found, str):
             raise ValueError(f"{whose}{found}")
         return found
 
     def _free(self, name: str) -> str:
         """A name that no sample has: the name itself, or with #2, #3, ... behind it."""
-        free, number = name, self.taken.get(name, 0) + 1
-        while number > 1 and (free := f"{name}#{number}") in self.taken:
+        free, number = name, self.names.get(name, 0) + 1
+        while number > 1 and (free := f"{name}#{number}") in self.names:
             number += 1
-        self.taken[free] = 1
-        self.taken[name] = number
+        self.names[free] = 1
+        self.names[name] = number
         return free
 
     def _keep(self, row: Row) -> tuple[Note, int]:
@@ -174,11 +169,11 @@ class _SourceList:
         for each in self._fields:
             value = row.values.get(each.name)
             if each.kind in _FILES and value is not None and not isinstance(value, dict):
-                if not _is_name(value):
+                if not is_name(value):
                     raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
                 path = _relative_path(value, self._root)
                 times[each.name] = found = self._state(path, f"field {each.name}: {readable(path)}: ")
-                self.taken.setdefault(path, 0)
+                self.names.setdefault(path, 0)
                 value = {"file": path, "size_bytes": found.size_bytes}
             if value is not None:
                 values[each.name] = value
@@ -192,7 +187,7 @@ class _SourceList:
         return note, max((state.ctime_ns for state in times.values()), default=0)
 
 
-def _is_name(path: object) -> bool:
+def is_name(path: object) -> bool:
     """Whether a file can have this name."""
     try:
         return isinstance(path, str) and "\0" not in path and 0 < len(os.fsencode(path)) <= _MOST_PATH_BYTES
@@ -213,9 +208,9 @@ class Labels:
         """Its number, for now. ValueError: it is none; PackError: a number among names, or a name of them."""
         if isinstance(label, float) and label.is_integer():
             label = int(label)  # 2.0, as pandas writes it if another one is missing
-        numbered = isinstance(label, int)
-        if label is None or (label == NO_LABEL and numbered):
+        if label in (None, NO_LABEL):
             return NO_LABEL
+        numbered = isinstance(label, int)
         if isinstance(label, bool) or not isinstance(label, (int, str)):
             raise ValueError(f"label: expected a whole number or the name of a class, got {label!r:.60}")
         if self._known is None and self._numbered not in (None, numbered):
@@ -231,7 +226,7 @@ class Labels:
                 raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
             self._most = max(self._most, label)
             return label
-        if (label and not _is_name(label)) or (self._known is not None and label not in self._numbers):
+        if (label and not is_name(label)) or (self._known is not None and label not in self._numbers):
             what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
             raise ValueError(f"label: expected the name of {what}, got {label[:60]!r}")
         return self._numbers.setdefault(label, len(self._numbers))
@@ -245,7 +240,5 @@ class Labels:
         names = sorted(self._numbers)
         place = {name: number for number, name in enumerate(names)}
         order = [place[name] for name in self._numbers]
-        for at, source in enumerate(sources):  # in place: there may be millions
-            if source.label != NO_LABEL and order[source.label] != source.label:
-                sources[at] = source._replace(label=order[source.label])
+        change(sources, lambda each: each if each.label == NO_LABEL else each._replace(label=order[each.label]))
         return names

@@ -107,11 +107,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                if columns.label is None:
-                    labels += [None] * group.rows
-                else:
-                    for (values,) in file.values(group, [columns.label], _SCAN_ROWS):
-                        labels += values
+                cells = file.values(group, [columns.label], _SCAN_ROWS) if columns.label else [[[None] * group.rows]]
+                labels += chain.from_iterable(values for (values,) in cells)
             state = file.state()
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
@@ -131,16 +128,13 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
-    classes = numbers.settle(sources)
-    return TableListing(
-        folder, classes, sources, stray, fields=columns.fields, kind=kind, tables=tables, columns=columns
-    )
+    listing = Listing(folder, numbers.settle(sources), sources, stray, fields=columns.fields)
+    return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
-    starts = ((group, group.first_row) for group in table.groups)
-    return (group for group, first in starts if any(row in rows for row in range(first, first + group.rows)))
+    return (each for each in table.groups if any(each.first_row + at in rows for at in range(each.rows)))
 
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
@@ -174,28 +168,24 @@ def _open(kind: str, path: SourcePath) -> TableFile:
 
 def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
     """Of a source's split "parquet" or "arrow", the files, and those that are no tables; their names have "/"."""
-    by_name = "splits, as the names of files say:"
     if not root.is_dir():
-        pick_split(split, [_split_of(root.name)], root, by_name)
+        pick_split(split, [_split_of(root.name)], root)
         return "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], []
     if (root / _SPLITS).is_file():
         said = _json(root / _SPLITS).get("splits")
         names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
         return "arrow", _saved(root, f"{pick_split(split, names, root)}/"), []
     if (root / _STATE).is_file():
-        said = _json(root / _STATE).get("_split")
-        pick_split(split, [said if isinstance(said, str) else ""], root)
+        pick_split(split, [str(_json(root / _STATE).get("_split") or "")], root)
         return "arrow", _saved(root, ""), []
     splits: dict[str, list[str]] = {}
-    stray = []
+    stray: list[str] = []
     for name in sorted(files_below(root, hidden=False)):
-        if name.lower().endswith(".parquet"):
-            splits.setdefault(_split_of(name), []).append(name)
-        else:
-            stray.append(name)
+        there = splits.setdefault(_split_of(name), []) if name.lower().endswith(".parquet") else stray
+        there.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
-    return "parquet", splits[pick_split(split, splits, root, by_name)], stray
+    return "parquet", splits[pick_split(split, splits, root)], stray
 
 
 def _split_of(name: str) -> str:
@@ -212,9 +202,8 @@ def _saved(root: SourcePath, prefix: str) -> list[str]:
     listed: Any = _json(state).get("_data_files")
     names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if not names or not all(map(_is_name, names)) or len({*names}) != len(listed):
-        raise PackError(
-            f"{readable(str(state))}: expected a list of files in the same folder, got {str(listed)[:100]!r}"
-        )
+        expected = "expected a list of files in the same folder"
+        raise PackError(f"{readable(str(state))}: {expected}, got {str(listed)[:100]!r}")
     return [prefix + str(name) for name in names]
 
 
@@ -227,6 +216,5 @@ def _json(file: SourcePath) -> dict[str, Any]:
         with open_unchanged(file) as opened:
             return {**json.load(opened)}
     except (ValueError, TypeError, RecursionError) as problem:
-        raise PackError(
-            f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"
-        ) from problem
+        expected = "expected an object in JSON, as save_to_disk writes it"
+        raise PackError(f"{readable(str(file))}: {expected} ({problem})") from problem

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.tar_writer import BLOCK, padded
-from fastpipe.sources.files import SourcePath, opened
+from fastpipe.sources.files import SourcePath, open_regular
 
 MOST_EXTENSION_BYTES = 1 << 20  # of an extended header: macOS and GNU tar put a file's attributes there
 _MOST_PADDING_BYTES = 1 << 20  # behind the end; a record is 10,240 bytes with most programs
@@ -68,21 +68,12 @@ class Member(NamedTuple):
 
 
 class TarFile:
-    """An open tar file, read by ranges; its state is of its opening. PackError: not regular, or not readable."""
+    """An open tar file, read by ranges; its state is of its opening. PackError: as of `open_regular`."""
 
     def __init__(self, path: SourcePath) -> None:
-        self.path = path
-        try:
-            self._file = opened(path)
-        except OSError as problem:
-            raise PackError(f"{readable(str(path))} cannot be opened: {problem.strerror}") from problem
+        self.path, self._file = path, open_regular(path)
         self.state = self._file.state
         self._window, self._window_at = b"", 0
-        if not self.state.is_regular:
-            self._file.close()
-            raise PackError(
-                f"{readable(str(path))} is not a regular file; expected a tar file, because fastpipe reads no streams"
-            )
 
     def __enter__(self) -> TarFile:
         return self
@@ -102,22 +93,18 @@ class TarFile:
 
     def members(self) -> Iterator[Member]:
         """All members in order. PackError: it is damaged, cut off, compressed, no tar, or can be read in two ways."""
-        at = 0
-        changes: dict[bytes, bytes]
+        at, changes = 0, dict[bytes, bytes]()
         try:
             while True:
                 start, changes = at, {}
                 while (header := _parse(self._all(at, BLOCK, "a header or the end"))) and header.kind in _EXTENSIONS:
-                    if header.size_bytes > MOST_EXTENSION_BYTES:
+                    if (size := header.size_bytes) > MOST_EXTENSION_BYTES:
                         raise ValueError(
-                            f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
-                            f"{header.size_bytes:,}"
+                            f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got {size:,}"
                         )
-                    found = _changes(header.kind, self._all(at + BLOCK, header.size_bytes, "an extended header"))
+                    found = _changes(header.kind, self._all(at + BLOCK, size, "an extended header"))
                     if changes.keys() & found.keys():
-                        raise ValueError(
-                            "expected one extended header of each type, and one name, before a member, got two"
-                        )
+                        raise ValueError("expected one extended header of each type, and one name, before a member")
                     changes |= found
                     at += BLOCK + padded(header.size_bytes, BLOCK)
                 if header is None:
@@ -143,10 +130,7 @@ class TarFile:
             kind = _FOLDER  # as before POSIX
         what = _WITHOUT_BYTES.get(kind)
         if what is not None and size_bytes:  # Note [two readings]
-            raise ValueError(
-                f"expected 0 bytes after the header of {what}, got {size_bytes:,}; programs disagree where the next "
-                "member starts"
-            )
+            raise ValueError(f"expected 0 bytes after the header of {what}, got {size_bytes:,}")
         if offset + size_bytes > self.state.size_bytes:
             raise self._cut_off(f"member {shown(name)}", offset + size_bytes)
         problem = None
@@ -155,9 +139,7 @@ class TarFile:
         elif kind not in (b"0", b"\0", b"7", _FOLDER):
             what = what or f"of type {kind.decode('latin1')!a}"
             target = f" to {shown(os.fsdecode(_text(header.link)))}" if kind in (b"1", b"2") else ""
-            problem = (
-                f"{what}{target}, not a file; to store the files that links point to, use tar's option --dereference"
-            )
+            problem = f"{what}{target}, not a file; to store the files that links point to, use tar --dereference"
         return Member(name, start, offset, size_bytes, kind == _FOLDER, problem)
 
     def _check_end(self, at: int) -> None:
@@ -168,9 +150,8 @@ class TarFile:
         zeros = size - len(padding.lstrip(b"\0"))
         if zeros < size or rest > size:
             raise ValueError(
-                f"expected only zeros after the end of the tar, at least {2 * BLOCK:,} and at most "
-                f"{_MOST_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte {at + zeros}; if cat has joined tars, "
-                "join them with tar -A instead"
+                f"expected only zeros after the end of the tar, {2 * BLOCK:,} to {_MOST_PADDING_BYTES:,}, got {rest:,} "
+                f"bytes, zeros to byte {at + zeros}; if cat has joined tars, join them with tar -A instead"
             )
 
     def _all(self, at: int, size: int, what: str) -> bytes:
@@ -225,9 +206,7 @@ def _parse(block: bytes) -> _Header | None:
     kind = block[156:157]
     if block[345] and magic == b"ustar\0":
         name = _text(block[345:500]) + b"/" + name
-    elif (
-        block[345] and kind != _OLD_SPARSE
-    ):  # tar --incremental puts times there, and tarfile takes them for the prefix
+    elif block[345] and kind != _OLD_SPARSE:  # tarfile takes the times of tar --incremental there for the prefix
         raise ValueError(f"expected no prefix of the name in a header of format {magic!r}")
     size_bytes = _number(block[124:136], "size")
     return _Header(kind, name, block[157:257], size_bytes, kind == _OLD_SPARSE and block[482] != 0)
@@ -242,12 +221,9 @@ def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
     found = {b"path": _text(data)} if kind == _LONG_NAME else _pax_records(data)
     if kind == _GLOBAL_PAX:
-        for keyword in found:
+        for keyword in found:  # it would apply to every member
             if keyword in (b"path", b"size", b"linkpath") or _SPARSE.fullmatch(keyword):
-                shown_keyword = keyword[:40].decode("latin1")
-                raise ValueError(
-                    f"expected no {shown_keyword!a} in a global pax header, because it would apply to every member"
-                )
+                raise ValueError(f"expected no {keyword[:40].decode('latin1')!a} in a global pax header")
         return {}
     if not found.get(b"path", b"-"):
         raise ValueError("expected a name in the extended header, got an empty name")

@@ -21,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.files import SourcePath, state_at
-from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
@@ -102,10 +102,8 @@ class Gathered:
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
                 no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
                 if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):
-                    problem = (
-                        f"expected the name of a file inside the tar's folder, of at most {_MOST_NAME_CHARACTERS:,} "
-                        "characters, none of which is a control character or a backslash"
-                    )
+                    expected = f"at most {_MOST_NAME_CHARACTERS:,} characters, no control character and no backslash"
+                    problem = f"expected the name of a file inside the tar's folder, of {expected}"
                 path = "/".join(part for part in path.split("/") if part not in ("", "."))
             if problem is None:
                 yield member, path
@@ -123,16 +121,10 @@ class Gathered:
 
     def _take_sample(self, sample: list[_Keyed]) -> None:
         """Adds the sample of these members, or why they are none."""
-        pictures: list[_Keyed] = []
-        labels: list[_Keyed] = []
-        others: dict[str, ByteRange] = {}
-        for each in sample:
-            if each.extension == _LABEL:
-                labels.append(each)
-            elif each.extension in PICTURES:
-                pictures.append(each)
-            else:
-                others[each.extension] = each.member.offset_bytes, each.member.size_bytes
+        pictures = [each for each in sample if each.extension in PICTURES]
+        labels = [each for each in sample if each.extension == _LABEL]
+        rest = [each for each in sample if each.extension not in PICTURES and each.extension != _LABEL]
+        others = {each.extension: (each.member.offset_bytes, each.member.size_bytes) for each in rest}
         if not self.with_fields or not (pictures or labels):
             for extension in others:
                 self.drop(extension)
@@ -140,8 +132,8 @@ class Gathered:
             return
         _, _, path, member = (pictures or labels)[0]
         try:
-            if len(pictures) + len(labels) + len(others) < len(sample):
-                ((twice, _),) = Counter(each.extension for each in sample if each.extension in others).most_common(1)
+            if len(others) < len(rest):
+                ((twice, _),) = Counter(each.extension for each in rest).most_common(1)
                 raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
             label, ours = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
         except ValueError as problem:
@@ -157,16 +149,14 @@ class Gathered:
         if note is not None:
             offset, most = note
             ours = read_ours(lambda size: self._tar.read(offset, min(size, most)))
-        if not pictures:
-            raise ValueError("a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls")
-        if self.labelled and not labels:
-            raise ValueError("an image without a label; expected KEY.cls next to it")
-        if pictures > 1 or len(labels) > 1:
-            raise ValueError(f"expected one image and one label with this key, got {pictures} and {len(labels)}")
-        name = None if ours is None else ours.class_name
+        if pictures != 1 or len(labels) > 1 or (self.labelled and not labels):
+            raise ValueError(
+                "expected one image (KEY.jpg, .png, .webp, .bmp, .tif) and one label (KEY.cls) with this key, got "
+                f"{pictures} and {len(labels)}"
+            )
         label = self._label(labels[0], ours is not None) if labels else NO_LABEL
         if label != NO_LABEL:
-            name = str(label) if name is None else name
+            name = str(label) if ours is None or ours.class_name is None else ours.class_name
             known = self.names[self._archive].setdefault(label, name)
             if known != name:
                 raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
@@ -178,16 +168,12 @@ class Gathered:
         if text == b"-1" and ours:
             return NO_LABEL
         number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
-        if number is None:
+        if number is None or int(number[1]) >= self.classes:
             raise ValueError(
-                f"its label is {shown(repr(text)[1:], 40)}; expected a whole number of 0 or more, in decimal digits"
+                f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 to {self.classes - 1:,}, in "
+                "decimal digits: a position in the list of classes"
             )
-        label = int(number[1])
-        if label >= self.classes:
-            raise ValueError(
-                f"its label is {label}; expected a label below {self.classes:,}, a position in the list of classes"
-            )
-        return label
+        return int(number[1])
 
     def _add(
         self, member: Member, path: str, problem: str | None = None, label: int = 0, ours: Ours | None = None
@@ -203,10 +189,11 @@ class Gathered:
         if self.origins is not None and ours is not None and ours.path not in self.origins:
             whole = ours.path  # a sample of a packed dataset is called what it was called there
             self.origins.add(whole)
-        identity = None if ours is None else ours.identity
         size, mtime, ctime, _ = self._tar.state
-        in_tar = self._archive, member.offset_bytes, size
-        self.sources.append(Source(whole, label, member.size_bytes, mtime, ctime, problem, *in_tar, identity=identity))
+        source = Source(
+            whole, label, member.size_bytes, mtime, ctime, problem, self._archive, member.offset_bytes, size
+        )
+        self.sources.append(source if ours is None else source._replace(identity=ours.identity))
         return problem is None
 
 
@@ -254,15 +241,14 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
 
         index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
         behind.fetch_sources()
-    checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = index.damage(lambda name: state_at(root, name).size_bytes)
-    if checksum is not None and checksum[0] != checksum[1]:
-        problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
+    said, got = read_self_checksum((root / DATASET_FILE).read_bytes()) or ("", "")
+    if said != got:
+        problem = f"{DATASET_FILE} has changed since it was written: expected hash {said}, got {got}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    names = [shard.name for shard in index.shards]
     gathered = Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields), origins=set())
-    _gathered(root, names, gathered)
+    _gathered(root, [shard.name for shard in index.shards], gathered)
     del gathered.endings[NOTE]  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     _take_origins(listing.sources, index, index.sources())
@@ -274,18 +260,18 @@ def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) 
     numbers = {shard.name: number for number, shard in enumerate(index.shards)}
     columns = (index.records["shard"], index.records["offset"], known["bytes"])
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    row, kept = next(rows, None), 0
-    for source in sources:
+    row = next(rows, None)
+
+    def with_origin(source: Source) -> Source | None:
+        nonlocal row
         place = numbers[source.archive or ""], source.offset_bytes
         while row is not None and row[:2] < place:
             row = next(rows, None)
-        if source.problem is None:
-            if row is None or row[:2] != place:
-                continue
-            source = source._replace(origin_bytes=row[2])
-        sources[kept] = source
-        kept += 1
-    del sources[kept:]
+        if source.problem is not None:
+            return source
+        return source._replace(origin_bytes=row[2]) if row is not None and row[:2] == place else None
+
+    change(sources, with_origin)
 
 
 def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
@@ -302,14 +288,11 @@ def _web_dataset(
     if not gathered.sources and gathered.dropped:
         raise PackError(
             f"{readable(str(root))} has no image in its tars: the endings of the members are "
-            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot of a name, as v1.jpg of "
-            "photo.v1.jpg, which is no image's: make the tar again without further dots in the names, or unpack it and "
-            "pack the folder"
+            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, "
+            "no image's. Make the tar again without further dots in the names, or unpack it and pack the folder"
         )
-    if asked is not None:
-        fields = fields_asked(asked, endings)
-    else:
-        fields = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    found = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    fields = found if asked is None else fields_asked(asked, endings)
     return _listing(root, _named_classes(gathered), gathered, stray, fields)
 
 
@@ -338,10 +321,13 @@ def _named_classes(gathered: Gathered) -> list[str]:
         return classes
     classes = sorted({name for _, name in pairs})
     numbers = {name: number for number, name in enumerate(classes)}
-    for at, source in enumerate(gathered.sources):
-        if source.problem is None and source.label != NO_LABEL:
-            name = gathered.names[source.archive or ""][source.label]
-            gathered.sources[at] = source._replace(label=numbers[name])
+
+    def numbered(source: Source) -> Source:
+        if source.problem is not None or source.label == NO_LABEL:
+            return source
+        return source._replace(label=numbers[gathered.names[source.archive or ""][source.label]])
+
+    change(gathered.sources, numbered)
     return classes
 
 
@@ -354,27 +340,25 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
     if not classes:
         return None
     labels = {name: label for label, name in enumerate(classes)}
-    sources = gathered.sources
-    kept = 0
-    for source in sources:  # in place: there may be millions
-        if source.problem is None:
-            prefix = f"{source.archive}/" if source.archive else ""
-            parts = source.path[len(prefix) :].split("/")[depth:]
-            if len(parts) < 2 or parts[0] not in labels:
-                stray.append(source.path)
-                continue
-            source = source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
-        sources[kept] = source
-        kept += 1
-    del sources[kept:]
-    return Listing(root, classes, sources, stray)
+
+    def unpacked(source: Source) -> Source | None:
+        if source.problem is not None:
+            return source
+        prefix = f"{source.archive}/" if source.archive else ""
+        parts = source.path[len(prefix) :].split("/")[depth:]
+        if len(parts) > 1 and parts[0] in labels:
+            return source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
+        stray.append(source.path)
+        return None
+
+    change(gathered.sources, unpacked)
+    return Listing(root, classes, gathered.sources, stray)
 
 
 def _called(folder: str, tars: list[str]) -> bool:
     """Whether the tars are called after the folder that all their members are in.
 
-    Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no
-    class. Its members do not tell that it is none, but the tar's name does: photos.tar, photos-000.tar and photos_1.tar
-    are called after photos.
+    Note [a tar of a folder] `tar cf photos.tar photos` puts the folder photos around the class folders. Only the tar's
+    name tells that photos is no class: photos.tar, photos-000.tar and photos_1.tar are called after it.
     """
     return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)

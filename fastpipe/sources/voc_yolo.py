@@ -37,14 +37,13 @@ def list_voc(root: Path, split: str | None) -> Listing:
 
     def row(name: str) -> Row:
         found = parsed.get(name) or Row(f"Annotations/{name}.xml", problem="no such annotation")
-        path = found.path
         if found.problem is not None:
             return found
+        path, boxes = found.path, found.values["boxes"]
         if "/" not in path and path not in by_stem[Path(path).stem]:
             # Many tools write it without its ending, or another file's; VOC calls an image after its annotation.
             called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
             path = next(called, [path or f"{name}.jpg"])[0]
-        boxes = found.values["boxes"]
         numbered = {**boxes, "labels": [classes.index(each) for each in boxes["labels"]]}
         return found._replace(values={**found.values, "boxes": numbered}, path=path)
 
@@ -97,9 +96,8 @@ def _voc_row(path: Path) -> Row:
 def list_yolo(root: Path, split: str | None) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes."""
     splits = names_in(root / "images").folders
-    if split is not None or splits:
-        split = pick_split(split, splits, root / "images", "the folders")
-    images, labels = (root / folder / (split or "") for folder in YOLO_FOLDERS)
+    split = pick_split(split, splits, root / "images") if split is not None or splits else ""
+    images, labels = (root / folder / split for folder in YOLO_FOLDERS)
     paths = sorted(files_below(images, hidden=False))
     beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}

@@ -17,9 +17,10 @@ PARTIAL = ".partial"
 LOCK_FILE = "lock"
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the renames in a folder last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def publish(partial: Path, final: Path) -> None:
+    """Gives a whole, synced file its final name, also through a power cut."""
+    os.replace(partial, final)
+    handle = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as problem:
@@ -27,12 +28,6 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-def publish(partial: Path, final: Path) -> None:
-    """Gives a whole, synced file its final name."""
-    os.replace(partial, final)
-    sync_folder(final.parent)
 
 
 def make_in_shared(folder: Path) -> None:
@@ -68,28 +63,26 @@ class WorkFolder:
         self._file = self.path / LOCK_FILE
         if self.path.is_symlink():
             raise PackError(f"{self.path} is a link; expected a folder, because packing writes only into {path.parent}")
+        lock: BinaryIO | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
-        except FileNotFoundError as problem:  # the pack that made the folder has just ended and removed it
-            raise _another(shown) from problem
+            lock = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(lock.fileno()), os.stat(self._file)):
+                raise FileNotFoundError
         except OSError as problem:
+            if lock is not None:
+                lock.close()
+            # Another pack holds it; or the pack that made it has just ended and removed it.
+            if isinstance(problem, (BlockingIOError, FileNotFoundError)):
+                raise PackError(
+                    f"another pack is writing to {shown}; wait for it, or choose another folder"
+                ) from problem
             raise PackError(
-                f"cannot write to {shown}: {problem.strerror}. Make room, repair the disk or allow writing, then run "
-                "the same command again; or choose another folder"
+                f"cannot write to {shown}, or lock a file there: {problem.strerror}. Make room, repair the disk or "
+                "allow writing and locks (flock), then run the same command again; or choose another folder"
             ) from problem
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(self._file)):
-                raise BlockingIOError  # the pack that made it has just ended and removed it
-        except (BlockingIOError, FileNotFoundError) as problem:
-            self._lock.close()
-            raise _another(shown) from problem
-        except OSError as problem:
-            self._lock.close()
-            raise PackError(
-                f"cannot lock {self._file}: {problem.strerror}; DST must be on a file system that supports flock"
-            ) from problem
+        self._lock = lock
 
     def release(self) -> None:
         """Lets go of the lock, and removes the folder if there is nothing else in it."""
@@ -98,7 +91,3 @@ class WorkFolder:
                 self._file.unlink()
                 self.path.rmdir()
         self._lock.close()
-
-
-def _another(destination: Place) -> PackError:
-    return PackError(f"another pack is writing to {destination}; wait for it, or choose another folder")

@@ -44,73 +44,32 @@ class NewFile:
             self.path.unlink(missing_ok=True)
 
 
-class Store(ABC):
-    """The files of a dataset. Names have "/" between folders. Safe in threads. PackError: a file does not come."""
+class _WholeFiles(ABC):
+    """Files that appear whole. Names have "/" between folders."""
 
     place: Place
     scratch: Path  # a folder of this machine for what is being made
-    uploaded_bytes = 0  # to a bucket
-
-    @abstractmethod
-    def sizes(self, folder: str = "") -> dict[str, int]:
-        """The sizes in bytes of the files that lie in a folder, by their names in it."""
-
-    @abstractmethod
-    def any_other(self) -> str | None:
-        """The name of something that is there besides a work folder; None: there is nothing."""
-
-    @abstractmethod
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """A range of a file; None: to its end. FileNotFoundError: there is none."""
 
     @abstractmethod
     def new_file(self, name: str) -> NewFile:
         """A file to be written; raises OSError or PackError, as its `commit` does."""
 
-    @abstractmethod
-    def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
-        """Writes a small file if its content is still `old`, None: if there is none; else False. See NewFile."""
-
-    @abstractmethod
-    def remove(self, names: Iterable[str]) -> None:
-        """Removes files, if they are there, and folders in which nothing is left."""
-
-    @abstractmethod
-    def written_ns(self, name: str) -> int:
-        """When a file was written, in nanoseconds since 1970; of a bucket, by the server's clock."""
-
-    def note(self, name: str) -> str:
-        """The note that a file carries; "": none, or there is no such file."""
-        return ""
-
-    def check_room(self, needed_bytes: int) -> None:  # noqa: B027 (in a folder, the disk says it when it is full)
-        """Looks whether there is room for what is being made at a time; raises PackError."""
-
-    def close(self) -> None:  # noqa: B027 (a folder has nothing to close)
-        """Gives up what is under way."""
-
-    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """What `work`, which reads a little, gives for each item, in order; of a bucket, for several at a time."""
-        return map(work, items)
-
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file to write, which appears whole if the block ends well. PackError: it cannot be written."""
-        shown = f"{self.place}/{name}"
+        new = None
         try:
             new = self.new_file(name)
-        except OSError as problem:
-            raise cannot_write(shown, problem) from problem
-        try:
             with open(new.path, "wb", opener=no_link) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
             new.commit("")
         except BaseException as problem:
-            new.discard()
+            if new is not None:
+                new.discard()
             if isinstance(problem, OSError):
-                raise cannot_write(shown, problem) from problem
+                raise cannot_write(f"{self.place}/{name}", problem) from problem
             raise
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -122,14 +81,20 @@ class Store(ABC):
         return self.scratch / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex[:12]}{PARTIAL}"
 
 
-class Folder(Store):
-    """A folder of this machine: files appear by a rename. See Store."""
+class Folder(_WholeFiles):
+    """The files of a dataset, in a folder of this machine. Safe in threads. PackError: a file does not come."""
+
+    uploaded_bytes = 0  # to a bucket
 
     def __init__(self, folder: Path, scratch: Path | None = None) -> None:
         self.place: Path = folder
         self.scratch = scratch or folder / WORK_FOLDER
 
+    def close(self) -> None:
+        """Gives up what is under way."""
+
     def sizes(self, folder: str = "") -> dict[str, int]:
+        """The sizes in bytes of the files that lie in a folder, by their names in it."""
         found = {}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.place / folder) as entries:
             for each in entries:
@@ -139,21 +104,30 @@ class Folder(Store):
         return found
 
     def any_other(self) -> str | None:
+        """The name of something that is there besides a work folder; None: there is nothing."""
         try:
             return min((each for each in os.listdir(self.place) if each != WORK_FOLDER), default=None)
         except FileNotFoundError:
             return None
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Opens the file each time: there may be more than a process may have open."""
-        handle = os.open(self.place / name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return read_at(handle, (os.fstat(handle).st_size if stop is None else stop) - start, start)
-        finally:
-            os.close(handle)
+        """A range of a file; None: to its end. It is opened each time: there may be more than a process may have open.
+        FileNotFoundError: there is none.
+        """
+        with open(self.place / name, "rb", buffering=0) as file:
+            return read_at(file.fileno(), (os.fstat(file.fileno()).st_size if stop is None else stop) - start, start)
+
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """What `work`, which reads a little, gives for each item, in order; of a bucket, for several at a time."""
+        return map(work, items)
 
     def written_ns(self, name: str) -> int:
+        """When a file was written, in nanoseconds since 1970; of a bucket, by the server's clock."""
         return (self.place / name).stat().st_mtime_ns
+
+    def note(self, name: str) -> str:
+        """The note that a file in a bucket carries; "": none, or there is no such file."""
+        return ""
 
     def new_file(self, name: str) -> NewFile:
         path, final = self._partial(name), self.place / name
@@ -162,17 +136,19 @@ class Folder(Store):
         return NewFile(path, lambda _: publish(path, final))
 
     def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
-        """The lock of the work folder keeps other writers out in between."""
+        """Writes a small file if its content is still `old`, None: if there is none; else False. See NewFile. The lock
+        of the work folder keeps other writers out in between.
+        """
         try:
             now: bytes | None = self.read(name)
         except FileNotFoundError:
             now = None
-        if now != old:
-            return False
-        self.write(name, data)
-        return True
+        if now == old:
+            self.write(name, data)
+        return now == old
 
     def remove(self, names: Iterable[str]) -> None:
+        """Removes files, if they are there, and folders in which nothing is left."""
         folders = set()
         for name in names:
             (self.place / name).unlink(missing_ok=True)
@@ -181,9 +157,12 @@ class Folder(Store):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
+    def check_room(self, needed_bytes: int) -> None:
+        """Looks whether there is room for what is being made at a time, before the disk is full; raises PackError."""
 
-class Bucket(Store):
-    """A bucket behind a URL: files are made in a folder of this machine, and uploaded whole. See Store.
+
+class Bucket(_WholeFiles):
+    """The same behind a URL: files are made in a folder of this machine, and uploaded whole. See Folder.
 
     Parts of an upload that was killed stay in the bucket, and cost money, until a lifecycle rule of the bucket removes
     them: obstore cannot list them. An upload that fails is aborted.
@@ -194,6 +173,7 @@ class Bucket(Store):
 
         check_writable(url)
         self.place: Url = url
+        self.uploaded_bytes = 0
         last = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
         self.scratch = (scratch or cache_folder() / "pack") / f"{last}-{xxhash.xxh3_64_hexdigest(url.encode())}"
         self._objects = Objects(url, remote or RemoteOptions(), PackError)
@@ -282,6 +262,9 @@ def check_writable(url: Url) -> None:
             f"DST {url}: fastpipe cannot write to {url.scheme}://; it writes to {known} and to folders. Pack into a "
             "folder and upload it, dataset.json last"
         )
+
+
+Store = Folder | Bucket
 
 
 def open_store(place: Place, remote: RemoteOptions | None = None, scratch: Path | None = None) -> Store:

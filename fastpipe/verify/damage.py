@@ -62,8 +62,4 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            **asdict(self),
-            "sound": self.sound,
-            "bad_samples": [list(run) for run in self.bad_samples()],
-        }
+        return {**asdict(self), "sound": self.sound, "bad_samples": [list(run) for run in self.bad_samples()]}

@@ -10,7 +10,9 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
@@ -21,8 +23,7 @@ from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
-from fastpipe.verify.check_index import IndexPart
-from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
+from fastpipe.verify.check_shards import IndexPart, ShardFindings, VerifyProgress, check_shards
 from fastpipe.verify.shard_facts import ShardFacts
 
 _MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
@@ -66,22 +67,16 @@ class Seen:
         return [replace(shard, path=self.folder / shard.name, direct=there) for shard in shards]
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     """The shards of a task, which follow one another, and their part of the index."""
 
     shards: list[ShardFacts]
-    index: IndexPart | None
+    part: IndexPart | None
 
 
-class Task:
-    """A function for tasks."""
-
-    def __init__(self, seen: Seen, *, whole_index: bool) -> None:
-        self._seen, self._whole_index = seen, whole_index
-
-    def __call__(self, run: _Run) -> ShardFindings:
-        return check_shards(self._seen.shards(run.shards), run.index, whole_index=self._whole_index, threads=1)
+def check_run(seen: Seen, whole_index: bool, run: _Run) -> ShardFindings:
+    """Runs in a task."""
+    return check_shards(seen.shards(run.shards), run.part, whole_index=whole_index, threads=1)
 
 
 def check_on_ray(
@@ -94,20 +89,15 @@ def check_on_ray(
     address: str | None = None,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> ShardFindings:
-    """Checks shards of the dataset `seen` as `check_shards` does, in tasks; workers and address: see `session`.
-    ConfigError: Ray is not installed, or an argument is wrong. ClusterError: the cluster cannot be reached, or a
-    machine does not see the dataset.
-    """
+    """As `check_shards`, of the dataset `seen`, in tasks; workers, address and errors as of `session`."""
     plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
     totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
     found: dict[int, ShardFindings] = {}
     samples, bytes_done, findings = 0, 0, 0
     with session(address, workers=workers) as cluster:
         most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cluster.cpus, 1)))
-        tasks = run_tasks(
-            Task(seen, whole_index=whole_index), _runs(plain, index, most), name=_name, memory=_MEMORY_BYTES
-        )
-        for run, outcome in tasks:
+        check = partial(check_run, seen, whole_index)
+        for run, outcome in run_tasks(check, _runs(plain, index, most), name=_name, memory=_MEMORY_BYTES):
             found[run.shards[0].number] = outcome
             samples += sum(shard.samples for shard in run.shards)
             bytes_done += sum(shard.size_bytes for shard in run.shards)

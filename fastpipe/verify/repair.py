@@ -19,18 +19,10 @@ from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import file_hash, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, read_fields, sidecars
 from fastpipe.format.index import Index
-from fastpipe.format.layout import (
-    DATASET_FILE,
-    INDEX_DTYPE,
-    INDEX_FILE,
-    SOURCES_FILE,
-    shard_number,
-    version_folder,
-)
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, SOURCES_FILE, shard_number, version_folder
 from fastpipe.format.sample_layout import Stored, key_hash
-from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.fields.columns import columns, piece
-from fastpipe.packing.growth.known import relabelled
+from fastpipe.packing.fields.stored import columns, piece
+from fastpipe.packing.growth.grow import relabelled
 from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
@@ -45,9 +37,9 @@ from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.files import publish
 from fastpipe.store.store import Folder, Store
+from fastpipe.verify.check_sample import opened, records_of
 from fastpipe.verify.damage import Report
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.tar_members import opened, records_of
 
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 _CHUNK_BYTES = 1 << 20
@@ -112,7 +104,7 @@ def repair(
         refused: PackError | None = None
         for pack, ours in _by_pack(info, shards):
             how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
-            options = replace(packed_options(pack["options"], how), workers=workers or granted_cpus())
+            options = replace(packed_options(pack["options"], how), workers=workers)
             try:
                 listing = _listed(path, info, pack, source, options)
             except PackError as problem:
@@ -122,7 +114,7 @@ def repair(
         if refused is not None:
             raise refused
         if INDEX_FILE in damaged:
-            _rebuild_index(journal, said.shards, info)
+            _rebuild_index(journal.store, said.shards, info["index"]["file_xxh3_64"], at)
         if broken:
             _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
     return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
@@ -239,17 +231,12 @@ def _remake_shards(
                 publish(folder / shard.name, shard.path)
 
 
-def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
-    """Writes index.npy from what the shards hold."""
+def _rebuild_index(store: Store, shards: Sequence[ShardFacts], expected: str, at: str) -> None:
+    """Writes index.npy, in the version's folder, from what the shards hold."""
     samples = sum(shard.samples for shard in shards)
-    with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
-        records, whole = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
-        _refuse_other(INDEX_FILE, info["index"]["xxh3_64"], records)
-        if whole != info["index"]["file_xxh3_64"]:
-            raise PackError(
-                f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
-                f"packed it; {_ANEW}"
-            )
+    with store.whole(f"{at}{INDEX_FILE}") as file:
+        _, found = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
+        _refuse_other(INDEX_FILE, expected, found)
 
 
 def _rebuild_sidecars(

@@ -10,7 +10,7 @@ from typing import Any
 from fastpipe.errors import DatasetError
 from fastpipe.format.description import SELF_CHECKSUM, fingerprint, read_info, read_self_checksum
 from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
-from fastpipe.format.index import Index
+from fastpipe.format.index import Index, NoRecordsError
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.store.remote.objects import Objects
@@ -74,9 +74,7 @@ def describe(path: Path) -> Description:
             found.blame("fingerprint does not match the content", expected, repr(info.get("fingerprint")))
         try:
             found.index = Index(path)
-        except DatasetError as problem:
-            if not problem.of_index:
-                raise
+        except NoRecordsError as problem:
             found.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
         found.blame(f"cannot be used ({problem}); nothing else can be checked")

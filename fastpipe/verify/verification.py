@@ -7,20 +7,27 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
 from fastpipe.format.description import file_hash
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
-from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.cluster.executor import THREADS, on_ray
+from fastpipe.packing.cluster.session import THREADS, on_ray
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
-from fastpipe.verify.check_index import IndexPart, check_index, impossible_records
-from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
+from fastpipe.verify.check_shards import (
+    IndexPart,
+    ShardFindings,
+    VerifyProgress,
+    check_index,
+    check_shards,
+    check_size,
+    impossible_records,
+)
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.on_ray import Seen, check_on_ray
 from fastpipe.verify.shard_facts import Description, describe
@@ -58,13 +65,12 @@ def verify(
     in_tasks = on_ray(executor, address)
     if quick and in_tasks:
         raise ConfigError("--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray")
-    threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+    threads = PackOptions(workers=workers).threads
     started = time.monotonic()
     said, folder, url = _described(path)
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
-        findings += check_index(said.index, said.info)
-        findings += _check_sidecars(said.index, said.info["sources"]["file_xxh3_64"])
+        findings += _check_files(said.index, said.info)
     index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
@@ -103,9 +109,9 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     return said, index.folder, index
 
 
-def _check_sidecars(index: Index, sources: str) -> Iterator[Damage]:
-    """Hashes each file, and sources.npy, in a pass that keeps a few MB."""
-    expected_of = {SOURCES_FILE: sources}
+def _check_files(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
+    """Hashes index.npy, sources.npy and each sidecar, in passes that keep a few MB; sums up what the index has."""
+    expected_of = {INDEX_FILE: info["index"]["file_xxh3_64"], SOURCES_FILE: info["sources"]["file_xxh3_64"]}
     for field in index.fields.values():
         expected_of |= {f"{FIELDS_FOLDER}/{name}": digest for name, digest in field.files.items()}
     for name, expected in expected_of.items():
@@ -116,3 +122,5 @@ def _check_sidecars(index: Index, sources: str) -> Iterator[Damage]:
             continue
         if found != expected:
             yield Damage(name, "its content has changed since it was packed: hash", expected, found)
+        elif name == INDEX_FILE:
+            yield from check_index(index)

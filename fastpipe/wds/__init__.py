@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastpipe.wds.batches import BatchCrop, batch_crop
-    from fastpipe.wds.samples import SampleCrop, crop
+    from fastpipe.wds.stages import BatchCrop, SampleCrop, batch_crop, crop
 
 __all__ = ["BatchCrop", "SampleCrop", "batch_crop", "crop"]
 
@@ -13,6 +12,6 @@ def __getattr__(name: str) -> Any:
     """Imported when it is first used, as the names of fastpipe are."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fastpipe.wds import batches, samples
+    from fastpipe.wds import stages
 
-    return getattr(batches if name in ("BatchCrop", "batch_crop") else samples, name)
+    return getattr(stages, name)

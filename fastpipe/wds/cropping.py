@@ -1,4 +1,4 @@
-"""The bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
+"""Samples, or the bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
 
 Note [epochs of others]
 A WebDataset pipeline tells nobody its epoch, and its workers are torch's: of an epoch, or of all. So the draws have two
@@ -10,33 +10,56 @@ torch.manual_seed decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError, ImageError
+from fastpipe.errors import ConfigError, ImageError, SampleError, readable
 from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
+from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
-from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.wds.members import Opened, open_other, open_plain
+from fastpipe.sources.options import PICTURES
+from fastpipe.sources.picture.probe import image_format
 
+Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 _NO_EPOCH = -1
+_FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
+_JPEG = b"\xff\xd8\xff"
+_DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
+
+
+class Opened(NamedTuple):
+    """A picture whose header has been read: what the engine decodes, or (height, width, 3) uint8."""
+
+    width: int
+    height: int
+    data: bytes | None = None
+    rgb: NDArray[np.uint8] | None = None
+
+
+class Draws(NamedTuple):
+    """What the draws of samples are a hash of, beside the seed; Note [epochs of others]."""
+
+    epoch: int
+    numbers: NDArray[np.int64]  # (n,)
 
 
 class Cropping:
-    """What crop and batch_crop share: the checked options, the epoch, and how rows are made.
-
-    It can be pickled, and holds no thread, no lock and no open file.
+    """What crop and batch_crop share: the checked options, the epoch, and how rows are made. It can be pickled, and
+    holds no thread, no lock and no open file.
     """
 
     def __init__(
@@ -62,7 +85,7 @@ class Cropping:
                 f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
                 "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
-        self._draws = self._flip > 0 or self._crop.is_random
+        self._is_random = self._flip > 0 or self._crop.is_random
         self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
 
     def set_epoch(self, epoch: int) -> None:
@@ -77,76 +100,76 @@ class Cropping:
         """
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
 
-    def named(self, names: Sequence[bytes]) -> tuple[int, NDArray[np.int64]]:
-        """The epoch and the numbers, (n,), that stand for some samples in the draws.
-
-        Args:
-            names: one a sample: its key, or its bytes where the key is not known.
+    def images(
+        self, samples: Sequence[dict[str, Any]], handler: Handler | None = None, threads: int = 1, planar: bool = False
+    ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:
+        """By extension, the rows of samples' pictures, as of `rows`; and the samples that are in them: those with other
+        pictures than most, or damaged ones, are left out if the handler says so, or their error is raised.
         """
+        pictures = [pictures_of(sample) for sample in samples]
+        names = _usual(pictures)
+        bad = {
+            row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
+        }
+        fitting = [row for row in range(len(samples)) if row not in bad]
+        epoch, numbers = self.draws([_name_of(sample) for sample in samples])
+        made = {}
+        for name in names:
+            data = [pictures[row][name] for row in fitting]
+            made[name], failed = self.rows(data, Draws(epoch, numbers[fitting]), threads=threads, planar=planar)
+            for place, reason in failed.items():
+                row = fitting[place]
+                bad.setdefault(row, _sample_error(samples[row], reason, name))
+        for row in sorted(bad):
+            if handler is None or not handler(bad[row]):
+                raise bad[row]
+        kept = [place for place, row in enumerate(fitting) if row not in bad]
+        found = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
+        return found, [fitting[place] for place in kept]
+
+    def draws(self, names: Sequence[bytes]) -> Draws:
+        """Those of some samples, each named by its key, or by its bytes where the key is not known."""
         epoch = int(self._epoch)
         if epoch != _NO_EPOCH:
-            return epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64)
-        if self._draws:
-            return 0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy()
-        return 0, np.zeros(len(names), dtype=np.int64)
+            return Draws(epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64))
+        if self._is_random:
+            return Draws(0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy())
+        return Draws(0, np.zeros(len(names), dtype=np.int64))
 
     def rows(
-        self,
-        pictures: Sequence[bytes],
-        epoch: int,
-        numbers: NDArray[np.int64],
-        *,
-        threads: int = 1,
-        planar: bool = False,
+        self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
     ) -> tuple[NDArray[np.uint8], dict[int, str]]:
-        """Decodes, crops and resizes pictures.
-
-        Args:
-            pictures: the bytes of n files.
-            epoch, numbers: of `named`; numbers is (n,).
-            planar: the layout of the result.
-            threads: at most so many decode; those that are not the caller's end before this returns.
-
-        Returns:
-            (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
+        """Decodes, crops and resizes the bytes of n files, by at most so many threads, which end before this returns:
+        (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
         """
         shape = (3, *self._size) if planar else (*self._size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
-        headers = {row: open_plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
-        failed = self._fill(out, {row: one for row, one in headers.items() if one}, epoch, numbers, threads, planar)
+        headers = {row: _plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
+        failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
         others = [row for row, one in headers.items() if one is None or row in failed]
         if others:
-            found = dict(zip(others, _each(self._open, [pictures[row] for row in others], threads), strict=True))
+            convert = partial(_converted, max_pixels=self._max_pixels)
+            found = dict(zip(others, _each(convert, [pictures[row] for row in others], threads), strict=True))
             failed = {row: one for row, one in found.items() if isinstance(one, str)}
             opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
-            failed |= self._fill(out, opened, epoch, numbers, threads, planar)
+            failed |= self._fill(out, opened, draws, threads, planar)
         return out, failed
 
-    def _open(self, data: bytes) -> Opened | str:
-        try:
-            return open_other(data, max_pixels=self._max_pixels)
-        except ImageError as problem:
-            return str(problem)
-
     def _fill(
-        self,
-        out: NDArray[np.uint8],
-        opened: dict[int, Opened],
-        epoch: int,
-        numbers: NDArray[np.int64],
-        threads: int,
-        planar: bool,
+        self, out: NDArray[np.uint8], opened: dict[int, Opened], draws: Draws, threads: int, planar: bool
     ) -> dict[int, str]:
         """Fills these rows; returns those whose picture is refused, with the reason."""
         rows = np.array(list(opened), dtype=np.int64)
         if not len(rows):
             return {}
-        crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
+        width, height = (np.array([one[side] for one in opened.values()], dtype=np.int64) for side in (0, 1))
+        epoch, numbers = draws.epoch, draws.numbers[rows]
+        crops = plan_crops(self._crop, self._size, width, height, seed=self._seed, epoch=epoch, samples=numbers)
+        flips = uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
-        for field in ("width", "height"):
-            tasks[field] = [getattr(one, field) for one in opened.values()]
+        tasks["width"], tasks["height"] = width, height
         plain = [one.data for one in opened.values() if one.data is not None]
         ours = np.array([one.data is not None for one in opened.values()])
         tasks["size"][ours] = [len(data) for data in plain]
@@ -164,17 +187,33 @@ class Cropping:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
 
-    def _plan(self, opened: list[Opened], epoch: int, numbers: NDArray[np.int64]) -> tuple[Crops, NDArray[np.bool_]]:
-        crops = plan_crops(
-            self._crop,
-            self._size,
-            np.array([one.width for one in opened], dtype=np.int64),
-            np.array([one.height for one in opened], dtype=np.int64),
-            seed=self._seed,
-            epoch=epoch,
-            samples=numbers,
-        )
-        return crops, uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
+
+def _plain(data: bytes, *, max_pixels: int) -> Opened | None:
+    """Reads the header of a JPEG, KEY.fpc or PNG; None if it is none that the engine decodes."""
+    if not data.startswith(_DECODED):
+        return None
+    try:
+        return Opened(*_engine.picture_size(data, max_pixels), data)
+    except ValueError:
+        return None
+
+
+def _converted(data: bytes, *, max_pixels: int) -> Opened | str:
+    """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
+    Why not: it is no picture, damaged, or over the limit.
+    """
+    try:
+        if data.startswith(_DECODED):
+            from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+
+            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
+            return Opened(packed.width, packed.height, data=packed.data)
+        from fastpipe.sources.picture.pillow import open_image
+
+        rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
+        return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
+    except ImageError as problem:
+        return str(problem)
 
 
 def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int) -> list[_Result]:
@@ -183,3 +222,76 @@ def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threa
         return [function(value) for value in values]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, values))
+
+
+def is_picture(extension: str, data: object) -> bool:
+    """Whether a member is to be cropped.
+
+    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`, `bin`). A PNG of
+    another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is left alone.
+    """
+    extension = extension.lower()
+    if extension in PICTURES:
+        return True
+    jpeg = isinstance(data, bytes) and data.startswith(_JPEG)
+    return jpeg and extension.rpartition(".")[2] not in _FILMS
+
+
+def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
+    """A sample's pictures, by extension.
+
+    Raises:
+        ConfigError: one has been decoded already, or it is not certain which one is meant.
+    """
+    found = {}
+    for extension, data in sample.items():
+        if extension.startswith("__") or not is_picture(extension, data):
+            continue
+        if not isinstance(data, bytes):
+            raise ConfigError(
+                f"fastpipe.wds: expected the bytes of the member {extension!r}, got {type(data).__name__}; crop before "
+                "other stages decode or change the picture"
+            )
+        found[extension] = data
+    if len(plain := sorted(found.keys() & PICTURES)) > 1:
+        raise ConfigError(
+            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got {' and '.join(plain)}. A "
+            "resize would mix a mask's ids: rename a mask before, .rename(**{'mask.png': 'png'}), or crop one member "
+            "only, .map_dict(jpg=fastpipe.wds.crop(...))"
+        )
+    return found
+
+
+def _name_of(sample: dict[str, Any]) -> bytes:
+    """What names a sample in the draws."""
+    return str(sample.get("__key__", "")).encode(errors="surrogateescape")
+
+
+def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:
+    """Names the sample, or a member of it, its tar, and the reason."""
+    key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
+    what = f"the sample {key!r} cannot be cropped"
+    if member is not None:
+        what = f"the member {member!r} of the sample {key!r} cannot be decoded"
+    return SampleError(
+        f"{what}: {reason}\n"
+        f"  in {url or 'an unknown tar'}\n"
+        f"  {advice}to train without such samples, pass handler=webdataset.warn_and_continue to this stage",
+        shard=url,
+        key=key,
+        reason=reason,
+    )
+
+
+def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
+    """The extensions of the pictures that most samples of a batch have; of samples without a picture, if all are."""
+    counted = Counter(tuple(sorted(found)) for found in pictures if found)
+    return counted.most_common(1)[0][0] if counted else ()
+
+
+def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
+    """The error for a sample that cannot be in a batch with the others."""
+    has = f"the pictures {sorted(found)}" if found else "no picture"
+    reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
+    advice = "if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); "
+    return _sample_error(sample, reason, advice=advice)

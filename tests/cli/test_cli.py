@@ -16,8 +16,8 @@ from cli_run import COMMAND, failed, fp, succeeded
 from pack_sources import jpeg_bytes, write_folder
 
 import fastpipe
+from fastpipe.bench.measure import Figures, Task
 from fastpipe.bench.measure import Result as Measured
-from fastpipe.bench.task import Figures, Task
 from fastpipe.cli import bench
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.packing.job.threads import pack

@@ -24,15 +24,15 @@ from fastpipe.packing.steps.work import Done, convert_step, make_step
 _SLOW_S = 0.3
 
 
-def convert(log: Path, job: Job, part: Part, threads: int) -> Done:
+def convert(log: Path, job: Job, part: Part) -> Done:
     for name, rows in part.runs:
         _note(log, f"convert {name} {rows}")
-    return convert_step(job, part, threads)
+    return convert_step(job, part)
 
 
-def make(log: Path, job: Job, part: Part, threads: int) -> Done:
+def make(log: Path, job: Job, part: Part) -> Done:
     _note(log, f"make {part.name} {part.files}")
-    return make_step(job, part, threads)
+    return make_step(job, part)
 
 
 def _note(log: Path, line: str) -> None:
@@ -47,11 +47,11 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
     return log
 
 
-def slow_make(log: Path, job: Job, part: Part, threads: int) -> Done:
+def slow_make(log: Path, job: Job, part: Part) -> Done:
     _note(log, f"make {part.name} {part.files}")
     _note(log.with_suffix(".pids"), str(os.getpid()))
     time.sleep(_SLOW_S)
-    return make_step(job, part, threads)
+    return make_step(job, part)
 
 
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
@@ -68,15 +68,15 @@ def slow_driver(source: Path, destination: Path, log: Path, address: str) -> sub
     return subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE)
 
 
-def make_elsewhere(log: Path, job: Job, part: Part, threads: int) -> Done:
+def make_elsewhere(log: Path, job: Job, part: Part) -> Done:
     node = here()
     _note(log, node)
     if node == log.read_text().split()[0]:
         raise OSError(28, "No space left on device")
-    return make_step(job, part, threads)
+    return make_step(job, part)
 
 
-def make_nowhere(job: Job, part: Part, threads: int) -> Done:
+def make_nowhere(job: Job, part: Part) -> Done:
     raise OSError(28, "No space left on device")
 
 

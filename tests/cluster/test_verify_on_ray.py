@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_run import failed, fp
-from cluster.verify_tasks import KilledAtFirst
+from cluster.verify_tasks import killed_at_first
 from conftest import damage
 from remote.range_server import RangeServer
 
@@ -17,7 +18,7 @@ from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
-from fastpipe.packing.cluster.executor import RAY
+from fastpipe.packing.cluster.session import RAY
 from fastpipe.verify import on_ray
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
@@ -110,12 +111,7 @@ def test_a_killed_worker_costs_its_task(
     log.mkdir()
     damage_shards(dataset)
 
-    def made(*arguments: Any, **options: Any) -> KilledAtFirst:
-        task = KilledAtFirst(*arguments, **options)
-        task.log = log
-        return task
-
-    monkeypatch.setattr(on_ray, "Task", made)
+    monkeypatch.setattr(on_ray, "check_run", partial(killed_at_first, log))
     monkeypatch.setattr(on_ray, "_TASKS_PER_CPU", 1)
     assert content(verify(dataset, executor=RAY)) == content(verify(dataset))
     assert len(list(log.iterdir())) >= 2

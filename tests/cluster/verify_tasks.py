@@ -8,17 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.verify.check_shards import ShardFindings
-from fastpipe.verify.on_ray import Task
+from fastpipe.verify.on_ray import Seen, check_run
 
 
-class KilledAtFirst(Task):
+def killed_at_first(log: Path, seen: Seen, whole_index: bool, run: Any) -> ShardFindings:
     """Kills its worker once for each run of shards, and says in a folder that it has."""
-
-    log: Path
-
-    def __call__(self, run: Any) -> ShardFindings:
-        mark = self.log / run.shards[0].name
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(run)
+    mark = log / run.shards[0].name
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return check_run(seen, whole_index, run)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
+from fastpipe.demo.render import DemoPhoto
 from fastpipe.errors import ConfigError
 
 SAMPLE = 150
@@ -49,6 +50,14 @@ def test_photo_states_its_size_and_is_whole(sample: list[DemoPhoto]) -> None:
     for photo in sample[:20]:
         assert codec.decode(photo.jpeg).shape == (photo.height, photo.width, 3)
         assert photo.jpeg.endswith(b"\xff\xd9")
+
+
+def test_a_scale_makes_smaller_photos(tmp_path: Path, sample: list[DemoPhoto]) -> None:
+    write_photos(tmp_path, 3, scale=0.25)
+    for index, photo in enumerate(sample[:3]):
+        small = make_photo(0, index, index, 0.25)
+        assert (small.width, small.height) == pytest.approx((photo.width / 4, photo.height / 4), abs=1)
+        assert (tmp_path / CLASSES[index] / f"{index:05d}.jpg").read_bytes() == small.jpeg
 
 
 @pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 10)])
@@ -119,10 +128,10 @@ def test_larger_count_adds_and_lost_photos_come_back(tmp_path: Path) -> None:
 def test_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fastpipe.demo import photos
 
-    def stop_at_three(seed: int, index: int, label: int) -> DemoPhoto:
+    def stop_at_three(seed: int, index: int, label: int, scale: float) -> DemoPhoto:
         if index == 3:
             raise KeyboardInterrupt
-        return make_photo(seed, index, label)
+        return make_photo(seed, index, label, scale)
 
     with monkeypatch.context() as patch:
         patch.setattr(photos, "make_photo", stop_at_three)

@@ -1,19 +1,16 @@
-"""Tests of fastpipe.demo.run: the main job from end to end, and that a second run makes nothing anew."""
+"""Tests of `fastpipe demo`: the main job from end to end, and that a second run makes nothing anew."""
 
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from cli_run import failed, fp, succeeded
 from PIL import Image
 
-from fastpipe.bench.measure import Result
-from fastpipe.bench.task import Figures, Task
-from fastpipe.demo import run
-from fastpipe.demo.run import run_demo
-from fastpipe.errors import ConfigError
+from fastpipe.bench.measure import Figures, Result, Task
+from fastpipe.cli import demo
 from fastpipe.format.index import Index
 
 
@@ -26,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Task, list[str]]]:
         asked.append((task, contenders))
         return [Result(name, Figures(1.0, 1.0, None, None), 1.0, 1.0, 1.0) for name in contenders]
 
-    monkeypatch.setattr(run, "compare", compare)
+    monkeypatch.setattr(demo, "compare", compare)
     return asked
 
 
@@ -38,59 +35,63 @@ def modified(folder: Path) -> dict[str, int]:
 
 
 def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[str]]]) -> None:
-    said: list[str] = []
-    seen: list[int] = []
     folder = tmp_path / "new" / "demo"
-    done = run_demo(folder, photos=40, say=said.append, packing=lambda: nullcontext(lambda now: seen.append(now.files)))
-    assert done.written == 40
+    said = succeeded("demo", folder, "--photos", 40)
+    assert len(list((folder / "photos").rglob("*.jpg"))) == 40
     assert len(list((folder / "truth").rglob("*.png"))) == 40
     assert len(json.loads((folder / "truth" / "photos.json").read_text())["annotations"]) == 40
-    assert done.summary.info["samples"] == done.epoch_images == len(Index(done.data)) == 40
-    assert done.summary.info["counts"]["rejected"] == 0
-    assert len(Index(done.data).classes) == 10
-    assert done.epoch_s > 0
-    assert seen[-1] == 40
-    with Image.open(done.sheet) as sheet:
+    index = Index(folder / "packed")
+    assert len(index) == 40
+    assert index.counts["rejected"] == 0
+    assert len(index.classes) == 10
+    assert "one epoch: 40 images in" in said
+    assert "packed" in [line.split()[0] for line in said.splitlines() if line.strip()]
+    with Image.open(folder / "batch.png") as sheet:
         assert sheet.size == (8 * 166 + 6, 5 * 184 + 6)
-    assert [result.contender for result in done.results] == ["fastpipe", "torch-pil", "torch-cv2"]
-    assert quick[0][0].data == str(done.data)
-    for word in ("photos", "packing", "epoch", "masks", "batch.png", "measuring"):
-        assert any(word in line for line in said)
+    assert quick[0][1] == ["fastpipe", "torch-pil", "torch-cv2"]
+    assert quick[0][0].data == str(folder / "packed")
+    for word in ("photos", "packing", "epoch", "masks", "batch.png", "measuring", "DataLoader, PIL"):
+        assert word in said
 
     before = modified(folder)
-    again = run_demo(folder, photos=40)
-    assert (again.written, again.summary.already_packed, again.epoch_images) == (0, True, 40)
+    again = succeeded("demo", folder, "--photos", 40)
+    assert "one epoch: 40 images in" in again
+    assert "packed" not in [line.split()[0] for line in again.splitlines() if line.strip()]
     assert modified(folder) == before
 
 
 def test_more_photos_than_last_time(tmp_path: Path, quick: object) -> None:
-    """An earlier demo's folder is used again, as its docstring says."""
-    run_demo(tmp_path / "demo", photos=10)
-    done = run_demo(tmp_path / "demo", photos=12)
-    assert done.written == 2
-    assert done.epoch_images == 12
+    """An earlier demo's folder is used again."""
+    succeeded("demo", tmp_path / "demo", "--photos", 10)
+    before = modified(tmp_path / "demo" / "photos")
+    assert "one epoch: 12 images" in succeeded("demo", tmp_path / "demo", "--photos", 12)
+    after = modified(tmp_path / "demo" / "photos")
+    assert len(after) == len(before) + 2
+    assert before.items() <= after.items()
 
 
 def test_fewer_photos_than_last_time_are_refused(tmp_path: Path, quick: object) -> None:
-    run_demo(tmp_path / "demo", photos=11)
-    with pytest.raises(ConfigError, match=r"asked for 5 demo photos of seed 0, but .* holds 11"):
-        run_demo(tmp_path / "demo", photos=5)
+    succeeded("demo", tmp_path / "demo", "--photos", 11)
+    before = modified(tmp_path)
+    refused = fp("demo", tmp_path / "demo", "--photos", 5)
+    said = " ".join(refused.stderr.split())
+    assert refused.exit_code == 2
+    assert "asked for 5 demo photos of seed 0, but" in said
+    assert "holds 11" in said
+    assert modified(tmp_path) == before
 
 
 def test_a_folder_that_holds_something_else(tmp_path: Path, quick: object) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "mine.jpg").write_bytes(b"precious")
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="file is a file; pass a new folder"):
-        run_demo(tmp_path / "file", photos=10)
-    with pytest.raises(ConfigError, match="no earlier demo made it; pass a new folder"):
-        run_demo(tmp_path, photos=5)
+    assert "file is a file; pass a new folder" in failed(2, "demo", tmp_path / "file", "--photos", 10)
+    assert "no earlier demo made it; pass a new folder" in failed(2, "demo", tmp_path, "--photos", 5)
     assert (tmp_path / "photos" / "mine.jpg").read_bytes() == b"precious"
 
 
 def test_a_users_dataset_in_the_folder_is_never_replaced(tmp_path: Path, quick: object) -> None:
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / "dataset.json").write_text("precious")
-    with pytest.raises(ConfigError, match="no earlier demo made it"):
-        run_demo(tmp_path, photos=5)
+    assert "no earlier demo made it" in failed(2, "demo", tmp_path, "--photos", 5)
     assert (tmp_path / "packed" / "dataset.json").read_text() == "precious"

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.demo import photos
-from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
+from fastpipe.demo.render import DemoPhoto
 from fastpipe.demo.truth import caption_of, run_lengths
 from fastpipe.errors import ConfigError
 
@@ -186,10 +187,10 @@ def test_finished_ground_truth_is_left_alone(demo: Path) -> None:
 def test_an_interrupted_call_has_no_coco_file_and_goes_on(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop_at_six(seed: int, index: int, label: int) -> DemoPhoto:
+    def stop_at_six(seed: int, index: int, label: int, scale: float) -> DemoPhoto:
         if index == 6:
             raise KeyboardInterrupt
-        return make_photo(seed, index, label)
+        return make_photo(seed, index, label, scale)
 
     source, truth = tmp_path / "photos", tmp_path / "truth"
     with monkeypatch.context() as patch:

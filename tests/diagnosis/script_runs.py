@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import types
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -53,11 +52,11 @@ def started_warm() -> Iterator[None]:
             return popen(words, env=env, stdout=stdout, start_new_session=start_new_session, cwd=folder)
         return warm.start(*words[1:], environment=env, folder=folder, stdout=stdout)
 
-    popen = command.subprocess.Popen
+    popen = command.Popen
     own_path = os.pathsep.join(filter(None, (str(_HOOK), os.environ.get("PYTHONPATH"))))
     with (
         mock.patch.dict(os.environ, PYTHONWARNINGS="ignore", PYTHONPATH=own_path),
-        mock.patch.object(command, "subprocess", types.SimpleNamespace(Popen=start)),
+        mock.patch.object(command, "Popen", start),
         mock.patch.object(command, "surroundings", return_value=Surroundings(8, None, 0)),
     ):
         warm.ready()
@@ -71,10 +70,10 @@ class Runs:
         self._root = root
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._runs: dict[str, Future[Watched]] = {}
-        stall_s = 4.0 * slowdown()
         for name, (source, batches) in scripts.items():
             self.path(name).parent.mkdir()
-            limits = {"batches": batches, "stall_timeout": stall_s}
+            starts_s = 20.0 if "spawn" in source else 4.0  # a worker that is spawned imports torch first
+            limits = {"batches": batches, "stall_timeout": starts_s * slowdown()}
             self._runs[name] = self._pool.submit(watched, source, self.path(name).parent, **limits)
 
     def path(self, name: str) -> Path:

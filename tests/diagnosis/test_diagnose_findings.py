@@ -54,7 +54,7 @@ def seen(**changes: Any) -> Observation:
     observation.epochs = [Epoch(0.0)]
     for number in range(30):
         asked = 0.03 + 0.02 * number
-        observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20, asked + 0.02))
+        observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20))
     for number in range(2):
         fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
         snapshots = [Snapshot(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
@@ -180,8 +180,7 @@ def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, *
     """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
     observation = seen(**facts)
     observation.batches = [
-        replace(batch, asked_s=0.3 * batch.number, came_s=0.3 * batch.number + wait_s, stepped_s=None)
-        for batch in observation.batches
+        replace(batch, asked_s=0.3 * batch.number, came_s=0.3 * batch.number + wait_s) for batch in observation.batches
     ]
     for worker in observation.workers:
         own = [batch for batch in observation.batches if batch.number % len(observation.workers) == worker.number]
@@ -269,7 +268,9 @@ def test_no_advice_points_to_a_finding_that_is_not_there() -> None:
 def slow_dataset(**fetch: float) -> Finding:
     """What is found on one CPU if the loop waits for workers whose fetches are so."""
     observation = seen()
-    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
+    observation.batches = [
+        replace(batch, asked_s=0.07 * batch.number, came_s=0.07 * batch.number + 0.05) for batch in observation.batches
+    ]
     for worker in observation.workers:
         worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
     return found(observation, replace(ROOMY, cpus=1))["slow-dataset"]

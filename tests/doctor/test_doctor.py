@@ -20,7 +20,7 @@ from conftest import damage
 from keys import key_of
 
 import fastpipe
-from fastpipe.doctor import Check, Verdict, examine, jpeg_simd, kernel_log, libraries, system
+from fastpipe.doctor import Check, Verdict, examine, jpeg_simd, libraries, system
 from fastpipe.doctor import dataset_checks as dataset
 
 
@@ -41,7 +41,7 @@ def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "container_memory_bytes", lambda: None)
     monkeypatch.setattr(system, "oom_kills", lambda: 0)
     monkeypatch.setattr(system, "container_oom_kills", lambda: None)
-    monkeypatch.setattr(kernel_log, "LOG", Path("/nowhere"))
+    monkeypatch.setattr(system, "KERNEL_LOG", Path("/nowhere"))
     monkeypatch.setattr(system, "swap_used_bytes", lambda: 0)
 
 
@@ -159,8 +159,8 @@ def test_the_kernel_log_names_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path
         " SUBSYSTEM=memory\n"
         f"6,13,{then},-;a program says: Out of memory: Killed process 1 (liar)\n"
     )
-    monkeypatch.setattr(kernel_log, "LOG", kmsg)
-    monkeypatch.setattr(kernel_log, "time", SimpleNamespace(monotonic=lambda: 650.0))  # since the machine's start
+    monkeypatch.setattr(system, "KERNEL_LOG", kmsg)
+    monkeypatch.setattr(system, "time", SimpleNamespace(monotonic=lambda: 650.0))  # since the machine's start
     monkeypatch.setattr(system, "oom_kills", lambda: None)
     check = check_of("killed for memory")
     last = "the last: pt_data_worker (4321), 10 minutes ago, at a container's limit"

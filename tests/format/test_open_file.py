@@ -14,8 +14,8 @@ from tars import tar_of_folder
 from fastpipe.format.index import Index
 from fastpipe.format.open_file import read_at
 from fastpipe.packing.job.threads import pack
+from fastpipe.verify.check_sample import records_of
 from fastpipe.verify.shard_facts import describe
-from fastpipe.verify.tar_members import records_of
 from fastpipe.verify.verification import verify
 
 

@@ -25,8 +25,8 @@ from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.pipeline import ahead, exchange, run_file, table_rows
-from fastpipe.packing.pipeline.exchange import few_outcomes
+from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
+from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
@@ -154,7 +154,7 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
     place = packing_order(5, shuffle=True)
     samples = [
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
-        for at, (source, outcome) in enumerate(few_outcomes(listing, listing.sources, PackOptions(workers=2)))
+        for at, (source, outcome) in enumerate(converted(listing, listing.sources, PackOptions(workers=2)))
     ]
     monkeypatch.setattr(run_file, "_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
@@ -235,7 +235,7 @@ FEW_FILES = """
 import resource, sys
 from fastpipe.packing.pipeline import exchange
 exchange._SPOOLED_BYTES = 1
-import fastpipe, fastpipe.packing.api, fastpipe.packing.pipeline.table_rows, fastpipe.sources.parquet_arrow
+import fastpipe, fastpipe.packing.api, fastpipe.packing.pipeline.converting, fastpipe.sources.parquet_arrow
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 fastpipe.pack(sys.argv[1], sys.argv[2], workers=2)
 """
@@ -387,9 +387,9 @@ def test_splits(tmp_path: Path) -> None:
     for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
         write_table(source / f"{name}.parquet", jpegs(2))
     told = failed(1, "pack", source, tmp_path / "packed")
-    assert "has splits, as the names of files say: test, train: --split picks one" in told
+    assert "has the splits test, train: --split picks one" in told
     assert "--split" in told
-    assert "has splits, as the names of files say: test, train: --split picks one" in failed(
+    assert "has the splits test, train: --split picks one" in failed(
         1, "pack", source, tmp_path / "packed", "--split", "val"
     )
     succeeded("pack", source, tmp_path / "packed", "--split", "train")
@@ -415,7 +415,7 @@ def test_names_that_say_a_split(tmp_path: Path, names: list[str], split: str | N
     summary = pack(tmp_path / "source", tmp_path / "packed", how)
     assert summary.info["samples"] == (2 if split is None else 1)
     if split is not None:
-        with pytest.raises(PackError, match=r"has splits, as the names of files say: .*: --split picks one"):
+        with pytest.raises(PackError, match=r"has the splits .*: --split picks one"):
             pack(tmp_path / "source", tmp_path / "none", pack_options(format="parquet"))
 
 
@@ -593,13 +593,13 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, mon
     assert sum(name.endswith(".tar") for name in whole) > 2
     (packed / "shard-000001.tar").write_bytes(b"lost")
     read = Counter[str]()
-    original = table_rows.convert_sample
+    original = converting.convert_sample
 
     def convert_sample(row: Any, name: str, *rest: Any) -> Any:
         read[name] += 1
         return original(row, name, *rest)
 
-    monkeypatch.setattr(table_rows, "convert_sample", convert_sample)
+    monkeypatch.setattr(converting, "convert_sample", convert_sample)
     assert repair(packed, source, verify(packed)) == ["shard-000001.tar"]
     assert digests(packed) == whole
     lost = sum(shard["samples"] for shard in Index(packed).info["shards"][1:2])

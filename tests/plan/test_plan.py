@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from billion_samples import RECIPE, recipe_of
+import xxhash
+from billion_samples import RECIPE, Billion, recipe_of
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,10 +19,28 @@ from patience import in_time
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
+from fastpipe.loading.state import STATE_VERSION
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import batches_per_epoch
+
+
+class FiveThousand(Billion):
+    """Of as many sizes, in three windows of the shuffle."""
+
+    jpeg_bytes = 5000 * 110_000
+
+    def __len__(self) -> int:
+        return 5000
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        records = super().read(samples)
+        records["width"] += (samples * 7919 % 400).astype(np.uint16)
+        return records
+
+    records_of = read
 
 
 def as_bytes(plan: BatchPlan) -> bytes:
@@ -36,6 +55,20 @@ def all_batches(plan: EpochPlan) -> list[BatchPlan]:
 @pytest.fixture(scope="module")
 def index(flat: Path) -> Index:
     return Index(flat)
+
+
+def test_the_order_of_an_epoch_stays_what_it_was() -> None:
+    """For a state names a place in it."""
+    ids = [
+        plan.batch(number).ids
+        for crop in (RandomResizedCrop(), Buckets())
+        for plan in (EpochPlan(recipe_of(FiveThousand(), batch_size=64, crop=crop, drop_last=True), n) for n in (0, 1))
+        for number in range(len(plan))
+    ]
+    assert xxhash.xxh3_64_hexdigest(np.concatenate(ids).astype("<i8").tobytes()) == "4d47c4a4c18e2c8b", (
+        f"samples come in another order: whoever changes the order must raise STATE_VERSION, {STATE_VERSION}, "
+        "in loading/state.py, so that no loader goes on at a wrong place, and then write the new hash here"
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 36, 37, 38, 1000])

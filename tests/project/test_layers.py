@@ -208,7 +208,7 @@ def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) ->
             "fastpipe.sources.picture.convert",
             "import cv2\nfrom .probe import probe\nfrom fastpipe.native import _engine",
         ),
-        ("fastpipe.demo.run", "import fastpipe\nfrom fastpipe.packing.job.threads import pack"),
+        ("fastpipe.cli.demo", "import fastpipe\nfrom fastpipe.packing.job.threads import pack"),
         ("fastpipe.cli", "import fastpipe\nfrom fastpipe.doctor import examine"),
     ],
 )

@@ -37,11 +37,10 @@ from fastpipe.store.remote.cache_root import (
     in_use,
     make_root,
     small_bytes,
-    unfinished,
     used_at,
 )
+from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.contents import kept_datasets
-from fastpipe.store.remote.stores import loop_of_process
 from fastpipe.store.remote.wants import Wants
 
 Loaders = Callable[..., Any]
@@ -212,7 +211,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
         digests(loader)
         states = loader.parts.maker.engine._reader.caches.remote[0].states
         assert set(np.unique(states)) == {WRITTEN}
-        loader.parts.maker.engine._reader.fetcher.sync().result()
+        loader.parts.maker.engine._reader.fetcher.sync()
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
@@ -420,7 +419,8 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
             slow.parts.maker.engine._reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(30.0))
         )
         next(iter(slow))
-        slow.parts.maker.engine._reader.fetcher.sync()
+        fetcher = slow.parts.maker.engine._reader.fetcher
+        fetcher.in_thread(fetcher.sync)
         assert syncing.wait(60.0)
         closing = threading.Thread(target=slow.close)
         closing.start()
@@ -520,10 +520,10 @@ def test_unfinished_files_of_killed_processes_go(
 ) -> None:
     fastpipe.open(range_server.url, cache_dir=tmp_path / "cache")
     (folder,) = datasets(tmp_path / "cache")
-    unfinished(folder / "index.npy").write_bytes(b"half")
+    (folder / ".index.npy.0").write_bytes(b"half")
     with open_remote(range_server.url):
         assert not list(folder.glob(".*"))
-        unfinished(folder / "index.npy").write_bytes(b"half")
+        (folder / ".index.npy.0").write_bytes(b"half")
         with open_remote(range_server.url):  # it may be the first one's
             assert list(folder.glob(".*"))
 

@@ -24,7 +24,6 @@ from soak import Tried, long_form, times
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.store.remote.reader import brought
 
 Loaders = Callable[..., Any]
 Expected = Callable[..., list[str]]
@@ -318,7 +317,7 @@ def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
         reader, index = loader.parts.maker.engine._reader, loader.dataset.index
-        with brought(reader, np.array([100, 200])) as where:
+        with reader.brought(np.array([100, 200])) as where:
             record = index.records_of(np.array([200]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2
             place = int(record["offset"]) + int(where.shift[1])

@@ -167,7 +167,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
     written_unlocked: list[int] = []
     with open_remote(range_server.url, **IN_ORDER) as loader:
         kept = loader.parts.maker.engine._reader.caches.remote[0]
-        write = kept._files.write
+        write = kept.write
 
         def slow(shard: int, start: int, data: Any) -> None:
             writing.set()
@@ -177,7 +177,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
                 written_unlocked.append(block)
             write(shard, start, data)
 
-        kept._files.write = slow
+        kept.write = slow
         reading = threading.Thread(target=lambda: next(iter(loader), None), daemon=True)
         threading.excepthook, hook = (lambda _: None), threading.excepthook  # it is told that the loader is closed
         try:

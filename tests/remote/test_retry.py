@@ -78,8 +78,8 @@ ANSWERS = {
     "cut in the body": (Fault(cut=5), ("network", "the connection broke off (UnexpectedEof)", 0)),
     "no answer": (Fault(cut=-1), ("network", "the connection broke off", 0)),
     "stalled": (Fault(stall=3, stall_s=1.0), ("network", "no byte for read_timeout seconds", 0)),
-    "all of it": (Fault(status=200), ("no ranges", "HTTP 200 instead of 206: the server sent the whole file", 0)),
-    "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "no sizes"),
+    "all of it": (Fault(status=200), ("incapable", "HTTP 200 instead of 206: the server sent the whole file", 0)),
+    "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "incapable"),
     "another range": (Fault(headers={"Content-Range": "bytes 5-14/99"}), "network"),
     "expired": (Fault(status=400, body=EXPIRED), ("denied", "HTTP 400 Bad Request", 400)),
 }

@@ -10,12 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpipe.store.remote.cache import ShardFiles
+from fastpipe.store.remote.blocks import Blocks
+from fastpipe.store.remote.cache import Cache
+from fastpipe.store.remote.cache_root import Hold
 
 MIB = 1 << 20
+SHARD = f"{'a' * 32}/shard-000000.tar"
+
+
+def cache_in(folder: Path, size_bytes: int) -> Cache:
+    blocks = Blocks(np.array([size_bytes], dtype=np.uint64))
+    return Cache(Hold(folder, "a" * 32, "u"), ["shard-000000.tar"], blocks, 0, None, 100 * MIB)
 
 
 def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cache_in(tmp_path, 9 * MIB)
     steps: list[tuple[str, int, int]] = []
     write, take = os.pwrite, os.posix_fallocate
 
@@ -30,28 +39,28 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastpipe.store.remote.cache.os.pwrite", written)
     monkeypatch.setattr("fastpipe.store.remote.cache.os.posix_fallocate", taken)
     data = np.random.default_rng(3).integers(0, 256, 2 * MIB + 77, dtype=np.uint8).tobytes()
-    files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([9 * MIB]))
-    files.write(0, 5 * MIB, data)
+    cache.write(0, 5 * MIB, data)
     end = 7 * MIB + 77
     edges = [*range(5 * MIB, end, 256 << 10), end]
     assert steps == [("room", 5 * MIB, end), *(("write", a, b) for a, b in pairwise(edges))]
-    found = (tmp_path / "shard-000000.tar").read_bytes()
+    found = (tmp_path / SHARD).read_bytes()
     assert found == bytes(5 * MIB) + data + bytes(2 * MIB - 77)
-    assert os.stat(tmp_path / "shard-000000.tar").st_blocks * 512 < 3 * MIB  # no more room than for what came
-    files.opened.cache_clear()
+    assert os.stat(tmp_path / SHARD).st_blocks * 512 < 3 * MIB  # no more room than for what came
+    cache.close()
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSPC])
 def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    cache = cache_in(tmp_path, MIB)
+
     def refused(*_: int) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fastpipe.store.remote.cache.os.posix_fallocate", refused)
-    files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([MIB]))
     if number == errno.ENOSPC:
         with pytest.raises(OSError, match="No space left on device"):
-            files.write(0, 0, bytes(MIB))
+            cache.write(0, 0, bytes(MIB))
     else:  # the file system takes room when bytes are written
-        files.write(0, 0, b"x" * MIB)
-        assert (tmp_path / "shard-000000.tar").read_bytes() == b"x" * MIB
-    files.opened.cache_clear()
+        cache.write(0, 0, b"x" * MIB)
+        assert (tmp_path / SHARD).read_bytes() == b"x" * MIB
+    cache.close()

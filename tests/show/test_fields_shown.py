@@ -15,7 +15,7 @@ from field_columns import remove_labels
 from rich.console import Console
 
 import fastpipe
-from fastpipe.cli.inspect_tables import inspection_tables
+from fastpipe.cli.inspect import inspection_tables
 from fastpipe.format.index import Index
 from fastpipe.show import inspection, sheet
 from fastpipe.show.inspection import inspect, write_contact_sheet
@@ -29,7 +29,7 @@ def table_of(data: Path) -> str:
 
 def test_inspect_names_the_fields(fielded: Path, flat: Path) -> None:
     found = inspect(Index(fielded))
-    assert found.as_dict()["fields"]["boxes"] == "boxes"
+    assert found.fields["boxes"] == "boxes"
     assert found.fields["joints"] == "keypoints"
     assert found.unlabelled == 0
     lines = [line.split() for line in table_of(fielded).splitlines()]

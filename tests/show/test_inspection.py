@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_a_sample_of_the_rows_of_a_large_dataset(flat: Path, monkeypatch: pytest
 
 
 def test_figures_are_json(flat: Path) -> None:
-    content = json.loads(json.dumps(inspect(Index(flat)).as_dict()))
+    content = json.loads(json.dumps(asdict(inspect(Index(flat)))))
     assert content["width"]["percentiles"] == {"0": 24, "10": 27.6, "50": 42, "90": 56.4, "100": 60}
 
 

@@ -214,8 +214,8 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
             "several columns that may hold the images: image, path. --image-column picks one",
         ),
         ("a.csv", "picture,label\na,b\n", "such as path, file_name or image; got label, picture. --image-column"),
-        ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 'path' 2 times"),
-        ("a.csv", "", "got an empty line"),
+        ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 2, 'path' 2 times"),
+        ("a.csv", "", "got 0, '' 1 times"),
         ("a.csv", "path\n", "holds no rows"),
         ("a.jsonl", "", "holds no rows"),
         (
@@ -485,7 +485,7 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
         fastpipe.pack(root, tmp_path / "packed")
     with pytest.raises(PackError, match=r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"):
         fastpipe.pack(root, tmp_path / "packed", format="jsonl")
-    with pytest.raises(PackError, match=r"--split dev: .* has as files of the format jsonl, called after splits, my"):
+    with pytest.raises(PackError, match=r"--split dev: .* has the splits my"):
         fastpipe.pack(root, tmp_path / "packed", split="dev")
     fastpipe.pack(root, tmp_path / "packed", split="test")
     assert sorted(paths_of(tmp_path / "packed")) == ["images/000.jpg", "images/010.jpg"]

@@ -136,7 +136,7 @@ def test_splits_need_a_choice(tmp_path: Path) -> None:
     for split in ("train", "val"):
         root = flat_photos(tmp_path / "data" / split, 3)
         write_lines(root / "metadata.jsonl", *({"file_name": f"00{number}.jpg"} for number in range(len(split) - 2)))
-    with pytest.raises(PackError, match="metadata files in the folders train, val: --split picks one"):
+    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
         fastpipe.pack(tmp_path / "data", tmp_path / "packed")
     with pytest.raises(PackError, match=r"--split test: .* train, val"):
         fastpipe.pack(tmp_path / "data", tmp_path / "packed", split="test")

@@ -278,7 +278,7 @@ def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path)
     members = {"1.jpg": jpeg_bytes(), "1.cls": b"0", "1.seg.png": png(np.zeros((45, 70, 3), np.uint8))}
     write_tar(tmp_path / "a.tar", members)
     with pytest.raises(
-        PackError, match=r"field seg: a PNG with colours.* --field seg=COLUMN:image or :bytes"
+        PackError, match=r"field seg: a PNG with colours.* --field NAME=COLUMN:image or :bytes"
     ) as caught:
         fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
     assert "one folder for each class" not in str(caught.value)

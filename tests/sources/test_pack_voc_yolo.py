@@ -132,7 +132,7 @@ def yolo(tmp_path: Path) -> Path:
 
 
 def test_yolo(yolo: Path, tmp_path: Path) -> None:
-    with pytest.raises(PackError, match="/images has the folders train, val: --split picks one"):
+    with pytest.raises(PackError, match="/images has the splits train, val: --split picks one"):
         fastpipe.pack(yolo, tmp_path / "packed")
     summary = fastpipe.pack(yolo, tmp_path / "packed", split="train")
     assert summary.stray == ["labels/gone.txt"]

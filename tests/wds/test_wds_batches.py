@@ -17,7 +17,7 @@ from wds_tars import SIDE, collected, image_bytes, opened, written  # noqa: F401
 
 import fastpipe
 from fastpipe import ConfigError, SampleError
-from fastpipe.wds import batches
+from fastpipe.wds import stages
 
 pytestmark = [pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"), pytest.mark.usefixtures("collected")]
 
@@ -126,8 +126,8 @@ def test_a_handler_leaves_out_samples(damaged: str, listed: bool) -> None:
 
 def test_a_batch_without_samples_is_left_out(damaged: str) -> None:
     function = fastpipe.wds.batch_crop(SIDE, handler=webdataset.ignore_and_continue)
-    for stages in (opened(damaged).batched(1), opened(damaged).listed(1)):
-        assert len(list(stages.map(function))) == SAMPLES - 3
+    for pipeline in (opened(damaged).batched(1), opened(damaged).listed(1)):
+        assert len(list(pipeline.map(function))) == SAMPLES - 3
 
 
 def test_a_handler_that_says_stop_raises(damaged: str) -> None:
@@ -179,10 +179,10 @@ def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> Non
 
 
 def test_threads_are_shared_among_workers_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "granted_cpus", lambda: 12)
+    monkeypatch.setattr(stages, "granted_cpus", lambda: 12)
     function = fastpipe.wds.batch_crop(SIDE)
     assert function._threads() == 12
-    monkeypatch.setattr(batches, "get_worker_info", lambda: SimpleNamespace(num_workers=2))
+    monkeypatch.setattr(stages, "get_worker_info", lambda: SimpleNamespace(num_workers=2))
     assert function._threads() == 6
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert function._threads() == 2

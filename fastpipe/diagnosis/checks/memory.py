@@ -13,6 +13,7 @@ from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
 from fastpipe.diagnosis.observation import Observation, Surroundings
+from fastpipe.diagnosis.stages import Stages
 
 _LEAST_COPIED = 8 << 20
 _LEAST_KEPT = 16 << 20  # where a line of the program keeps something
@@ -27,53 +28,41 @@ _MOST_OF_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Growth:
-    """Memory of one process's own.
+    """Memory of one process's own; steady_bytes are 0 of growth that slowed down, as when a process takes it once."""
 
-    Attributes:
-        worker: its number and process; None: the process that iterates.
-        first_bytes, last_bytes: at the first look and at the last.
-        batches: between them.
-        steady_bytes: by which it grew after the first third, if it went on as fast to the end; 0 if it slowed down, as
-            growth does that a process takes once.
-        kept_bytes: of these, that are in use: *Note [memory in use]* in fastpipe_probe/machine.py.
-        epoch_bytes: an epoch's growth at this rate; None where it is not steady, or an epoch's length is not known.
-    """
-
-    worker: tuple[int, int] | None
-    first_bytes: int
+    process: str
+    in_main: bool  # the process that iterates
+    first_bytes: int  # at the first look
     last_bytes: int
-    batches: int
-    steady_bytes: int
-    kept_bytes: int
-    epoch_bytes: int | None
+    batches: int  # between the two
+    steady_bytes: int  # by which it grew after the first third, as fast to the end
+    kept_bytes: int  # of these, in use: *Note [memory in use]* in fastpipe_probe/machine.py
+    epoch_bytes: int | None  # an epoch's growth at this rate; None: not steady, or an epoch's length is not known
 
     @property
     def grown_bytes(self) -> int:
         return self.last_bytes - self.first_bytes
 
-    @property
-    def process(self) -> str:
-        """Its name."""
-        return "the main process" if self.worker is None else f"worker {self.worker[0]}, pid {self.worker[1]}"
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON, and as evidence."""
-        told = {name: value for name, value in vars(self).items() if name != "worker"}
-        return {"process": self.process, **told, "grown_bytes": self.grown_bytes}
+        told = {name: value for name, value in vars(self).items() if name != "in_main"}
+        return {**told, "grown_bytes": self.grown_bytes}
 
 
 def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
     batches = seen.facts["batches"]
     each_of = None if batches is None else batches / max(seen.num_workers, 1)
-    found = [_growth(None, seen.snapshots, batches)]
-    for worker in seen.workers:
-        if worker.number >= 0:
-            found.append(_growth((worker.number, worker.pid), worker.snapshots, each_of))
+    of_workers = [
+        _growth(f"worker {worker.number}, pid {worker.pid}", False, worker.snapshots, each_of)
+        for worker in seen.workers
+        if worker.number >= 0
+    ]
+    found = [_growth("the main process", True, seen.snapshots, batches), *of_workers]
     return [growth for growth in found if growth is not None]
 
 
-def _growth(worker: tuple[int, int] | None, snapshots: list[Snapshot], epoch: float | None) -> Growth | None:
+def _growth(process: str, in_main: bool, snapshots: list[Snapshot], epoch: float | None) -> Growth | None:
     """Of a process that takes part in `epoch` batches of an epoch."""
     taken = [(snapshot.batch, snapshot.private_bytes) for snapshot in snapshots if snapshot.private_bytes is not None]
     if len(taken) < 2:
@@ -82,7 +71,8 @@ def _growth(worker: tuple[int, int] | None, snapshots: list[Snapshot], epoch: fl
     used = [(snapshot.batch, snapshot.used_bytes) for snapshot in snapshots if snapshot.used_bytes is not None]
     kept = min(_steady(used)[0], steady) if len(used) == len(taken) else steady
     an_epoch = round(rate * epoch) if steady and epoch is not None else None
-    return Growth(worker, taken[0][1], taken[-1][1], taken[-1][0] - taken[0][0], steady, kept, an_epoch)
+    (first, first_bytes), (last, last_bytes) = taken[0], taken[-1]
+    return Growth(process, in_main, first_bytes, last_bytes, last - first, steady, kept, an_epoch)
 
 
 def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
@@ -92,68 +82,58 @@ def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
     """
     first, last = taken[0][0], taken[-1][0]
     rest = [(batch, size_bytes) for batch, size_bytes in taken if batch - first >= (last - first) / 3]
-    if len(rest) < _LEAST_SNAPSHOTS:
-        return 0, 0.0
     begin, length = rest[0][0], max(last - rest[0][0], 1)
     quarters: list[list[int]] = [[], [], [], []]
     for batch, size_bytes in rest:
         quarters[min(4 * (batch - begin) // length, 3)].append(size_bytes)
-    if not all(quarters):
+    if len(rest) < _LEAST_SNAPSHOTS or not all(quarters):
         return 0, 0.0
-    middles = [median(quarter) for quarter in quarters]
-    steps = [after - before for before, after in pairwise(middles)]
+    steps = [after - before for before, after in pairwise(median(quarter) for quarter in quarters)]
     if min(steps) <= 0 or min(steps) < _EVEN * max(steps):
         return 0, 0.0
-    return rest[-1][1] - rest[0][1], (rest[-1][1] - rest[0][1]) / length
+    grown_bytes = rest[-1][1] - rest[0][1]
+    return grown_bytes, grown_bytes / length
 
 
-def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
     """Workers that copy the dataset's objects, and other growth."""
-    heavy = seen.facts["heavy"]
     grown = [growth for growth in growths(seen) if growth.steady_bytes > _LEAST_COPIED]
-    copying = [growth for growth in grown if growth.worker is not None]
-    total_bytes = seen.num_workers * sum(each["bytes"] for each in heavy)
+    copying = [growth for growth in grown if not growth.in_main]
+    total_bytes = seen.num_workers * sum(each["bytes"] for each in seen.facts["heavy"])
     copied = seen.facts["method"] == "fork" and bool(copying)
     if total_bytes and (copied or total_bytes > _LEAST_HEAVY):
         yield _objects(seen, around, total_bytes, copying)
-        grown = [growth for growth in grown if growth not in copying or not copied]
+        grown = [growth for growth in grown if growth.in_main or not copied]
     if grown:
         yield from _kept(seen, max(grown, key=lambda growth: growth.kept_bytes))
 
 
 def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     """What a process keeps, where it is much, or where a line of the program is seen to keep something."""
-    in_main = worst.worker is None
-    reads = not in_main or seen.num_workers == 0  # it has the dataset in use
-    dataset = str(seen.facts["dataset_place"])
-    loops = Counter(epoch.place for epoch in seen.epochs if epoch.place).most_common(1)
-    loop = loops[0][0] if loops and in_main else ""
-    lines = [*(kept_in_loop(loop) if loop else []), *(kept_in_class(dataset) if reads else [])]
-    if worst.batches < (_LEAST_BATCHES if in_main else max(_LEAST_EACH, _LEAST_BATCHES // max(seen.num_workers, 1))):
-        return
-    if worst.kept_bytes < (_LEAST_KEPT if lines else _LEAST_GROWTH):
-        return
-    evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
-    where = lines[0] if lines else loop or (dataset if reads else "")
-    yield Finding(Code.MEMORY_GROWS, where, evidence, "main" if in_main else "")
+    loops = Counter(epoch.place for epoch in seen.epochs if epoch.place and worst.in_main)
+    loop = max(loops, key=lambda place: loops[place], default="")
+    reads = not worst.in_main or seen.num_workers == 0  # it has the dataset in use
+    dataset = str(seen.facts["dataset_place"]) if reads else ""
+    lines = [*kept_in_loop(loop), *kept_in_class(dataset)]
+    each_of = 1 if worst.in_main else max(seen.num_workers, 1)
+    if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
+        _LEAST_KEPT if lines else _LEAST_GROWTH
+    ):
+        evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
+        yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence)
 
 
 def _objects(seen: Observation, around: Surroundings, total_bytes: int, copying: list[Growth]) -> Finding:
     largest, *similar = seen.facts["heavy"]
     most = max(copying, key=lambda growth: growth.grown_bytes, default=None)
     evidence = {
-        "path": largest["path"],
-        "attribute": largest["path"].replace("dataset", "self", 1),
-        "kind": largest["kind"],
-        "held_bytes": largest["bytes"],
+        **largest,
         "similar": len(similar) or None,
         "total_bytes": total_bytes,
-        "workers": seen.num_workers,
-        "method": seen.facts["method"],
         **(most.as_dict() if most else {}),
     }
+    evidence["attribute"] = largest["path"].replace("dataset", "self", 1)
     large = around.free_bytes is not None and total_bytes > _MOST_OF_MEMORY * around.free_bytes
-    forked = seen.facts["method"] == "fork"
-    code = Code.COPY_ON_WRITE if forked else Code.OBJECTS_IN_EACH_WORKER
+    code = Code.COPY_ON_WRITE if seen.facts["method"] == "fork" else Code.OBJECTS_IN_EACH_WORKER
     severity = Severity.BAD if copying or large else Severity.NOTE
     return Finding(code, str(seen.facts["dataset_place"]), evidence, severity=severity)

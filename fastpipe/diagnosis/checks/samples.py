@@ -1,125 +1,191 @@
-"""Files that workers share, the errors and the time of each sample -> samples that fail, and slow ones."""
+"""What workers read and draw -> samples that fail, are slow, or are the same in several workers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from fastpipe.diagnosis.checks.options import several
-from fastpipe.diagnosis.code import assigned_at
-from fastpipe.diagnosis.ended import cause_of
+from fastpipe.diagnosis.code import assigned_at, seeded_at
+from fastpipe.diagnosis.ended import UNEQUAL, cause_of
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Fetch
-from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.stages import stages
+from fastpipe.diagnosis.inject.fastpipe_probe.objects import checksum
+from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
+from fastpipe.diagnosis.stages import Stages
 from fastpipe.diagnosis.words import milliseconds
 
-_TIMES_MEDIAN = 10
-_LEAST_S = 0.05
+_LEAST_SLOW_S = 0.05
 _LEAST_SHARE = 0.05
-_MOST_DELAYED = 0.2
-_LEAST_SAMPLES = 20
-_LEAST_OUTLIERS = 2
 _SHOWN = 5
+_LEAST_DISTINCT = 16
+_LEAST_SHARED = 8
+_LEAST_STATES = 8
+_SEEDS = {
+    "random": "random.seed(torch.initial_seed())",
+    "np.random": "np.random.seed(torch.initial_seed() % 2**32)",
+    "torch": "torch.manual_seed(torch.utils.data.get_worker_info().seed)",
+}
 
 
-def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
-    """Files that were opened before the workers were forked, then errors, which they may explain; and slow samples."""
+def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
+    """Files that are shared, else errors, which these may explain; slow samples; repeated draws and samples."""
     failures = [failure for worker in seen.workers for failure in worker.failures]
     if shared := _shared(seen, failed=bool(failures)):
         first = shared[0]
-        evidence = {**several(shared), "file": first["file"] or None, "workers": seen.num_workers}
+        evidence = {**several(shared), "file": first["file"] or None}
         if failures:
             evidence |= {"sample": failures[0]["sample"], "raised": failures[0]["error"]}
-        where = assigned_at(first["path"], first["place"]) if first["place"] else str(seen.facts["dataset_place"])
-        yield Finding(Code.SHARED_FILE, where, evidence, "position" if first["file"] else "handle")
+        where = assigned_at(first["path"], first["place"]) or str(seen.facts["dataset_place"])
+        yield Finding(Code.SHARED_FILE, where, evidence)
     elif failures:
         yield _failed(seen, failures)
-    yield from _slow(seen)
+    if time is None or time.step_s is None or time.waiting >= _LEAST_SHARE:  # else nobody waits for them
+        yield from _slow(seen)
+    workers = [worker for worker in seen.workers if worker.number >= 0 and worker.fetches]
+    yield from _generators(seen, workers)
+    yield from _seeds(seen, workers)
+    if seen.facts["stream"]:
+        yield from _streams(seen, workers)
 
 
 def _shared(seen: Observation, *, failed: bool) -> list[dict[str, str]]:
     """The files and handles that two workers or more use: a single worker has them to itself."""
-    if seen.num_workers < 2:
-        return []
-    held = {each["path"]: each for worker in seen.workers for each in worker.inherited}
-    users = {path: {each.number for each in seen.workers if path in _paths(each.inherited)} for path in held}
-    return [each for path, each in held.items() if len(users[path]) > 1 or failed]  # the first error may end them all
-
-
-def _paths(found: list[dict[str, str]]) -> set[str]:
-    return {each["path"] for each in found}
+    used = {(each["path"], worker.number): each for worker in seen.workers for each in worker.inherited}
+    users = Counter(path for path, _ in used)
+    # The first error may end all of them.
+    found = {path: each for (path, _), each in used.items() if users[path] > 1 or failed}
+    return list(found.values()) if seen.num_workers > 1 else []
 
 
 def _failed(seen: Observation, failures: list[dict[str, str]]) -> Finding:
     """What was at fault, if not the sample."""
     first = failures[0]
-    where = first["place"] or str(seen.facts["dataset_place"])
-    others = len({failure["sample"] for failure in failures} - {first["sample"]})
-    collate = first["failed"] == "collate"
-    evidence: dict[str, Any] = {
-        "function": "collate_fn" if collate else None,
-        "sample": None if collate else first["sample"],
-        "file": None if collate else first["name"] or None,
-        "raised": first["error"],
-    }
+    where, collate = first["place"] or str(seen.facts["dataset_place"]), first["failed"] == "collate"
+    evidence: dict[str, Any] = {"raised": first["error"]}
+    evidence |= {"function": "collate_fn"} if collate else {"sample": first["sample"], "file": first["name"] or None}
     code = cause_of(first["error"])
     if code is not None:
         return Finding(code, seen.made_at if code is Code.SMALL_SHARED_MEMORY else where, evidence)
-    evidence |= {"others": others or None, "made_at": seen.made_at}
+    evidence["others"] = len({failure["sample"] for failure in failures} - {first["sample"]}) or None
     if any(worker.read_again for worker in seen.workers):
         return Finding(Code.PASSING_ERROR, where, evidence)
-    if collate:  # torch's words
-        unequal = "equal size" in first["error"]
-        return Finding(Code.UNEQUAL_SAMPLES if unequal else Code.BAD_COLLATE, where, evidence)
+    if collate:
+        return Finding(Code.UNEQUAL_SAMPLES if UNEQUAL in first["error"] else Code.BAD_COLLATE, where, evidence)
     return Finding(Code.BAD_SAMPLE, where, evidence, "mistake" if first.get("mistake") else "")
 
 
 def _slow(seen: Observation) -> Iterator[Finding]:
     """Samples of over 10 times the median and 50 ms, if together they cost over a twentieth of all samples' time.
 
-    The first batch of each process is left out: it opens files and imports modules.
+    The first batch of each process is left out: it opens files and imports modules. A busy machine makes samples slow,
+    too: a batch that waited for a CPU a fifth of its time tells nothing.
     """
-    found = stages(seen)
-    if found is not None and found.step_s is not None and found.waiting < _LEAST_SHARE:
-        return  # nobody waits for them
-    # A busy machine makes samples slow, too: a batch that waited long for a CPU tells nothing.
-    fetches = [
-        fetch
-        for worker in seen.workers
-        for fetch in worker.fetches[1:]
-        if (fetch.delayed_s or 0.0) < _MOST_DELAYED * fetch.seconds
-    ]
+    all_fetches = [fetch for worker in seen.workers for fetch in worker.fetches[1:]]
+    fetches = [fetch for fetch in all_fetches if (fetch.delayed_s or 0.0) < 0.2 * fetch.seconds]
     times_s = np.array([micros for fetch in fetches for micros in fetch.times_us], dtype=float) / 1e6
-    if len(times_s) < _LEAST_SAMPLES:
+    if len(times_s) < 20:
         return
     median_s = float(np.median(times_s))
-    limit_s = max(_TIMES_MEDIAN * median_s, _LEAST_S)
-    outliers = times_s[times_s > limit_s]
-    if len(outliers) < _LEAST_OUTLIERS or outliers.sum() - len(outliers) * median_s < _LEAST_SHARE * times_s.sum():
-        return
-    evidence = {
-        "slow": len(outliers),
-        "samples": len(times_s),
-        "limit_s": limit_s,
-        "median_s": median_s,
-        "share": outliers.sum() / times_s.sum(),
-        "worst": "; ".join(_worst(fetches)[:_SHOWN]),
-    }
-    yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence)
+    limit_s = max(10 * median_s, _LEAST_SLOW_S)
+    slow_s = times_s[times_s > limit_s]
+    if len(slow_s) > 1 and (slow_s - median_s).sum() >= _LEAST_SHARE * times_s.sum():
+        evidence: dict[str, Any] = {"slow": len(slow_s), "samples": len(times_s), "limit_s": limit_s}
+        evidence |= {"median_s": median_s, "share": slow_s.sum() / times_s.sum(), "worst": "; ".join(_worst(fetches))}
+        yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence)
 
 
 def _worst(fetches: list[Fetch]) -> list[str]:
     """Each sample once, the slowest first."""
-    by_sample: dict[str, list[tuple[float, str]]] = {}
-    for fetch in fetches:
-        for index, seconds, name in fetch.worst:
-            by_sample.setdefault(index, []).append((seconds, f" ({name})" if name else ""))
-    found = []
-    for index, times in sorted(by_sample.items(), key=lambda item: -max(item[1])[0]):
-        often = sum(seconds > _LEAST_S for seconds, _ in times)
-        again = f", {often} times" if often > 1 else ""
-        found.append(f"{index}{times[-1][1]} {milliseconds(max(times)[0])}{again}")
-    return found
+    slowest = sorted((each for fetch in fetches for each in fetch.worst), key=lambda each: -each[1])
+    often = Counter(index for index, seconds, _ in slowest if seconds > _LEAST_SLOW_S)
+    found: dict[str, str] = {}
+    for index, seconds, name in slowest:
+        again = f", {often[index]} times" if often[index] > 1 else ""
+        found.setdefault(index, f"{index}{f' ({name})' if name else ''} {milliseconds(seconds)}{again}")
+    return list(found.values())[:_SHOWN]
+
+
+def _drawn(before: dict[str, int], after: dict[str, int]) -> list[tuple[str, int]]:
+    """The generators that the first batch drew from, and the state in which it found each."""
+    return [(name, state) for name, state in before.items() if after.get(name, state) != state]
+
+
+def _generators(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
+    """Generators of the dataset's own, or in global variables, that begin alike in two workers, and are drawn from."""
+    states: dict[tuple[str, int], set[int]] = {}
+    for worker in workers:
+        for drawn in _drawn(worker.generators_before, worker.generators_after):
+            states.setdefault(drawn, set()).add(worker.number)
+    repeated = sorted({path for (path, _), numbers in states.items() if len(numbers) > 1})
+    if repeated:
+        evidence = {"generator": repeated[0], "others": ", ".join(repeated[1:4]) or None}
+        yield Finding(Code.SAME_RANDOM_NUMBERS, str(seen.facts["dataset_place"]), evidence, "generator")
+
+
+def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
+    """Global generators of random, NumPy and torch that somebody seeded: torch gives each worker another seed."""
+    dataset, init = str(seen.facts["dataset_place"]), str(seen.facts["init_place"])
+    # One that was drawn from once, at the first sample, looks the same: only a line that seeds is proof.
+    if (name := _reseeded(seen)) and (place := seeded_at(dataset)) != dataset:
+        yield Finding(Code.SAME_RANDOM_NUMBERS, place, {"generator": name}, "sample")
+        return
+    drawn = [
+        (worker.number, each) for worker in workers for each in _drawn(worker.globals_before, worker.globals_after)
+    ]
+    alike = [(one, other, state[0]) for (one, state), (other, same) in combinations(drawn, 2) if state == same]
+    if alike:
+        one, other, name = max(alike, key=lambda each: each[0] != each[1])
+        evidence = {"one": one, "other": other, "each": "worker"} if one != other else {"again": one, "each": "epoch"}
+        place, cause = (seeded_at(init), "init") if init else (seen.made_at, "torch")
+        yield Finding(Code.SAME_RANDOM_NUMBERS, place, {**evidence, "generator": name, "seed": _SEEDS[name]}, cause)
+
+
+def _reseeded(seen: Observation) -> str:
+    """A global generator that every sample leaves in the same state, which is not the one that it found; or ""."""
+    for worker in seen.workers:
+        before, *after = worker.states or [{}]
+        for name, state in before.items():
+            later = {each.get(name) for each in after}
+            if len(after) >= _LEAST_STATES and len(later) == 1 and state not in later:
+                return name
+    return ""
+
+
+def _streams(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
+    latest = list({worker.number: worker for worker in workers}.values())
+    for worker, other in combinations(latest, 2):
+        shared, total = _in_both(worker.checksums, other.checksums)
+        if shared:
+            evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
+            yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence)
+            return
+
+
+def _in_both(one: list[list[int]], other: list[list[int]]) -> tuple[int, int]:
+    """How many of the first samples two workers have in common, and of how many; 0 where that may be chance.
+
+    The same samples in the same order are no chance. In another order, samples are told by the whole, or by a part of
+    them that is another one in each, such as a name: labels are not.
+    """
+    length = min(len(one), len(other))
+    if length > 1 and one[:length] == other[:length] and len({tuple(each) for each in one[:length]}) > 1:
+        return length, length
+    counted = [checksum(number) for number in range(_LEAST_DISTINCT)]
+    for part in range(min((len(each) for each in [*one, *other]), default=0)):
+        if part and [each[part] for each in one[:_LEAST_DISTINCT]] == counted:
+            continue  # a worker's own count of its samples
+        mine, theirs = (_distinct([each[part] for each in samples]) for samples in (one, other))
+        if min(len(mine), len(theirs)) >= _LEAST_DISTINCT and len(mine & theirs) >= _LEAST_SHARED:
+            return len(mine & theirs), len(mine)
+    return 0, 0
+
+
+def _distinct(sums: list[int]) -> set[int]:
+    """Those before the first that comes again."""
+    again = next((at for at, each in enumerate(sums) if each in sums[:at]), len(sums))
+    return set(sums[:again])

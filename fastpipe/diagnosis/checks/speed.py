@@ -1,4 +1,4 @@
-"""The time of each stage -> the stage that delays the loop, and what to change.
+"""The time of each stage, and how epochs begin -> what delays the loop, and what to change.
 
 Note [less than this is no fault]: the loop has to wait for a fifth of its time, and for some milliseconds a batch.
 A batch's way from a worker takes that long on a machine with other work, and no change to the program saves it.
@@ -7,13 +7,14 @@ A batch's way from a worker takes that long on a machine with other work, and no
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any
 
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
-from fastpipe.diagnosis.stages import Stages, stages, steps_s
+from fastpipe.diagnosis.stages import Stages, steps_s
+from fastpipe.diagnosis.words import say
 
 _MOST_WAITING = 0.2
 _LEAST_WAIT_S = 5e-3
@@ -23,119 +24,162 @@ _LEAST_FETCH_S = 2e-3
 _LEAST_ALONE_S = 10e-3  # without workers: with them, their way would take about as long
 _CROWDED = 0.3
 _MOST_LATE = 0.1
+_LEAST_EPOCHS = 5
+_FEW_BATCHES = 1.5  # an epoch
+_MOST_STARTING = 0.1
+_LEAST_START_S = 1.0
+_LEAST_FORK_S = 3.0
 
 
-class Bottleneck(StrEnum):
-    """What the loop waits for, as a report names it."""
+_STAGES = {  # the finding of each, with its name and the line to change
+    Code.SLOW_DATASET: ("the dataset", "dataset_place"),
+    Code.SLOW_COLLATE: ("collate_fn", "collate_place"),
+    Code.SLOW_TRANSFER: ("the way from the workers", "collate_place"),
+    Code.NO_WORKERS: ("pinning memory", "made_at"),
+}
 
-    DATASET = "the dataset"
-    COLLATE = "collate_fn"
-    TRANSFER = "the way from the workers"
-    PINNING = "pinning memory"
 
-
-def bottleneck(seen: Observation, found: Stages) -> Bottleneck | None:
+def _bottleneck(seen: Observation, time: Stages) -> Code | None:
     """Where most of the time goes before a batch is there; None where workers have time and their way is short."""
-    transfer_s = found.transfer_s or 0.0
-    if seen.num_workers == 0 and seen.facts["pin_memory"] and transfer_s > found.fetch_s:
-        return Bottleneck.PINNING
-    if seen.num_workers == 0 or found.busy >= _BUSY:
-        return Bottleneck.COLLATE if found.collate_s > found.dataset_s else Bottleneck.DATASET
-    slow = transfer_s > 0.3 * found.wait_s and transfer_s > found.fetch_s / 4
-    return Bottleneck.TRANSFER if slow else None
+    way_s = time.transfer_s or 0.0
+    if seen.num_workers == 0 and seen.facts["pin_memory"] and way_s > time.fetch_s:
+        return Code.NO_WORKERS
+    if seen.num_workers == 0 or time.busy >= _BUSY:
+        return Code.SLOW_COLLATE if time.collate_s > time.dataset_s else Code.SLOW_DATASET
+    return Code.SLOW_TRANSFER if way_s > 0.3 * time.wait_s and way_s > time.fetch_s / 4 else None
 
 
-def evidence_of(seen: Observation, found: Stages) -> dict[str, Any]:
-    """Who waits for whom, and where the time goes: of "@bottleneck" in words.py."""
-    if found.step_s is not None and _keeps_up(seen, found):
-        waits = found.waiting > _MOST_WAITING
-        crowded = found.delayed if (found.delayed or 0.0) > _CROWDED else None
-        return {"kept_up_s" if waits else "kept_up": found.wait_s if waits else found.waiting, "crowded": crowded}
-    evidence: dict[str, Any] = {"few": None if found.seconds else found.batches}
-    if found.seconds:
-        evidence["rate_alone" if found.step_s is None else "rate"] = found.samples / found.seconds
-    stage = bottleneck(seen, found)
-    evidence |= {
-        "waiting": found.waiting,
-        "stage": stage,
-        "busy": found.busy if seen.num_workers else None,
-        "transfer_s": found.transfer_s if stage is Bottleneck.TRANSFER else None,
-    }
-    if stage not in (Bottleneck.DATASET, Bottleneck.COLLATE):
-        return evidence
-    evidence["share"] = max(found.collate_s, found.dataset_s) / max(found.fetch_s, 1e-9)
-    evidence["no_workers"] = None if seen.num_workers else 0
-    if found.on_cpu > 1.05:
-        return {**evidence, "cpus_used": found.on_cpu}
-    on_cpu = min(found.on_cpu, 1.0)
-    delayed = min(found.delayed or 0.0, 1 - on_cpu)
-    rest = max(0.0, 1 - on_cpu - delayed)
-    return {**evidence, "on_cpu": on_cpu, "delayed": None if found.delayed is None else delayed, "rest": rest}
-
-
-def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
-    """Whether the loop waits, and for what; *Note [less than this is no fault]*."""
-    found = stages(seen)
-    if found is None or (found.step_s is not None and _keeps_up(seen, found)):
-        return
-    evidence = {**evidence_of(seen, found), "wait_s": found.wait_s, "step_s": found.step_s, "fetch_s": found.fetch_s}
-    evidence |= {"workers": seen.num_workers, "cpus": around.cpus, "made_at": seen.made_at}
-    sampler_s = statistics.fmean([batch.sampler_s for batch in seen.batches])
-    if found.step_s is not None and sampler_s > max(found.wait_s / 2, _LEAST_WAIT_S):
-        evidence["sampler_s"] = sampler_s
-        yield Finding(Code.SLOW_SAMPLER, str(seen.facts["sampler_place"]), evidence)
-    elif seen.num_workers == 0 and found.step_s is None:
-        if found.fetch_s > _LEAST_ALONE_S:
-            yield Finding(Code.NO_WORKERS, seen.made_at, evidence, severity=Severity.NOTE)
-    elif found.step_s is not None and not _others_work(seen, found, around):
-        yield from _waiting(seen, found, around, evidence)
-
-
-def _keeps_up(seen: Observation, found: Stages) -> bool:
-    if seen.num_workers == 0:
-        return found.fetch_s <= max(_LEAST_ALONE_S, _MOST_WAITING * (found.step_s or 0.0))
-    least_s = _LEAST_WAIT_S if found.busy >= _BUSY else _LEAST_LATE_S
-    return found.waiting <= _MOST_WAITING or found.wait_s <= least_s
-
-
-def _others_work(seen: Observation, found: Stages, around: Surroundings) -> bool:
-    """Whether the loader would keep up if other programs did not take the CPUs from it."""
-    delayed = found.delayed or 0.0
-    if delayed < _CROWDED or seen.num_workers > around.cpus or found.on_cpu > 1:
+def _keeps_up(seen: Observation, time: Stages) -> bool:
+    """*Note [less than this is no fault]*; a loop without steps waits all the time."""
+    if time.step_s is None:
         return False
-    short_s = statistics.quantiles([*steps_s(seen.batches), 0.0], n=10)[1]  # of a step that nobody delayed
-    return found.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
-
-
-def _waiting(seen: Observation, found: Stages, around: Surroundings, evidence: dict[str, Any]) -> Iterator[Finding]:
     if seen.num_workers == 0:
-        yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
+        return time.fetch_s <= max(_LEAST_ALONE_S, _MOST_WAITING * time.step_s)
+    return time.waiting <= _MOST_WAITING or time.wait_s <= (_LEAST_WAIT_S if time.busy >= _BUSY else _LEAST_LATE_S)
+
+
+def summary(seen: Observation, time: Stages) -> str:
+    """Who waits for whom, in a sentence."""
+    if not _keeps_up(seen, time):
+        return say("@waits", _evidence(seen, time))
+    return say("@keeps", {**time.as_dict(), "crowded": time.delayed if (time.delayed or 0.0) > _CROWDED else None})
+
+
+def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
+    """Where the time goes: of "@waits" in words.py."""
+    stage = _bottleneck(seen, time)
+    evidence: dict[str, Any] = {
+        "waits": None if time.step_s is None else time.waiting,
+        "alone": time.batches if time.step_s is None else None,
+        "rate": time.samples / time.seconds if time.seconds else None,
+        "stage": _STAGES[stage][0] if stage else None,
+        "working": time.busy if seen.num_workers else None,
+        "double": 2 * seen.num_workers,
+        "way_s": time.transfer_s if stage is Code.SLOW_TRANSFER else None,
+    }
+    if stage not in (Code.SLOW_DATASET, Code.SLOW_COLLATE):
+        return evidence
+    evidence["share"] = max(time.collate_s, time.dataset_s) / max(time.fetch_s, 1e-9)
+    if time.on_cpu > 1.05:
+        return {**evidence, "cpus_used": time.on_cpu}
+    on_cpu = min(time.on_cpu, 1.0)
+    delayed = None if time.delayed is None else min(time.delayed, 1 - on_cpu)
+    return {**evidence, "computing": on_cpu, "delaying": delayed, "rest": 1 - on_cpu - (delayed or 0.0)}
+
+
+def check(seen: Observation, around: Surroundings, time: Stages | None) -> Iterator[Finding]:
+    """Whether the loop waits, for what, and how its epochs begin."""
+    changed = [epoch for epoch in seen.epochs if epoch.changed]
+    if changed and seen.num_workers:  # workers that persist have a copy of the dataset
+        yield Finding(Code.STALE_DATASET, changed[0].place or seen.made_at, {"attribute": changed[0].changed[0]})
+    begun = {batch.epoch for batch in seen.batches}
+    told = [(epoch, epoch.sampler) for number, epoch in enumerate(seen.epochs) if number in begun and epoch.sampler]
+    if len(told) > 1 and len({(epoch.made, sampler["epoch"]) for epoch, sampler in told}) == 1:
+        last, sampler = told[-1]
+        evidence = {"sampler": sampler["name"], "epoch": sampler["epoch"], "epochs": len(told)}
+        yield Finding(Code.SAME_ORDER_EACH_EPOCH, last.place or seen.made_at, evidence)
+    if time is not None:
+        yield from list(_fresh_iterators(seen, time)) or _slow_start(seen, time)
+        if not _keeps_up(seen, time):
+            yield from _waiting(seen, around, time)
+
+
+def _fresh_iterators(seen: Observation, time: Stages) -> Iterator[Finding]:
+    """`next(iter(loader))` in each step, or a new DataLoader in each step."""
+    begun = len([batch for batch in seen.batches if batch.number == 0 and batch.epoch < len(seen.epochs)])
+    if begun < _LEAST_EPOCHS or len(seen.batches) > _FEW_BATCHES * begun or seen.facts["batches"] == 1:
         return
-    stage = bottleneck(seen, found)
-    if stage in (Bottleneck.DATASET, Bottleneck.COLLATE):
-        delayed = found.delayed or 0.0
-        asleep = 1 - found.on_cpu - delayed  # for a disk, a server or a lock: other CPUs would not help
-        computes = found.on_cpu / max(1 - min(delayed, 0.99), 0.01) > 0.5  # of the time in which it had a CPU
-        all_cpus = seen.num_workers >= around.cpus
-        crowded = all_cpus and delayed > max(_CROWDED, asleep)
-        cause = "crowded" if crowded else "waits" if not computes else "computes" if all_cpus else "one-cpu"
-        evidence["double"] = 2 * seen.num_workers
-        if stage is Bottleneck.COLLATE:
-            yield Finding(Code.SLOW_COLLATE, str(seen.facts["collate_place"]), evidence, cause)
-        else:
-            yield Finding(Code.SLOW_DATASET, str(seen.facts["dataset_place"]), evidence, cause)
-    elif stage is Bottleneck.TRANSFER:
-        cause = "" if found.fetch_s > _LEAST_FETCH_S else "quick"
-        yield Finding(Code.SLOW_TRANSFER, str(seen.facts["collate_place"]), evidence, cause)
-    elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, found)) > _MOST_LATE:
+    share = begun * time.start_s / max(seen.batches[-1].came_s - seen.epochs[0].at_s, 1e-9)
+    evidence = {
+        "iterators": len(seen.epochs),
+        "made": "a new DataLoader" if len({epoch.made for epoch in seen.epochs}) > begun / 2 else "iter(loader)",
+        "processes": len({worker.pid for worker in seen.workers if worker.number >= 0}) or None,
+        "share": share,
+        "shuffle": None if seen.num_workers or seen.facts["shuffled"] else True,
+    }
+    if share >= _MOST_STARTING:  # else now and then, as for a batch to look at
+        place = Counter(epoch.place for epoch in seen.epochs).most_common(1)[0][0]
+        yield Finding(Code.ITERATOR_EACH_STEP, place or seen.made_at, evidence)
+
+
+def _slow_start(seen: Observation, time: Stages) -> Iterator[Finding]:
+    """Workers that start for long, against the time of a batch; of a single epoch, if it is forks that take long."""
+    typical_s, late_s = time.wait_s + (time.step_s or 0.0), time.start_s - time.fetch_s
+    once = len({batch.epoch for batch in seen.batches}) < 2
+    if seen.num_workers == 0 or seen.facts["persistent_workers"] or (once and seen.facts["method"] != "fork"):
+        return
+    if late_s > 10 * typical_s and late_s > (_LEAST_FORK_S if once else _LEAST_START_S):
+        anew = "a new DataLoader" if len({epoch.made for epoch in seen.epochs}) > 1 else None
+        yield Finding(Code.SLOW_EPOCH_START, seen.made_at, {"typical_s": typical_s, "made": anew})
+
+
+def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[Finding]:
+    """What a loop waits for that does."""
+    evidence, stage = _evidence(seen, time), _bottleneck(seen, time)
+    sampler_s = statistics.fmean([batch.sampler_s for batch in seen.batches])
+    if time.step_s is None:
+        if seen.num_workers == 0 and time.fetch_s > _LEAST_ALONE_S:
+            yield Finding(Code.NO_WORKERS, seen.made_at, evidence, severity=Severity.NOTE)
+    elif sampler_s > max(time.wait_s / 2, _LEAST_WAIT_S):
+        yield Finding(Code.SLOW_SAMPLER, str(seen.facts["sampler_place"]), {"sampler_s": sampler_s})
+    elif _others_work(seen, time, around):
+        return
+    elif seen.num_workers == 0:
+        yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
+    elif stage:
+        cause = _why_slow(seen, time, around)
+        if stage is Code.SLOW_TRANSFER:
+            cause = "" if time.fetch_s > _LEAST_FETCH_S else "quick"
+        yield Finding(stage, str(seen.facts[_STAGES[stage][1]]), evidence, cause)
+    elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, time)) > _MOST_LATE:
         yield Finding(Code.LATE_BATCHES, seen.made_at, {**evidence, "late": late})
 
 
-def _late(seen: Observation, found: Stages) -> float:
+def _others_work(seen: Observation, time: Stages, around: Surroundings) -> bool:
+    """Whether the loader would keep up if other programs did not take the CPUs from it."""
+    delayed = time.delayed or 0.0
+    if delayed < _CROWDED or seen.num_workers > around.cpus or time.on_cpu > 1:
+        return False
+    short_s = statistics.quantiles([*steps_s(seen.batches), 0.0], n=10)[1]  # of a step that nobody delayed
+    return time.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
+
+
+def _why_slow(seen: Observation, time: Stages, around: Surroundings) -> str:
+    """What workers lack that are busy with making batches."""
+    delayed = time.delayed or 0.0
+    all_cpus = seen.num_workers >= around.cpus
+    if all_cpus and delayed > max(_CROWDED, 1 - time.on_cpu - delayed):  # the rest sleeps: other CPUs would not help
+        return "crowded"
+    if time.on_cpu <= 0.5 * max(1 - min(delayed, 0.99), 0.01):  # of the time in which it had a CPU
+        return "waits"
+    return "computes" if all_cpus else "one-cpu"
+
+
+def _late(seen: Observation, time: Stages) -> float:
     """The share of the loop in which it waited for a batch that took twice as long to make as others do, or longer."""
     usual_s = statistics.median(fetch.seconds for worker in seen.workers for fetch in worker.fetches)
-    slow = [
-        fetch
+    slow_s = [
+        fetch.at_s
         for worker in seen.workers
         for fetch in worker.fetches[1:]
         if fetch.seconds > max(2 * usual_s, _LEAST_LATE_S) and (fetch.delayed_s or 0.0) < fetch.seconds / 4
@@ -143,8 +187,7 @@ def _late(seen: Observation, found: Stages) -> float:
     waited = sum(
         batch.wait_s
         for batch in seen.batches
-        if batch.number >= seen.num_workers
-        and batch.wait_s > _LEAST_LATE_S
-        and any(batch.asked_s < fetch.at_s <= batch.came_s for fetch in slow)
+        if batch.number >= seen.num_workers and batch.wait_s > _LEAST_LATE_S
+        if any(batch.asked_s < at_s <= batch.came_s for at_s in slow_s)
     )
-    return waited / max(found.seconds, 1e-9)
+    return waited / max(time.seconds, 1e-9)

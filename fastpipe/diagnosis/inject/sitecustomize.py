@@ -8,31 +8,21 @@ import importlib.util
 import os
 import sys
 
-_OWN = os.path.dirname(os.path.abspath(__file__))
-
-
-def _watch() -> None:
+if folder := os.environ.get("FASTPIPE_WATCH"):
     try:
         from fastpipe_probe.patch import install  # type: ignore[import-not-found] # beside this file, on sys.path
 
-        install()
+        install(folder)
     except Exception:  # the program has to run as it does without this
         import traceback
 
-        with open(os.path.join(os.environ.get("FASTPIPE_WATCH", "."), "trouble.txt"), "a", encoding="utf-8") as file:
+        with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
             traceback.print_exc(file=file)
 
-
-def _go_on() -> None:
-    """Imports the sitecustomize that this one hides, if there is one."""
-    others = [path for path in sys.path if os.path.abspath(path or ".") != _OWN]
+    own = os.path.dirname(os.path.abspath(__file__))
+    others = [path for path in sys.path if os.path.abspath(path or ".") != own]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
         sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)
-
-
-if os.environ.get("FASTPIPE_WATCH"):
-    _watch()
-    _go_on()

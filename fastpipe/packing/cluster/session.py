@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastpipe.errors import ClusterError, ConfigError
+from fastpipe.errors.checks import choice
 from fastpipe.machine.cpus import granted_cpus
 
 if TYPE_CHECKING:
     from types import ModuleType
 
+THREADS, RAY = "threads", "ray"  # what long work runs on
 _HOST_AND_PORT = re.compile(r"(?:ray://)?\[?([^\[\]/]+?)\]?:(\d+)")
 _ANSWER_S = 10.0
 _STORE_BYTES = 128 << 20  # of Ray's object store where we start Ray: tasks hand on names, sizes and hashes
@@ -28,6 +30,15 @@ class Cluster:
     cpus: int
     nodes: int
     is_ours: bool
+
+
+def on_ray(executor: str, address: str | None) -> bool:
+    """Whether an `executor` is a Ray cluster; ConfigError: it is unknown, or an address needs one."""
+    if choice("--on", executor, (THREADS, RAY)) == RAY:
+        return True
+    if address is not None:
+        raise ConfigError(f'--address {address}: there is a cluster only with --on ray (executor="ray")')
+    return False
 
 
 def import_ray() -> ModuleType:
@@ -43,11 +54,9 @@ def import_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def session(address: str | None = None, *, workers: int | None = None) -> Iterator[Cluster]:
-    """Connects to Ray. A connection that the program has already is used, and stays.
+    """Connects to Ray as `fastpipe.pack` says it; a connection that the program has already is used, and stays.
 
-    `address` and its None are as of `fastpipe.pack`; `workers` is how many tasks run at a time on a cluster that is
-    started. ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
-    ClusterError: the cluster cannot be reached.
+    `workers` is how many tasks run at a time on a cluster that is started here; for another one it is a ConfigError.
     """
     ray = import_ray()
     connected = ray.is_initialized()

@@ -14,8 +14,8 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from fastpipe.errors import ClusterError
 from fastpipe.packing.cluster.session import import_ray
@@ -51,12 +51,6 @@ class _Ended(NamedTuple):
     ran: Ran
 
 
-@dataclass
-class _Task(Generic[Item]):
-    item: Item
-    failed_on: list[Ran] = field(default_factory=list)
-
-
 def run_tasks(
     function: Callable[[Item], Result],
     items: Iterable[Item],
@@ -69,49 +63,42 @@ def run_tasks(
 ) -> Iterator[tuple[Item, Result]]:
     """Calls a function with each item, in tasks of the cluster that this process is connected to. Note [tasks]
 
-    Workers know the function by its name, or as a partial of such a one. A task needs `cpus` and `memory` bytes;
-    `in_flight` tasks are submitted at a time, None: twice as many as can run. At Ctrl-C, at an error and if the
-    generator is closed, all tasks are cancelled; running ones are killed. ClusterError: a task has failed for the
-    machine's reason more often than `retries` says. What a task raises for another reason is raised here.
+    Workers know the function by its name, or as a partial of such a one. `in_flight` tasks are submitted at a time,
+    None: twice as many as can run. At Ctrl-C, an error or a close all tasks are cancelled. ClusterError: a task has
+    failed for the machine's reason more than `retries` times. What it raises for another reason is raised here.
     """
     ray = import_ray()
     _tell_if_too_large(ray.nodes(), cpus, memory)
     shared = ray.put(function)
     remote = ray.remote(_attempt)
-    waiting, running = iter(items), dict[Any, _Task[Item]]()
-    width = _Width(ray, cpus, in_flight)
+    waiting, running = iter(items), dict[Any, tuple[Item, list[Ran]]]()
+    asked = {"num_cpus": cpus, "memory": memory or None, "max_retries": retries}
 
-    def submit(task: _Task[Item]) -> None:
-        options: dict[str, Any] = {
-            "name": name(task.item),
-            "num_cpus": cpus,
-            "memory": memory or None,
-            "max_retries": retries,
-            **_where(ray, task),
-        }
-        running[remote.options(**options).remote(shared, task.item)] = task
+    def submit(item: Item, failed_on: list[Ran]) -> None:
+        options = {"name": name(item), **asked, **_where(ray, failed_on)}
+        running[remote.options(**options).remote(shared, item)] = item, failed_on
 
     def fill() -> None:
-        for item in itertools.islice(waiting, max(width.now() - len(running), 0)):
-            submit(_Task(item))
+        for item in itertools.islice(waiting, max((in_flight or _width(cpus)) - len(running), 0)):
+            submit(item, [])
 
     try:
         fill()
         while running:
             done, _ = ray.wait(list(running), num_returns=1, timeout=_LOOK_EVERY_S)
             for each in done:
-                task = running.pop(each)
-                ended = _result(ray, each, name(task.item))
+                item, failed_on = running.pop(each)
+                ended = _result(ray, each, name(item))
                 if ended.problem is None:
                     fill()
-                    yield task.item, ended.result
+                    yield item, ended.result
                     continue
                 if not ended.of_machine:
                     raise ended.problem
-                task.failed_on.append(ended.ran)
-                if len(task.failed_on) > retries:
-                    raise ClusterError(_given_up(name(task.item), task.failed_on, ended.problem)) from ended.problem
-                submit(task)
+                failed_on.append(ended.ran)
+                if len(failed_on) > retries:
+                    raise ClusterError(_given_up(name(item), failed_on, ended.problem)) from ended.problem
+                submit(item, failed_on)
             fill()
     finally:
         with contextlib.suppress(Exception):  # they have just ended, or the cluster is gone
@@ -161,20 +148,16 @@ def _ran() -> Ran:
     log = ""
     with contextlib.suppress(OSError):
         log = os.readlink("/proc/self/fd/2")  # where Ray sends the worker's standard error
-    return Ran(
-        ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0]
-    )
+    node = ray.get_runtime_context().get_node_id()
+    return Ran(node, ray.util.get_node_ip_address(), os.getpid(), log.partition(" ")[0])
 
 
-def _where(ray: Any, task: _Task[Any]) -> dict[str, Any]:
+def _where(ray: Any, failed_on: list[Ran]) -> dict[str, Any]:
     """On any node; after a failure on another one, if there is one."""
-    failed = {place.node for place in task.failed_on}
-    others = (
-        [node["NodeID"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in failed] if failed else []
-    )
-    if not others:
-        return {"scheduling_strategy": "SPREAD"}
-    return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(failed))})"}}
+    failed = {place.node for place in failed_on}
+    if failed and any(node["Alive"] and node["NodeID"] not in failed for node in ray.nodes()):
+        return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(failed))})"}}
+    return {"scheduling_strategy": "SPREAD"}
 
 
 def _result(ray: Any, reference: Any, name: str) -> _Ended:
@@ -203,18 +186,14 @@ def _given_up(name: str, places: list[Ran], problem: Exception) -> str:
     )
 
 
-class _Width:
+def _width(cpus: float) -> int:
     """How many tasks are submitted at a time."""
+    slots = _all_cpus(time.monotonic() // _COUNT_EVERY_S) / max(cpus, 1e-3)
+    return max(_LEAST_IN_FLIGHT, round(_TASKS_PER_SLOT * slots))
 
-    def __init__(self, ray: Any, cpus: float, asked: int | None) -> None:
-        self._ray, self._cpus, self._asked = ray, cpus, asked
-        self._counted_s, self._count = float("-inf"), _LEAST_IN_FLIGHT
 
-    def now(self) -> int:
-        if self._asked is not None:
-            return self._asked
-        if time.monotonic() - self._counted_s >= _COUNT_EVERY_S:
-            slots = self._ray.cluster_resources().get("CPU", 0) / max(self._cpus, 1e-3)
-            self._count = max(_LEAST_IN_FLIGHT, round(_TASKS_PER_SLOT * slots))
-            self._counted_s = time.monotonic()
-        return self._count
+@lru_cache(maxsize=1)
+def _all_cpus(_when: float) -> float:
+    """Of the cluster, counted now and then, for it may grow."""
+    found: float = import_ray().cluster_resources().get("CPU", 0)
+    return found

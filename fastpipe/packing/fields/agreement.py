@@ -13,9 +13,10 @@ from fastpipe.packing.fields.values import of_field
 
 
 class _Shared(NamedTuple):
-    """What values of a kind must not differ in: an attribute of Agreed, how a value's note has it, and its words."""
+    """What values of a kind must not differ in: how a Field says it, how a value's note has it, and its words."""
 
     what: str
+    unknown: Any
     of: Callable[[Any], int]
     words: str
     choices: tuple[str, ...] = ()
@@ -26,21 +27,18 @@ class _Shared(NamedTuple):
 
 
 _SHARED = {
-    "floats": _Shared("width", len, "{} numbers"),
-    "keypoints": _Shared("points", lambda note: len(note[0]), "{} points an object"),
-    "boxes": _Shared("labelled", lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")),
-    "classes": _Shared("named", lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")),
+    "floats": _Shared("width", 0, len, "{} numbers"),
+    "keypoints": _Shared("points", 0, lambda note: len(note[0]), "{} points an object"),
+    "boxes": _Shared("labelled", False, lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")),
+    "classes": _Shared("", None, lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")),
 }
 
 
 @dataclass
 class Agreed:
-    """Of one field; None: no sample has said it yet. Classes are numbers below `classes`, or `names`, as they came."""
+    """Of one field, what no value differs in, None: no sample has said it yet; classes, by number or as they came."""
 
-    width: int | None = None
-    points: int | None = None
-    labelled: bool | None = None
-    named: bool | None = None
+    shared: Any = None
     classes: int = 0
     names: list[str] = field(default_factory=list)
 
@@ -49,18 +47,20 @@ def agreed_in(fields: Iterable[Field]) -> dict[str, Any]:
     """`Agreement.state` after the last sample of a packed dataset that has these fields."""
     found = {}
     for one in fields:
-        labelled = one.labelled if one.kind == "boxes" else None
-        names = list(one.names) if one.kind == "classes" else []
-        named = bool(names) if one.classes else None
-        found[one.name] = asdict(Agreed(one.width or None, one.points or None, labelled, named, one.classes, names))
+        shared, names = None, list(one.names) if one.kind == "classes" else []
+        if one.kind == "boxes":
+            shared = one.labelled
+        elif one.kind in _SHARED:
+            shared = bool(names) if one.kind == "classes" else getattr(one, _SHARED[one.kind].what)
+            shared = shared if shared or one.classes else None
+        found[one.name] = asdict(Agreed(shared, one.classes, names))
     return found
 
 
 class Agreement:
-    """The fields of samples that are packed together, of a shard or of a dataset, and what their values share.
+    """What values of the fields of a shard or of a dataset share; `agreed` is the state of another, without classes.
 
-    KEY.json has class names as they came. Columns have numbers: in a shard's piece of a column those of this shard,
-    which publishing turns into those of the dataset. Names of classes in `agreed` are left out.
+    KEY.json has class names as they came; a shard's columns have its numbers, which publishing makes the dataset's.
     """
 
     def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
@@ -72,8 +72,7 @@ class Agreement:
     @property
     def complete(self) -> bool:
         """Whether all is known that values must not differ in."""
-        needed = ((name, _SHARED[kind].what) for name, kind in self.kinds.items() if kind in _SHARED)
-        return all(getattr(self._agreed[name], what) is not None for name, what in needed)
+        return all(self._agreed[name].shared is not None for name, kind in self.kinds.items() if kind in _SHARED)
 
     def state(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -87,8 +86,8 @@ class Agreement:
                 later[name] = _next(kind, value.note, self._agreed[name])
         self._agreed.update(later)
         return [
-            Stored(self._numbered(name, value.note or ())) if self._agreed[name].named else value
-            for name, value in zip(self.kinds, values, strict=True)
+            Stored(self._numbered(name, value.note or ())) if kind == "classes" and self._agreed[name].shared else value
+            for (name, kind), value in zip(self.kinds.items(), values, strict=True)
         ]
 
     def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
@@ -101,32 +100,25 @@ class Agreement:
         for name, said in state.items():
             here, there = self._agreed[name], Agreed(**said)
             if (shared := _SHARED.get(self.kinds[name])) is not None:
-                ours, theirs = getattr(here, shared.what), getattr(there, shared.what)
-                if None not in (ours, theirs) and ours != theirs:
+                if None not in (here.shared, there.shared) and here.shared != there.shared:
                     raise PackError(
-                        f"{where}, field {name}: {shared.differs(ours, theirs)}. Give the field another kind, such as "
-                        f"--field {name}=COLUMN:json, choose another column, or leave it out"
+                        f"{where}, field {name}: {shared.differs(here.shared, there.shared)}. Give the field another "
+                        f"kind, such as --field {name}=COLUMN:json, choose another column, or leave it out"
                     )
-                setattr(here, shared.what, theirs if ours is None else ours)
+                here.shared = there.shared if here.shared is None else here.shared
             here.classes = max(here.classes, there.classes)
-            if there.named:
+            if self.kinds[name] == "classes" and there.shared:
                 found[name] = self._numbered(name, there.names)
         return found
 
     def fields(self) -> list[Field]:
         """As dataset.json describes them, without hashes of files."""
-        return [
-            Field(
-                name,
-                kind,
-                width=agreed.width or 0,
-                points=agreed.points or 0,
-                classes=len(self._numbers[name]) or agreed.classes,
-                names=tuple(self._numbers[name]),
-                labelled=bool(agreed.labelled),
-            )
-            for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True)
-        ]
+        found = []
+        for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True):
+            names, shared = tuple(self._numbers[name]), _SHARED.get(kind)
+            said = {shared.what: agreed.shared or shared.unknown} if shared is not None and shared.what else {}
+            found.append(Field(name, kind, classes=len(names) or agreed.classes, names=names, **said))
+        return found
 
 
 def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
@@ -134,10 +126,8 @@ def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
     shared = _SHARED.get(kind)
     if shared is None or not note or (kind == "boxes" and not note["boxes"]):
         return agreed
-    before, found = getattr(agreed, shared.what), shared.of(note)
-    if before not in (None, found):
-        raise ImageError(shared.differs(before, found))
-    changed: dict[str, Any] = {shared.what: found}
-    if kind == "classes" and not found:
-        changed["classes"] = max(agreed.classes, 1 + max(note))
-    return replace(agreed, **changed)
+    found = shared.of(note)
+    if agreed.shared not in (None, found):
+        raise ImageError(shared.differs(agreed.shared, found))
+    classes = max(agreed.classes, 1 + max(note)) if kind == "classes" and not found else agreed.classes
+    return replace(agreed, shared=found, classes=classes)

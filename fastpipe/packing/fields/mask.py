@@ -57,10 +57,9 @@ def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None
 
 
 def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
-    """Draws shapes, each an id and a segmentation (polygons, or runs, packed or not), as pycocotools' annToMask does.
+    """(height, width) uint8 or uint16: shapes, each an id and a segmentation, drawn as pycocotools' annToMask does.
 
-    Later ones cover earlier ones. (height, width) uint8, or uint16 where an id is over 255; 0 where there is no shape.
-    ImageError: a segmentation cannot be; the message is the reason.
+    Later ones cover earlier ones; 0 is where there is none. ImageError: a segmentation cannot be.
     """
     most = max((number for number, _ in shapes), default=0)
     if most > 65535:

@@ -1,16 +1,22 @@
-"""A checked value and the place of its picture -> the value as a shard holds it: an entry of KEY.json, or a member."""
+"""A checked value and the place of its picture -> an entry of KEY.json or a member -> its piece of each column."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
+from fastpipe.format.columns import row_dtype
+from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field, sidecars
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.format.sample_layout import Stored
+from fastpipe.format.sample_layout import PNG_MAGIC, Stored
 from fastpipe.packing.fields.mask import encode_mask, mask_of_png, refuse_other_size
 from fastpipe.packing.fields.values import Boxes
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
@@ -98,3 +104,59 @@ def _boxes(value: Boxes, place: Placement) -> dict[str, Any]:
         )
     found = {"boxes": short(place.boxes(value.boxes))}
     return found if value.labels is None else {**found, "labels": value.labels.tolist()}
+
+
+VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
+_INTEGERS = np.dtype("<i8")
+_BITS_AT = 24  # of a sample, in a PNG
+
+
+class Column(NamedTuple):
+    """A sidecar file: of which pieces it is made, VALUES, LENGTHS or LABELS; its dtype; trailing axes of a value."""
+
+    part: str
+    dtype: np.dtype[Any]
+    width: tuple[int, ...] = ()
+
+
+def columns(field: Field) -> tuple[Column, ...]:
+    """The columns of a field, in the order of `fastpipe.format.fields.sidecars`."""
+    row = row_dtype(field)
+    values = Column(VALUES, row.base, row.shape)
+    return (values, Column(LENGTHS, _INTEGERS), Column(LABELS, _INTEGERS))[: len(sidecars(field))]
+
+
+def parts_of(kind: str) -> tuple[str, ...]:
+    """Of which parts the columns of a kind are made; boxes may have labels."""
+    return (VALUES, LENGTHS, LABELS)[: len(sidecars(Field("", kind, labelled=True)))]
+
+
+@cache
+def _dtype(kind: str) -> np.dtype[Any]:
+    return row_dtype(Field("", kind, width=1)).base
+
+
+def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
+    """What a value, with a member at `offset`, adds to each part; KeyError, TypeError, ValueError: a damaged shard."""
+    note, values, labels = value.note, value.member or b"", b""
+    if kind == "json":
+        values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
+    elif kind == "boxes" and note:
+        note, labels = note["boxes"], np.array(note.get("labels", []), _INTEGERS).tobytes()
+    length = len(values)
+    if kind in ("mask", "image"):
+        values, length = _record(kind, value.member, offset), 1
+    elif kind not in ("text", "json", "bytes"):
+        numbers = np.array([note] if kind == "int" else note or [], _dtype(kind))
+        values, length = numbers.tobytes(), len(numbers)
+    return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
+
+
+def _record(kind: str, data: bytes | None, offset: int) -> bytes:
+    record = np.zeros((), FIELD_IMAGE_DTYPE)
+    if data is not None:
+        form = PNG if data.startswith(PNG_MAGIC) else JPEG
+        size = size_of(data)
+        bits = data[_BITS_AT] if kind == "mask" else 8
+        record[()] = (offset, len(data), *size, bits, form, xxhash.xxh3_64_intdigest(data))
+    return record.tobytes()

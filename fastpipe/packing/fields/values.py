@@ -42,10 +42,9 @@ def clamped(value: Boxes, width: int, height: int) -> Boxes:
 
 
 def take(kind: str, value: object) -> Any:
-    """Checks a value of any kind but "mask" and "image", which may be None only.
+    """Checks a value of any kind but "mask" and "image"; None where the sample has none. ImageError: it cannot be.
 
-    Gives int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes; (M, K, 3) float32; None
-    where the sample has no value. ImageError: the value cannot be; the message is the reason.
+    Gives int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes; (M, K, 3) float32.
     """
     if value is not None:
         return _TAKE[kind](value)

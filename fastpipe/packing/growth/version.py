@@ -28,10 +28,10 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
-from fastpipe.packing.fields.columns import LENGTHS, columns
+from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import Journal, another
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
@@ -72,9 +72,7 @@ class Version:
         """Raises PackError if another program has made the next version."""
         store = self.journal.store
         if store.read(DATASET_FILE) != self.data:
-            raise PackError(
-                f"{store.place} has changed meanwhile: another program writes to it. Run the same command again"
-            )
+            raise another(store, DATASET_FILE, "has changed meanwhile")
 
     @contextmanager
     def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
@@ -101,8 +99,7 @@ class Version:
     ) -> dict[str, Any]:
         """Makes the next version, of the samples that `stays` has and of new shards; the content of its dataset.json.
 
-        Facts, tally, plan and `told` are of the new sources, as of `publish_dataset`. Those `tried` are not among the
-        rejected ones any more.
+        All else is of the new sources. Those `tried` are not among the rejected ones any more.
         """
         self.check_newest()
         self.journal.check(entries)

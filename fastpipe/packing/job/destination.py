@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,11 +21,10 @@ from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
+from fastpipe.packing.shard.plan import Plan, Run, Told, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
-from fastpipe.sources.listing import Facts, Listing, Source
-from fastpipe.sources.picture.convert import Packed
+from fastpipe.sources.listing import Facts, Listing
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.store.files import cannot_write
 from fastpipe.store.remote.options import place_of
@@ -44,10 +43,9 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
 
 @contextlib.contextmanager
 def opened(destination: Place, options: PackOptions, *, shared_spool: bool = False) -> Iterator[Journal]:
-    """The work of a pack into a folder or a URL, locked. Errors of the disk are named.
+    """The work of a pack into a folder or a URL, locked. A place that holds something else is refused before that.
 
-    Places that hold something else are refused before anything is written: packing never touches files that are not
-    its own. With `shared_spool`, the spool is not the folder in which files of a bucket are made.
+    With `shared_spool`, the spool is not the folder in which files of a bucket are made.
     """
     spool = None if shared_spool else options.spool
     if isinstance(spool, Url) or (spool is not None and isinstance(destination, Path)):
@@ -100,11 +98,9 @@ def _contains(outer: SourcePath | Place, inner: SourcePath | Place) -> bool:
 def plan_run(
     journal: Journal, facts: Facts, options: PackOptions, listing: Listing | None = None
 ) -> dict[str, Any] | None:
-    """Decides what there is to do, and writes down the plan if there is something.
+    """Writes down the plan; gives the content of dataset.json instead, if the dataset is there, whole, and fits.
 
-    The content of dataset.json, if the dataset is there, whole, and what this pack would make; None: there is something
-    to do. With `overwrite` another dataset may be replaced; it stays until there is a new shard. Without the listing,
-    sources that are newer than the dataset count as changed.
+    With `overwrite` another one stays until there is a new shard. Without a listing all newer sources have changed.
     """
     place = journal.store.place
     info = journal.description()
@@ -129,12 +125,7 @@ def plan_run(
                 f"{place} holds a different dataset, or a damaged dataset: {problem}. Choose another folder, or pass "
                 "--overwrite to replace it"
             )
-    plan = {
-        "source": facts.root,
-        "listing": facts.state,
-        "options": shaping,
-        "made_with": made_with(),
-    }
+    plan = {"source": facts.root, "listing": facts.state, "options": shaping, "made_with": made_with()}
     unfinished = journal.plan()
     if unfinished is not None and info is None and not options.overwrite:
         differs = {name for name in plan if unfinished.get(name) != plan[name]}
@@ -182,8 +173,7 @@ def _unchanged(
 ) -> bool:
     """Whether sources with the paths and sizes of a dataset's have its content.
 
-    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
-    the shards of all files with a new time are made again, and compared.
+    A copy, a hard link or other permissions give a file a new time: shards of such files are made again, and compared.
     """
     if not isinstance(journal.store.place, Path):
         return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing
@@ -239,7 +229,7 @@ def remade(
     options: PackOptions,
     run: Run,
     scratch: Path,
-    told: Callable[[Source, Packed | str], None] = lambda *_: None,
+    told: Told = lambda *_: None,
 ) -> Iterator[tuple[Path, dict[str, Tar]]]:
     """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name."""
     fields = read_fields(info)

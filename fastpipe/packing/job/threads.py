@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,17 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import FORMAT_VERSION
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
-from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
+from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of
+from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, plan_shards, runs_of
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import could_be_source, list_sources
 from fastpipe.sources.listing import Facts, Listing, Source
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Store
@@ -141,10 +140,7 @@ Make = Callable[[Listing, PackOptions, Journal, Fitted, Progress], Made]
 
 
 def planned(
-    listing: Listing,
-    options: PackOptions,
-    fitted: Fitted = lambda plan: plan,
-    known: dict[str, Packed | str] | None = None,
+    listing: Listing, options: PackOptions, fitted: Fitted = lambda plan: plan, known: dict[str, Outcome] | None = None
 ) -> tuple[Plan, dict[str, Run]]:
     """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
     plan = fitted(plan_of(listing, options, known))
@@ -152,14 +148,14 @@ def planned(
 
 
 def plan_of(
-    listing: Listing, options: PackOptions, known: dict[str, Packed | str] | None = None, weight: int | None = None
+    listing: Listing, options: PackOptions, known: dict[str, Outcome] | None = None, weight: int | None = None
 ) -> Plan:
     """The plan of a pack. `known` gets what became of the first sources that are converted for it, by path."""
     room = _KEPT_BYTES
 
-    def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
+    def convert(few: Sequence[Source]) -> Outcomes:
         nonlocal room
-        with closing(few_outcomes(listing, few, options)) as found:
+        with closing(converted(listing, few, options)) as found:
             for source, outcome in found:
                 if known is not None and room > 0:
                     known[source.path] = outcome
@@ -186,7 +182,7 @@ def make_in_threads(
     """Makes shards in threads of this process; see Make."""
     # Rows are converted with those beside them, so nothing is kept of tables.
     keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
-    known: dict[str, Packed | str] | None = {} if keeps else None
+    known: dict[str, Outcome] | None = {} if keeps else None
     plan, named = planned(listing, options, fitted, known)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
@@ -195,8 +191,7 @@ def make_in_threads(
     count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
     store, total, total_bytes = journal.store, len(listing.sources), listing.size_bytes
-    begun = PackProgress(0, total, 0, total_bytes, rejected)
-    converting, packing = Told(begun, store, on_progress), Told(begun, store, on_progress)
+    converting, packing = (Told(total, total_bytes, store, on_progress, rejected) for _ in range(2))
     converting.begin("converting", total, total_bytes)
     packing.begin("packing", count, total_bytes - total_bytes * (total - count) // max(total, 1))
     outcomes = outcomes_of(listing, wanted, options, store.scratch / "spool", converting.source, known)
@@ -208,8 +203,11 @@ def make_in_threads(
 class Told:
     """Tells how far a pack is."""
 
-    def __init__(self, now: PackProgress, store: Store, on_progress: Progress) -> None:
-        self._now, self._store, self._on_progress = now, store, on_progress
+    def __init__(
+        self, files: int, size_bytes: int, store: Store, on_progress: Progress, rejected: int = 0, workers: int = 0
+    ) -> None:
+        self._now = PackProgress(0, files, 0, size_bytes, rejected, workers=workers)
+        self._store, self._on_progress = store, on_progress
 
     def begin(self, step: str, files: int, size_bytes: int, tasks: int = 0) -> None:
         """A step in which so much is left."""
@@ -228,7 +226,7 @@ class Told:
         )
         self._on_progress(self._now)
 
-    def source(self, source: Source, outcome: Packed | str) -> None:
+    def source(self, source: Source, outcome: Outcome) -> None:
         """A source is done."""
         self.add(1, source.size_bytes, isinstance(outcome, str))
 
@@ -261,13 +259,13 @@ def _nothing_packed(facts: Facts, tally: Tally) -> PackError:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
-        if facts.made_by:
-            return PackError(text)
-        if match := re.match(r"field (\w+): ", reason):
-            return PackError(
-                f"{text}. --field names the fields to store: leave out this one, or give it another kind, such as "
-                f"--field {match[1]}=COLUMN:image or :bytes"
-            )
+    if facts.made_by:
+        return PackError(text)
+    if tally.rejected and facts.kinds:
+        return PackError(
+            f"{text}. If a field is at fault, leave it out (--field names the fields to store), or give it another "
+            "kind, such as --field NAME=COLUMN:image or :bytes"
+        )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in facts.stray):
         text += (

@@ -23,10 +23,10 @@ Item = TypeVar("Item")
 
 
 class Ahead(Generic[Item, Result]):
-    """Threads that work on the tasks next in line. A PackError comes behind the results of the tasks before it.
+    """Threads that work on the tasks next in line, without the GIL. A PackError comes behind the results before it.
 
-    The work is done in C and C++ without the GIL. Few results are held in memory: a few MB a worker. `begin` and `end`
-    are called with the tasks that a thread takes at once, `begin` where they are added; without `size_bytes` one.
+    `begin` and `end` are called with the tasks that a thread takes at once, without `size_bytes` one. Results of a few
+    MB a worker are held.
     """
 
     def __init__(

@@ -1,24 +1,30 @@
-"""Sources in packing order -> packed images in that order, converted in advance by threads."""
+"""Files in packing order, or rows in the order of their tables -> packed images, converted in advance by threads."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.format.open_file import FileState
+from fastpipe.format.open_file import FileState, changed
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import clamped, of_field, take
-from fastpipe.packing.pipeline.ahead import Ahead
+from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.given import Given
-from fastpipe.sources.files import read_as_listed
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.plan import Outcome, Outcomes
+from fastpipe.sources.column_kinds import field_value
+from fastpipe.sources.files import SourcePath, read_as_listed
 from fastpipe.sources.listing import (
     LARGE_BYTES,
     OF_THE_FILE,
@@ -35,41 +41,47 @@ from fastpipe.sources.listing import (
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.tables import TableListing, needed_groups
+
+if TYPE_CHECKING:
+    from fastpipe.sources.parquet_arrow import Cells
 
 
 def converted(
-    listing: Listing,
-    sources: Sequence[Source],
-    how: EncodeOptions,
-    workers: int,
-    known: dict[str, Packed | str] | None = None,
-) -> Generator[tuple[Source, Packed | str], None, None]:
-    """Converts sources of a listing, in order, but for those that are `known`: see `outcomes_of`."""
-    there = known or {}
-    listing = with_own_requests(listing)
-    arriving = Arriving(listing)
+    listing: Listing, sources: Iterable[Source], options: PackOptions, known: dict[str, Outcome] | None = None
+) -> Outcomes:
+    """Converts sources in threads, files in order, rows in that of their tables, with the sizes of images."""
+    there, listing = known or {}, with_own_requests(listing)
+    of = options.encode, listing.kinds, listing.classes
 
-    def work(source: Source) -> Packed | str:
-        return there.pop(source.path, None) or _convert_file(listing, source, how)
+    def of_file(source: Source) -> Outcome:
+        if source.path in there:
+            return there.pop(source.path)
+        name, read = str(listing.root / source.file_path), partial(_read, listing.root, source)
+        return convert_sample(source, name, read, partial(values_of, listing, source), *of, source.identity)
 
-    ahead = Ahead(work, workers, lambda source: source.size_bytes, arriving.begin, arriving.end)
-    try:
-        yield from ahead.each(sources)
-    finally:
-        give_up_requests(listing)
-        ahead.close()
+    def of_row(row: _Row) -> Outcome:
+        name, read = str(listing.root / row.source.path), partial(_image_of, row)
+        return convert_sample(row.source, name, read, lambda _: _row_values(row, listing.fields), *of)
+
+    with contextlib.ExitStack() as stack:
+        if isinstance(listing, TableListing):
+            rows = stack.enter_context(contextlib.closing(read_ahead(_rows(listing, sources), _size_bytes)))
+            ahead: Ahead[Any, Outcome] = Ahead(of_row, options.threads, _size_bytes)
+            found: Iterator[tuple[Source, Outcome]] = ((row.source, outcome) for row, outcome in ahead.each(rows))
+        else:
+            arriving = Arriving(listing)
+            ahead = Ahead(of_file, options.threads, lambda source: source.size_bytes, arriving.begin, arriving.end)
+            found = ahead.each(sources)
+        stack.callback(ahead.close)
+        stack.callback(give_up_requests, listing)
+        yield from found
 
 
-def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Packed | str:
-    root = listing.root
-
-    def read() -> bytes:
-        if source.size_bytes > LARGE_BYTES:
-            image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
-        return read_source(root, source)
-
-    name, values = str(root / source.file_path), partial(values_of, listing, source)
-    return convert_sample(source, name, read, values, how, listing.kinds, listing.classes, source.identity)
+def _read(root: SourcePath, source: Source) -> bytes:
+    if source.size_bytes > LARGE_BYTES:
+        image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
+    return read_source(root, source)
 
 
 def convert_sample(
@@ -81,11 +93,10 @@ def convert_sample(
     kinds: Mapping[str, str],
     classes: Sequence[str],
     identity: int | None = None,
-) -> Packed | str:
-    """Converts one picture, which `read` gives, and the values of its fields, or says why that cannot be.
+) -> Outcome:
+    """Converts one picture and the values of its fields, or says why that cannot be; PackError: the system is at fault.
 
-    `identity` is that of its source, where it was packed before; None: that of its bytes. PackError: the system is at
-    fault, such as too many open files; or a file has changed since it was listed.
+    `identity` is that of its source, where it was packed before; None: that of its bytes.
     """
     if sample.problem is not None:
         return sample.problem
@@ -184,3 +195,67 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
         value = {"boxes": boxes, "labels": value["labels"]}
     taken = take(field.kind, value)
     return clamped(taken, width, height) if field.kind == "boxes" and taken is not None else taken
+
+
+class _Row(NamedTuple):
+    """A row to convert, and the cells that it is in."""
+
+    source: Source
+    cells: Cells
+    at: int
+
+
+_size_bytes = attrgetter("source.size_bytes")
+
+
+def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, None, None]:
+    """These rows, read file by file and group by group."""
+    from fastpipe.sources.parquet_arrow import Cells  # it needs pyarrow
+
+    of_file: dict[str, dict[int, Source]] = defaultdict(dict)
+    for source in sources:
+        assert source.archive is not None  # rows are in files
+        of_file[source.archive][source.offset_bytes] = source
+    for name, wanted in sorted(of_file.items()):
+        path, table = listing.root / name, listing.tables[name]
+        with listing.open(path) as file:
+            if file.state()[:2] != table.state[:2]:
+                raise changed(path)
+            for group in needed_groups(table, wanted):
+                row = group.first_row
+                for batch in file.read(group, listing.columns.read()):
+                    with file.reading(f"rows from {row:,} on"):
+                        found = Cells(batch, listing.columns)
+                    if file.is_replaced():
+                        raise changed(path)
+                    for at, size_bytes in enumerate(found.sizes):
+                        if (asked := wanted.get(row + at)) is not None:
+                            yield _Row(asked._replace(size_bytes=size_bytes), found, at)
+                    row += batch.num_rows
+
+
+def _image_of(row: _Row) -> bytes:
+    _, cells, at = row
+    if cells.sizes[at] > LARGE_BYTES:
+        image_format(cells.image_start(at, START_BYTES))  # a film among the images need not be copied
+    data = cells.image(at)
+    if data is not None:
+        return data
+    path = cells.path(at)
+    if path is None:
+        raise ImageError("no image: expected bytes, got null")
+    raise ImageError(
+        f"no bytes of an image, only its path {readable(path)}: write the table with the images in it, for example "
+        "with Dataset.to_parquet or save_to_disk"
+    )
+
+
+def _row_values(row: _Row, fields: Sequence[SourceField]) -> Iterator[Any]:
+    for number, field in enumerate(fields):
+        try:
+            value = row.cells.value(number, row.at)
+        except UnicodeDecodeError as problem:
+            raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
+        except (ValueError, OverflowError) as problem:
+            raise ImageError(str(problem)) from None
+        yield value if field.kind in ("mask", "image") else take(field.kind, field_value(value, field))

@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -25,14 +25,12 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
+from fastpipe.packing.pipeline.run_file import Sample, damaged, is_whole, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Run
+from fastpipe.packing.shard.plan import Outcome, Outcomes, Run, Told
 from fastpipe.sources.listing import Listing, Source, packing_order
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Folder, Store
@@ -45,21 +43,6 @@ _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20
 _TOLD_BYTES = 1_000_000_000
 _GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
 
-Told = Callable[[Source, Packed | str], None]
-Outcomes = Generator[tuple[Source, Packed | str], None, None]
-
-
-def few_outcomes(
-    listing: Listing, few: Sequence[Source], options: PackOptions, known: dict[str, Packed | str] | None = None
-) -> Outcomes:
-    """Converts some sources, in the order in which they are read best; errors as of `convert_sample`. To be closed."""
-    workers = options.workers or granted_cpus()
-    if isinstance(listing, TableListing):
-        from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
-
-        return converted_rows(listing, few, options.encode, workers)
-    return converted(listing, few, options.encode, workers, known)
-
 
 def outcomes_of(
     listing: Listing,
@@ -67,16 +50,15 @@ def outcomes_of(
     options: PackOptions,
     spool: Path,
     told: Told = lambda *_: None,
-    known: dict[str, Packed | str] | None = None,
+    known: dict[str, Outcome] | None = None,
 ) -> Outcomes:
-    """Converts the sources of some shards in threads, and gives them in packing order; see `few_outcomes`.
+    """Converts the sources of some shards in packing order, but for the `known` ones, which it removes.
 
-    Tables need a spool on this machine; `told` is called with each row that is written there. Files that are `known`,
-    by path, are not converted again, and leave it.
+    Tables need a spool on this machine; `told` is called with each row that is written there.
     """
     if not isinstance(listing, TableListing):
         ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
-        yield from few_outcomes(listing, ours, options, known)
+        yield from converted(listing, ours, options, known)
     elif wanted:
         spool.mkdir(parents=True, exist_ok=True)
         store = Folder(spool, spool)
@@ -131,13 +113,13 @@ def _row(source: Source) -> tuple[str, int]:
 
 
 def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptions, spool: Store, told: Told) -> None:
-    """Converts runs that follow one another, and writes each to the spool; errors as of `few_outcomes`."""
+    """Converts runs that follow one another, and writes each to the spool; errors as of `converted`."""
     rows = [listing.sources[position] for run in runs for position in run.positions]
     place = packing_order(options.seed, shuffle=options.shuffle)
     writing: Future[None] | None = None
     with (
         ThreadPoolExecutor(1, thread_name_prefix="fastpipe-spool") as writer,
-        closing(few_outcomes(listing, rows, options)) as found,
+        closing(converted(listing, rows, options)) as found,
     ):
         for run in runs:
             samples = []
@@ -156,10 +138,7 @@ def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptio
 def exchanged(
     sources: Sequence[Source], wanted: Sequence[Run], options: PackOptions, names: Sequence[str], spool: Store
 ) -> Outcomes:
-    """The rows of some shards, in packing order, from the files of all runs, which have these names.
-
-    `sources` has these rows, and perhaps others, in packing order; `wanted` the places of the shards in them, in order.
-    """
+    """The rows of shards in packing order, from the files of all runs; `wanted` has their places in `sources`."""
     sizes = spool.sizes()
     if missing := next((name for name in names if name not in sizes), None):
         raise PackError(
@@ -185,17 +164,10 @@ def exchanged(
         for sample in found:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
-                raise _does_not_fit(spool, sample.place[1])
+                raise damaged(spool, readable(sample.place[1]))
             yield source._replace(size_bytes=sample.source_bytes), sample.outcome
     if (missing_row := next(expected, None)) is not None:
-        raise _does_not_fit(spool, missing_row.path)
-
-
-def _does_not_fit(spool: Store, name: str) -> PackError:
-    return PackError(
-        f"the spool {spool.place} has another sample than it should at {readable(name)}. Remove it, then run the same "
-        "command again: it is made anew"
-    )
+        raise damaged(spool, readable(missing_row.path))
 
 
 def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], options: PackOptions) -> None:
@@ -205,15 +177,11 @@ def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], optio
     free = shutil.disk_usage(folder).free
     shrinks = options.encode.max_size is not None
     words = (
-        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {_shown(needed)} beside the "
-        f"dataset until it is done, in {readable(str(folder))}; {_shown(free)} are free there"
+        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {needed / 1e6:,.1f} MB "
+        f"beside the dataset until it is done, in {readable(str(folder))}; {free / 1e6:,.1f} MB are free there"
     )
     if free < needed and not shrinks:
         disk = "another disk (DST, or --spool where DST is a URL)"
         raise PackError(f"{words}. Make room, or choose {disk}, then run the same command again")
     if needed >= _TOLD_BYTES:
         _LOG.warning(words)
-
-
-def _shown(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.1f} MB"

@@ -17,6 +17,7 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.sample_layout import Stored
+from fastpipe.packing.shard.plan import Outcome
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
 
@@ -32,7 +33,7 @@ class Sample(NamedTuple):
 
     place: OrderKey
     source_bytes: int
-    outcome: Packed | str
+    outcome: Outcome
 
 
 def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:
@@ -67,7 +68,7 @@ def parts_of(
         end = store.read(name, max(stop, 0), size_bytes)
     footer = end[stop - size_bytes : -_HEAD_BYTES]
     if _head(footer) != end[-_HEAD_BYTES:]:
-        raise _damaged(store, name)
+        raise damaged(store, name)
     places = json.loads(footer)
     offsets = [*(at for *_, at in places), stop]
     return [
@@ -94,7 +95,7 @@ def samples_in(store: Store, name: str, part: tuple[int, int], window_bytes: int
         head = take(_HEAD_BYTES)
         record = take(int.from_bytes(head[_HASH_BYTES:], "little"))
         if _head(record) != head:
-            raise _damaged(store, name)
+            raise damaged(store, name)
         line, _, rest = record.partition(b"\n")
         number, path, source_bytes, outcome = json.loads(line)
         yield Sample((number, path), source_bytes, outcome if isinstance(outcome, str) else _packed(outcome, rest))
@@ -125,8 +126,9 @@ def _packed(facts: dict[str, Any], pieces: bytes) -> Packed:
     return Packed(**(facts | read))
 
 
-def _damaged(store: Store, name: str) -> PackError:
+def damaged(store: Store, what: str) -> PackError:
+    """The error for a spool whose files are not as they were written."""
     return PackError(
-        f"{name} in the spool {store.place} has changed since it was written. Remove it, then run the same command "
+        f"{what} in the spool {store.place} has changed since it was written. Remove it, then run the same command "
         "again: it is made anew"
     )

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,12 +18,12 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.fields.columns import parts_of, piece
+from fastpipe.packing.fields.stored import parts_of, piece
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run
+from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, Told
 from fastpipe.packing.shard.tar import TarWriter
-from fastpipe.sources.listing import Listing, Source
+from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.files import cannot_write
 from fastpipe.store.store import Store
@@ -64,7 +64,7 @@ class ShardMaker:
         """What the values of fields share, after the samples so far."""
         return self._agreement.state()
 
-    def add(self, path: str, label: int, size_bytes: int, outcome: Packed | str, most_bytes: int = 0) -> bool:
+    def add(self, path: str, label: int, size_bytes: int, outcome: Outcome, most_bytes: int = 0) -> bool:
         """Adds what became of a source; PackError: the pack has to stop. False: it is too large; 0 sets no limit."""
         values: list[Stored] = []
         if not isinstance(outcome, str):
@@ -150,8 +150,8 @@ def make_shards(
     plan: Plan,
     options: PackOptions,
     runs: Mapping[str, Run],
-    outcomes: Generator[tuple[Source, Packed | str], None, None],
-    told: Callable[[Source, Packed | str], None] = lambda *_: None,
+    outcomes: Outcomes,
+    told: Told = lambda *_: None,
     make_way: Callable[[], None] = lambda: None,
 ) -> list[Entry]:
     """Makes shards, each a pure function of its sources, whoever calls. `outcomes`, of all in order, is closed."""

@@ -12,7 +12,8 @@ from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
-from fastpipe.packing.cluster.executor import RAY, THREADS
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.cluster.session import RAY, THREADS
 from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of
@@ -45,29 +46,16 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What is packed and how.
-
-    Attributes:
-        encode: what becomes of an image.
-        source: how the source is read.
-        shard_size: bytes of a shard, about; a Writer fills shards up to it.
-        seed: picks the order of the samples.
-        shuffle: False: the samples are packed class by class, in the order of their paths.
-        fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
-        overwrite: replace another dataset, or a damaged one, that is in the destination.
-        workers: threads; None: the CPUs granted to this process.
-        spool: the folder in which shards are made for a URL; on a cluster a folder or URL that all workers see, for
-            lists and converted rows of tables; None: the default.
-    """
+    """What is packed and how; see `fastpipe.pack`."""
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
     source: SourceOptions = field(default_factory=SourceOptions, kw_only=True)
-    shard_size: int = DEFAULT_SHARD_BYTES
+    shard_size: int = DEFAULT_SHARD_BYTES  # about; a Writer fills shards up to it
     seed: int = 0
     shuffle: bool = True
     fail_fast: bool = False
     overwrite: bool = False
-    workers: int | None = None
+    workers: int | None = None  # None: see `threads`
     spool: Place | None = None
 
     def __post_init__(self) -> None:
@@ -83,6 +71,11 @@ class PackOptions:
         choice("--storage", self.encode.storage, CHOICES["storage"])
         if self.encode.quality is not None and self.encode.lossless:
             raise ConfigError("--lossless does not go with --quality, which is that of images with loss: leave out one")
+
+    @property
+    def threads(self) -> int:
+        """How many threads work: `workers`, or the CPUs granted to this process."""
+        return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
@@ -112,11 +105,7 @@ def pack_options(
     spool: str | os.PathLike[str] | None = None,
     **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked: OPTIONS and those of SourceOptions.
-
-    Raises:
-        ConfigError: a value is wrong.
-    """
+    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         from fastpipe.store.remote.options import remote_options  # most packs have no URLs

@@ -14,7 +14,7 @@ say what values of fields have in common, such as the width of "floats".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
 
@@ -33,15 +33,18 @@ _MOST_PROBED = 4096  # where a field has no value in the first ones
 _BITS = 5
 _MOST_GROWTH = 4  # of sources that are so few that nobody looks
 
-Outcomes = Callable[[Sequence[Source]], Iterable[tuple[Source, Packed | str]]]
+Outcome = Packed | str  # of a source: its picture, or why it cannot be packed
+Outcomes = Generator[tuple[Source, Outcome], None, None]
+Told = Callable[[Source, Outcome], None]
+Convert = Callable[[Sequence[Source]], Iterable[tuple[Source, Outcome]]]
 
 
 class Plan(NamedTuple):
     """What all shards of a pack have in common. Note [plan]
 
     `step` is hashes a shard; or, in order, listed bytes a shard. `agreed` is `Agreement.state` after the few sources.
-    `stride` is more than there are shards: what is added to a shard's number for the file that continues it. Where a
-    dataset grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
+    `stride`, more than there are shards, is added to a shard's number for the file that continues it. Where a dataset
+    grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
     """
 
     step: int
@@ -64,7 +67,7 @@ class Run(NamedTuple):
 
 
 def plan_shards(
-    listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool, weight: int | None = None
+    listing: Listing, shard_size: int, convert: Convert, *, shuffle: bool, weight: int | None = None
 ) -> Plan:
     """Decides how the sources are cut; `weight` is that of all, where only those of the smallest hashes are listed."""
     agreement = Agreement(listing.kinds)
@@ -110,7 +113,7 @@ def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     return total // step + 1
 
 
-def _few(listing: Listing, convert: Outcomes, agreement: Agreement) -> Iterator[tuple[Source, Packed | str]]:
+def _few(listing: Listing, convert: Convert, agreement: Agreement) -> Iterator[tuple[Source, Outcome]]:
     """The sources that are converted for the plan, and what became of them."""
     few = listing.samples(_MOST_PROBED)
     size_bytes = 0

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import xxhash
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import readable
 from fastpipe.format.description import fingerprint, with_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, NAMED_KINDS, describe_field, sidecars
 from fastpipe.format.layout import (
@@ -29,12 +29,14 @@ from fastpipe.format.layout import (
     SOURCES_DTYPE,
     SOURCES_FILE,
     shard_name,
+    shard_number,
     version_folder,
 )
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
+from fastpipe.packing.fields.stored import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
+from fastpipe.packing.shard.journal import another
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts
@@ -71,8 +73,7 @@ def publish_dataset(
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset; gives the content of dataset.json. Note [publishing] in journal.py
 
-    `pieces` are removed when they are read. `shaping` has the options that decide bytes. Without a plan a program added
-    the samples. `told` is called when a file is there.
+    `pieces` are removed when they are read. Without a plan a program added the samples. `told`: a file is there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1
@@ -95,18 +96,8 @@ def publish_dataset(
         store.write(f"{at}{REJECTED_FILE}", b"".join(lines))
     else:
         store.remove([f"{at}{REJECTED_FILE}"])
-    shards = [
-        {
-            "name": shard_name(tar.number),
-            "samples": tar.samples,
-            "size_bytes": tar.size_bytes,
-            "xxh3_64": tar.xxh3_64,
-            **({"removed": tar.removed} if tar.removed else {}),
-        }
-        for piece in pieces
-        for tar in piece.tars
-    ]
-    last = max((tar.number for piece in pieces for tar in piece.tars), default=-1)
+    shards = [tar.recorded() for piece in pieces for tar in piece.tars]
+    last = max((shard_number(shard["name"]) for shard in shards), default=-1)
     pieces.clear()
     classes = facts.classes
     if classes is None:
@@ -154,10 +145,7 @@ def publish_dataset(
     if version > 1:
         store.write(f"{at}{DATASET_FILE}", data)
     if not store.swap(DATASET_FILE, data, before.data, facts.state):
-        raise PackError(
-            f"{store.place}/{DATASET_FILE} has {'appeared' if version == 1 else 'changed'} meanwhile: another "
-            f"program writes to {store.place}. Its samples are in; run the same command again, or choose another folder"
-        )
+        raise another(store, DATASET_FILE, f"has {'appeared' if version == 1 else 'changed'} meanwhile")
     if isinstance(store.place, Path):
         with contextlib.suppress(OSError):  # a network's file system may let nobody set times
             os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))

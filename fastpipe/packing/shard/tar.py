@@ -124,12 +124,17 @@ class Tar(NamedTuple):
     xxh3_64: str
     removed: int = 0
 
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json."""
+        number, *_, removed = self
+        said = {"name": shard_name(number), **self._asdict()}
+        return {name: value for name, value in said.items() if name != "number" and (name != "removed" or removed)}
+
 
 class TarWriter:
-    """Writes one shard, a tar file in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
+    """Writes one shard in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
 
-    Each sample is KEY.cls (the label as decimal text), the image (KEY.jpg, .fpc or .png) and KEY.json (the source's
-    path, and the change made to it if any), in that order; then the members of its fields.
+    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the members of its fields.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:

@@ -9,26 +9,15 @@ from functools import partial
 from typing import Any
 
 from fastpipe.format.folder import Place
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster.session import session
 from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.packing.job.destination import check_apart, opened
-from fastpipe.packing.job.threads import (
-    Fitted,
-    Made,
-    Make,
-    PackProgress,
-    Progress,
-    Summary,
-    Told,
-    already_packed,
-    publish,
-)
+from fastpipe.packing.job.threads import Fitted, Made, Make, Progress, Summary, Told, already_packed, publish
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.steps.lists import list_all, write_parts
 from fastpipe.packing.steps.parts import Job, Listed, Part, check, read_parts
-from fastpipe.packing.steps.work import Done, begin, convert_step, finished, make_step, remove_spool
+from fastpipe.packing.steps.work import begin, convert_step, finished, make_step, remove_spool
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Listing
 
@@ -86,7 +75,7 @@ def make_on_ray(workers: int) -> Make:
 def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> Made:
     """Converts what is not converted, and makes the shards that are not there, in so many tasks at a time."""
     entries, spooled = journal.entries(), job.spool().sizes()
-    told = Told(PackProgress(0, listed.files, 0, listed.size_bytes, 0, workers=workers), journal.store, on_progress)
+    told = Told(listed.files, listed.size_bytes, journal.store, on_progress, workers=workers)
 
     def shards() -> Iterator[Part]:
         return (part for part in read_parts(job, "make") if part.name not in entries)
@@ -98,7 +87,7 @@ def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress:
     resumed = sum(1 for _ in read_parts(job, "make")) - left
     if left:
         read = _step("converting", rows, partial(convert_step, job), _CONVERTED, workers, told)
-    read = max(read, _step("packing", shards, partial(make_step, job), 0, workers, told))
+        read = max(read, _step("packing", shards, partial(make_step, job), 0, workers, told))
     return Made(listed.plan, finished(job, journal), read, resumed, told.publishing)
 
 
@@ -116,15 +105,7 @@ def _step(name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int, wo
     # The last ones, which are too few for all workers, take the threads of those that have nothing to do.
     last = tasks % workers
     threads = workers // last if last else 1
-    items = ((part, threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
-    named = "{0.step} {0.name}"
-    for (part, _), made in run_tasks(
-        partial(_in_threads, do), items, name=lambda item: named.format(item[0]), memory=memory
-    ):
+    items = (part._replace(threads=threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
+    for part, made in run_tasks(do, items, name="{0.step} {0.name}".format, memory=memory):
         told.add(part.files, part.size_bytes, made.rejected, 1)
     return files
-
-
-def _in_threads(do: Callable[[Part, int], Done], item: tuple[Part, int]) -> Done:
-    part, threads = item
-    return do(part, min(threads, granted_cpus()))

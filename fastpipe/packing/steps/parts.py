@@ -106,29 +106,30 @@ class Part(NamedTuple):
     size_bytes: int
     number: int = 0  # of the shard
     runs: Sequence[tuple[str, int]] = ()  # of rows that are converted together: name, and how many
+    threads: int = 1  # that it takes at most
 
 
 def read_listed(job: Job) -> Listed:
     """The facts that the step "list" wrote. PackError: it has not run, or with other options or libraries."""
     data = _read_step(job.spool(), LISTED)
     try:
-        listed = Listed.read(data)
-    except TypeError as problem:
-        raise PackError(
-            f"{platform.node()}: {LISTED} in the spool is of another version of fastpipe ({problem}). Install the "
-            "same version on all machines, and begin with --step list"
-        ) from problem
-    return check(job, listed)
+        return check(job, Listed.read(data))
+    except TypeError as problem:  # of another version of fastpipe
+        raise _listed_otherwise(str(problem)) from problem
 
 
 def check(job: Job, listed: Listed) -> Listed:
     """The same, if it was listed for such a job, with these libraries."""
-    if listed.made_with == spool_of(listed.kinds, job.options):
-        return listed
-    raise PackError(
-        f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
-        f"that decide the bytes ({made_with()} here). Give all steps the same "
-        "options, install the same versions on all machines, and begin with --step list"
+    if listed.made_with != spool_of(listed.kinds, job.options):
+        raise _listed_otherwise(f"{made_with()} here")
+    return listed
+
+
+def _listed_otherwise(more: str) -> PackError:
+    return PackError(
+        f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries that "
+        f"decide the bytes, or of fastpipe ({more}). Give all steps the same options, install the same versions on all "
+        "machines, and begin with --step list"
     )
 
 

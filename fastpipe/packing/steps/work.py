@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +12,20 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.layout import WORK_FOLDER
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
 from fastpipe.packing.job.threads import Made, publish
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes
+from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
-from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.shard.plan import Run
+from fastpipe.packing.shard.options import PackOptions, pack_options
+from fastpipe.packing.shard.plan import Outcome, Run
 from fastpipe.packing.steps.lists import list_all
 from fastpipe.packing.steps.parts import Job, Listed, Part, read_listed, read_parts, read_sources
 from fastpipe.sources.files import source_path
 from fastpipe.sources.listing import Source
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.tables import TableListing
 
 _PART = re.compile(r"(\d+)/(\d+)")
@@ -61,7 +60,7 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
     return None
 
 
-def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
+def convert_step(job: Job, part: Part) -> Done:
     """Converts runs of rows, but for those that are there. Note [exchange]"""
     listed, spool = read_listed(job), job.spool()
     there, left, at = spool.sizes(), [], 0
@@ -71,20 +70,20 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
         at += rows
     rejected = 0
 
-    def told(_: Source, outcome: Packed | str) -> None:
+    def told(_: Source, outcome: Outcome) -> None:
         nonlocal rejected
         rejected += isinstance(outcome, str)
 
     if left:
         listing = read_sources(job, listed, part)
         assert isinstance(listing, TableListing)  # no other source has such parts
-        convert_rows(listing, left, replace(job.options, workers=workers), spool, told)
+        convert_rows(listing, left, _in_threads(job, part), spool, told)
     return Done(sum(len(rows.positions) for rows in left), rejected)
 
 
-def make_step(job: Job, part: Part, workers: int = 1) -> Done:
+def make_step(job: Job, part: Part) -> Done:
     """Makes a shard, if it is not there. Note [steps of a pack]"""
-    listed, store, options = read_listed(job), job.store(), replace(job.options, workers=workers)
+    listed, store, options = read_listed(job), job.store(), _in_threads(job, part)
     with closing(store):
         if read_entry(store, part.name, store.sizes()) is not None:
             return Done(0, 0)
@@ -94,9 +93,14 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             names = [name for each in read_parts(job, "convert") for name, _ in each.runs]
             outcomes = exchanged(listing.sources, [run], options, names, job.spool())
         else:
-            outcomes = few_outcomes(listing, listing.sources, options)
+            outcomes = converted(listing, listing.sources, options)
         (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
         return Done(len(listing.sources), len(entry.tally.rejected))
+
+
+def _in_threads(job: Job, part: Part) -> PackOptions:
+    """The options, with so many threads as a part takes."""
+    return replace(job.options, workers=min(part.threads, job.options.threads))
 
 
 def finished(job: Job, journal: Journal) -> Iterator[Entry]:
@@ -139,7 +143,17 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
             remove_spool(job)
         return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
     read_listed(job)
-    return _of_tables(job, share) if step == "convert" else _of_shards(job, share)
+    parts, work = list(read_parts(job, step)), convert_step if step == "convert" else make_step
+    if step == "convert" and not parts:
+        return "nothing to convert: only rows of tables are; next: --step make"
+    ours, there = parts[share], job.store().sizes(WORK_FOLDER)
+    left = [part for part in ours if part.name not in there]
+    done = [work(job, part._replace(threads=checked.threads)) for part in left]
+    files, rejected = sum(each.files for each in done), sum(each.rejected for each in done)
+    if step == "convert":
+        return f"converted {files:,} rows, {rejected:,} rejected; the others of this part were there"
+    were = f"{len(ours) - len(left)} of {len(ours)} were there"
+    return f"made {len(left):,} shards of {files:,} files, {rejected:,} rejected; {were}"
 
 
 def _begun(job: Job) -> str:
@@ -161,28 +175,6 @@ def _is_packed(job: Job) -> bool:
         return False
     made = first_pack(info)["options"]
     return bool(made == job.options.shaping(made.get("fields")))
-
-
-def _of_tables(job: Job, share: slice) -> str:
-    parts = list(read_parts(job, "convert"))
-    if not parts:
-        return "nothing to convert: only rows of tables are; next: --step make"
-    done = _each(convert_step, job, parts[share])
-    return f"converted {done.files:,} rows, {done.rejected:,} rejected; the others of this part were there"
-
-
-def _of_shards(job: Job, share: slice) -> str:
-    ours, there = list(read_parts(job, "make"))[share], job.store().sizes(WORK_FOLDER)
-    left = [part for part in ours if part.name not in there]
-    done = _each(make_step, job, left)
-    were = f"{len(ours) - len(left)} of {len(ours)} were there"
-    return f"made {len(left):,} shards of {done.files:,} files, {done.rejected:,} rejected; {were}"
-
-
-def _each(step: Callable[[Job, Part, int], Done], job: Job, parts: Sequence[Part]) -> Done:
-    workers = job.options.workers or granted_cpus()
-    made = [step(job, part, workers) for part in parts]
-    return Done(sum(each.files for each in made), sum(each.rejected for each in made))
 
 
 def _share(part: str | None) -> slice:

@@ -125,10 +125,10 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
     known = replace(known, stray_bytes=bool(info["stray_bytes"]))
-    if jpeg is not None and known.change is None:
-        return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     if jpeg is None:
         rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
+    elif known.change is None:
+        return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     else:  # the source's pixels, without stray bytes and 12-bit samples
         rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
     samples = rgb[:, :, :1] if info["components"] == 1 else rgb
@@ -138,8 +138,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
     """Packs a damaged JPEG as Pillow shows it: with gray or shifted blocks. Pillow takes none that ends early."""
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
-    known = _known(opened.size, orientation or opened.orientation, how)
-    segments: list[Segment] = []
+    known, segments = _known(opened.size, orientation or opened.orientation, how), list[Segment]()
     with contextlib.suppress(ImageError):
         segments = _kept(read_header(data), known, how, cmyk=opened.cmyk)
     return _encoded(opened.samples(), replace(known, change="damaged JPEG"), how, None, segments)

@@ -82,11 +82,8 @@ def kept_segments(
     """
     kept = []
     for marker, payload in segments:
-        if marker == _APP2 and payload.startswith(b"ICC_PROFILE\0"):
-            keep = icc
-        else:
-            keep = keep_metadata and not payload.startswith(_ENCODERS_OWN.get(marker, ()))
-        if keep:
+        is_icc = marker == _APP2 and payload.startswith(b"ICC_PROFILE\0")
+        if icc if is_icc else keep_metadata and not payload.startswith(_ENCODERS_OWN.get(marker, ())):
             kept.append((marker, _set_upright(payload) if upright and _is_exif(marker, payload) else payload))
     return kept
 

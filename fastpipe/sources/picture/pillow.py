@@ -50,12 +50,9 @@ _PNG_START_BYTES = 33  # signature and IHDR
 _CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
 _CODING_STYLE, _START_OF_TILE = b"\xff\x52", b"\xff\x90"
 _PRECISION_AT = 42  # in a codestream
-# Of TIFF.
-_RAW = 1
-_LOSSY_TIFF = frozenset([6, 7, 33003, 33005, 34712, 50001])  # JPEG, JPEG 2000, WebP
-_WHITE_IS_ZERO, _YCBCR = 0, 6
-_SEPARATE_PLANES = 2
-_UNSIGNED, _UNDEFINED = 1, 4
+# Of TIFF: compressions without and with loss (JPEG, JPEG 2000, WebP), photometric interpretations, planes, samples.
+_RAW, _LOSSY_TIFF = 1, frozenset([6, 7, 33003, 33005, 34712, 50001])
+_WHITE_IS_ZERO, _YCBCR, _SEPARATE_PLANES, _UNSIGNED, _UNDEFINED = 0, 6, 2, 1, 4
 # Strips may share bytes (blank tiles stored once), but not so much that a small file costs hours.
 _MOST_SHARING = 4
 _SMALL_TILE_PIXELS = 2**22
@@ -108,10 +105,8 @@ def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
     """Reads the header of a file of a format. ImageError: it is over the limit, damaged, or not supported."""
-    if name == "PNG":
-        return _open_png(data, max_pixels)
-    if name == "ICO":
-        return _open_ico(data, max_pixels)
+    if name in ("PNG", "ICO"):
+        return (_open_png if name == "PNG" else _open_ico)(data, max_pixels)
     return _open_by_plugin(data, name, max_pixels)
 
 
@@ -193,10 +188,10 @@ def _all_bits(data: bytes, most: int, decode: Callable[[], NDArray[Any]]) -> NDA
     if found is None or found.dtype != np.uint16 or found.ndim < 3 or found.shape[2] < channels:
         return high  # OpenCV lacks some of libtiff's ways to compress
     wide = np.ascontiguousarray(found[:, :, [2, 1, 0, 3][:channels]])
-    if most < 65535:
-        wide = ((np.minimum(wide, most).astype(np.uint32) * 65535 + most // 2) // most).astype(np.uint16)
     if wide.shape != high.shape:
         return high
+    if most < 65535:
+        wide = ((np.minimum(wide, most).astype(np.uint32) * 65535 + most // 2) // most).astype(np.uint16)
     # Rounded up or down; Pillow's rounding of JPEG 2000 makes 0 of the brightest 128.
     return wide if ((wide >> 8).astype(np.uint8) - high + np.uint8(1) <= 2).all() else high
 

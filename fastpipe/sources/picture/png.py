@@ -47,9 +47,8 @@ def is_ours(data: bytes) -> bool:
 
 
 def _chunk(name: bytes, payload: bytes) -> bytes:
-    return b"".join(
-        [struct.pack(">I", len(payload)), name, payload, struct.pack(">I", zlib.crc32(payload, zlib.crc32(name)))]
-    )
+    checksum = zlib.crc32(payload, zlib.crc32(name))
+    return struct.pack(">I", len(payload)) + name + payload + struct.pack(">I", checksum)
 
 
 def _deflated(rows: NDArray[np.uint8], pixel_bytes: int, each: int, filters: bool) -> list[bytes]:

@@ -133,14 +133,8 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
             f"{readable(str(root))} has changed while it was scanned: {readable(new.args[0])} is new. Try again when "
             "no program writes there"
         ) from new
-    found = Columns(
-        source=name,
-        folder=root if root.is_dir() else root.parent,
-        classes=list(listing.classes),
-        archives=archives,
-        paths=Texts.of(source.path for source in listing.sources),
-        files=files,
-    )
+    folder, paths = root if root.is_dir() else root.parent, Texts.of(source.path for source in listing.sources)
+    found = Columns(name, folder, list(listing.classes), archives, paths, files)
     for number, source in enumerate(listing.sources):
         if source.problem is not None:
             found.reject(number, source.problem)
@@ -163,7 +157,7 @@ def read_files(
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
-    threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")  # it starts no more than it has parts
     try:
         doing = f"scanning {readable(str(columns.folder))}"
         with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
@@ -177,15 +171,12 @@ def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
     """What names the pictures; see `identity_of`."""
     for number in numbers.tolist():
         path, row = columns.file_of(number), columns.files[number]
+        size, start = int(row["size"]), int(row["offset"])
         try:
             with LocalFile(path) as file:
-                row["identity"] = identity_of(int(row["size"]), partial(_read_at, file, int(row["offset"])))
+                row["identity"] = identity_of(size, lambda at, count: file.read_at(count, start + at))  # noqa: B023 (called now)
         except OSError as problem:
             raise _unreadable(path, problem) from problem
-
-
-def _read_at(file: LocalFile, start: int, at: int, count: int) -> bytes:
-    return file.read_at(count, start + at)
 
 
 def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
@@ -281,15 +272,10 @@ def load(source: str) -> Columns | None:
             os.utime(cache_file(source))  # it is in use
         if (about["version"], about["source"]) != (_VERSION, source):
             return None
-        columns = Columns(
-            source=source,
-            folder=Path(about["folder"]),
-            classes=about["classes"],
-            archives=about["archives"] and [(name, size, time) for name, size, time in about["archives"]],
-            paths=Texts(paths.tobytes(), bounds),
-            files=files,
-            reasons={int(number): reason for number, reason in about["reasons"].items()},
-        )
+        archives = about["archives"] and [(name, size, time) for name, size, time in about["archives"]]
+        reasons = {int(number): reason for number, reason in about["reasons"].items()}
+        texts = Texts(paths.tobytes(), bounds)
+        columns = Columns(source, Path(about["folder"]), about["classes"], archives, texts, files, reasons)
     except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
         return None
     if about["versions"] != made_with():  # another Pillow may read what this one did not

@@ -216,25 +216,22 @@ class UnpackedIndex(Index):
         if code in _OF_A_FILE:
             reason = _OF_A_FILE[code] + reason.removeprefix(_engine.reason(code, ""))
         reason += more
+        advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
+        if replace:
+            advice = "on_error='replace' found no other sample for its place: remove the damaged files"
+        advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
         if self._changed(int(self.records["shard"][sample])):
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
-        else:
-            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
-            if replace:
-                advice = "on_error='replace' found no other sample for its place: remove the damaged files"
-            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
-        message = (
-            f"sample {sample} ({key}) cannot be decoded: {reason}\n  at byte {offset} of {readable(shard)}\n  {advice}"
-        )
+        where = f"at byte {offset} of {readable(shard)}"
+        message = f"sample {sample} ({key}) cannot be decoded: {reason}\n  {where}\n  {advice}"
         return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
 
     def _changed(self, number: int) -> bool:
         """Whether a file is there, but not as it was scanned."""
-        try:
+        with contextlib.suppress(OSError):
             found = os.stat(self.shards[number].path)
-        except OSError:
-            return False
-        return (found.st_size, found.st_mtime_ns) != (self.shard_sizes[number], self.mtimes_ns[number])
+            return (found.st_size, found.st_mtime_ns) != (self.shard_sizes[number], self.mtimes_ns[number])
+        return False
 
     def convert(self, sample: int) -> bytes:
         """Makes what `fastpipe pack` would store of a sample. The file must be as it was scanned."""
@@ -249,9 +246,8 @@ class UnpackedIndex(Index):
             raise ImageError("the file has changed since it was scanned")
         packed = convert(data, EncodeOptions(max_pixels=self._limit))
         if (packed.width, packed.height) != (record["width"], record["height"]):
-            raise ImageError(
-                f"{packed.width} x {packed.height} pixels; its header said {record['width']} x {record['height']}"
-            )
+            said = f"its header said {record['width']} x {record['height']}"
+            raise ImageError(f"{packed.width} x {packed.height} pixels; {said}")
         return packed.data
 
 
@@ -326,10 +322,8 @@ def _folder(path: Path) -> UnpackedSource:
     there = names_in(path)
     packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
     if packed:
-        raise DatasetError(
-            f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
-            f"{path / packed[0]}"
-        )
+        some = f"holds some: {', '.join(packed[:5])}. Pass one of them: {path / packed[0]}"
+        raise DatasetError(f"{path} is not a packed dataset, but {some}")
     if not any(there):
         raise DatasetError(
             f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
@@ -351,9 +345,8 @@ def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:
     for pattern in patterns:
         there = glob.glob(os.path.join(glob.escape(folder), pattern))
         if not there and not glob.has_magic(pattern):
-            raise DatasetError(
-                f"{readable(os.path.join(folder, pattern))} does not exist, and {readable(name)} names it"
-            )
+            missing = readable(os.path.join(folder, pattern))
+            raise DatasetError(f"{missing} does not exist, and {readable(name)} names it")
         found.update(there)
     tars = [tar for tar in sorted(found) if tar.lower().endswith(".tar") and os.path.isfile(tar)]
     if not tars:

@@ -66,14 +66,13 @@ class Cache:
         beside: Hold | None = None,
     ) -> None:
         self.folder, self.root = hold.folder, hold.folder.parent
-        self.objects, self.blocks = objects, blocks
+        self.objects, self.blocks, self.limit = objects, blocks, limit
         self.shards = range(first_shard, first_shard + len(names))
         self.first = int(blocks.first[first_shard])  # block
         self._names = names
         self._hold: Hold | None = hold
-        self.limit = limit
         self._full = False
-        self._files = ShardFiles(self.folder, names, blocks.sizes[self.shards.start : self.shards.stop])
+        self._opened = lru_cache(_MOST_OPEN)(_shard_file)
         self._lock = threading.Lock()
         self._dirty: set[int] = set()  # blocks that are written and not synced
         self._accounts = cache_root.open_accounts(self.root)
@@ -111,8 +110,8 @@ class Cache:
                 break
             self.states[block - self.first] = ABSENT
             shard, start, stop = self.blocks.place(range(block, block + 1))
-            opened = self._files.opened(shard - self.shards.start)
-            punch(opened.number(), start, stop)
+            file = self._file_of(shard)
+            punch(file.number(), start, stop)
             used -= int(self.blocks.bytes_of(np.array([block]))[0])
         return used
 
@@ -136,6 +135,9 @@ class Cache:
 
     def name_of(self, shard: int) -> str:
         return self._names[shard - self.shards.start]
+
+    def _file_of(self, shard: int) -> _engine.Descriptor:
+        return self._opened(self.folder / self.name_of(shard), int(self.blocks.sizes[shard]))
 
     def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) which blocks are the dataset's."""
@@ -161,10 +163,19 @@ class Cache:
         return HEADER_BYTES + block - self.first
 
     def write(self, shard: int, start: int, data: Any) -> None:
-        """Writes whole blocks that have been checked, for all processes to see. OSError: the disk refuses."""
-        self._files.write(shard - self.shards.start, start, data)
+        """Writes whole blocks that have been checked, for all processes to see; Note [size of a write]. OSError: the
+        disk refuses.
+        """
+        view, done, file = memoryview(data), 0, self._file_of(shard)
+        try:
+            os.posix_fallocate(file.number(), start, len(view))
+        except OSError as problem:
+            if problem.errno != errno.EOPNOTSUPP:  # else room is taken bit by bit
+                raise
+        while done < len(view):
+            done += os.pwrite(file.number(), view[done : done + _WRITE_BYTES], start + done)
         first = int(self.blocks.first[shard]) + start // BLOCK_BYTES
-        blocks = range(first, first + -(-len(memoryview(data)) // BLOCK_BYTES))
+        blocks = range(first, first + -(-len(view) // BLOCK_BYTES))
         self.states[blocks.start - self.first : blocks.stop - self.first] = WRITTEN
         with self._lock:
             self._dirty.update(blocks)
@@ -175,13 +186,13 @@ class Cache:
             dirty, self._dirty = np.array(sorted(self._dirty), dtype=np.int64), set()
         shards = self.blocks.shards_of(dirty)
         for shard in np.unique(shards).tolist():
-            opened = self._files.opened(shard - self.shards.start)
-            os.fdatasync(opened.number())
+            file = self._file_of(shard)
+            os.fdatasync(file.number())
             mine = dirty[shards == shard] - self.first
             self.states[mine[self.states[mine] == WRITTEN]] = SYNCED
 
     def close(self) -> None:
-        self._files.opened.cache_clear()
+        self._opened.cache_clear()
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.touch()
@@ -256,27 +267,9 @@ def boot_id() -> bytes:
         return b"unknown".ljust(36)
 
 
-class ShardFiles:
-    """The files of a dataset's shards in a cache, of these sizes in bytes. Safe in threads."""
-
-    def __init__(self, folder: Path, names: list[str], sizes: NDArray[np.int64]) -> None:
-        def opened(shard: int) -> _engine.Descriptor:
-            file = os.open(folder / names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            found = _engine.Descriptor(file)  # closes itself: the file is open as long as somebody has this
-            if os.fstat(file).st_size != int(sizes[shard]):
-                os.ftruncate(file, int(sizes[shard]))
-            return found
-
-        self.opened = lru_cache(_MOST_OPEN)(opened)
-
-    def write(self, shard: int, start: int, data: Any) -> None:
-        """Writes a range; Note [size of a write]. OSError: the disk refuses."""
-        view, done = memoryview(data), 0
-        opened = self.opened(shard)
-        try:
-            os.posix_fallocate(opened.number(), start, len(view))
-        except OSError as problem:
-            if problem.errno != errno.EOPNOTSUPP:  # else room is taken bit by bit
-                raise
-        while done < len(view):
-            done += os.pwrite(opened.number(), view[done : done + _WRITE_BYTES], start + done)
+def _shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    found = _engine.Descriptor(file)  # closes itself: the file is open as long as somebody has this
+    if os.fstat(file).st_size != size_bytes:
+        os.ftruncate(file, size_bytes)
+    return found

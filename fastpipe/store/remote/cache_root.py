@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import struct
-import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -84,11 +83,7 @@ def make_root(root: Path, mounts: str | None = None) -> None:
 
 
 def datasets(root: Path) -> list[Path]:
-    try:
-        found = [Path(entry.path) for entry in os.scandir(root) if FINGERPRINT.fullmatch(entry.name)]
-    except FileNotFoundError:
-        return []
-    return sorted(folder for folder in found if (folder / URL_FILE).exists())
+    return sorted(url.parent for url in root.glob(f"*/{URL_FILE}") if FINGERPRINT.fullmatch(url.parent.name))
 
 
 def open_accounts(root: Path) -> _engine.Descriptor:
@@ -168,11 +163,6 @@ class Hold:
             self.share()
             if beside is not None:
                 beside.share()
-
-
-def unfinished(file: Path) -> Path:
-    """A name for a file while it is written: no other thread, process or container has it."""
-    return file.with_name(f".{file.name}.{uuid.uuid4().hex}")
 
 
 @contextmanager

@@ -13,19 +13,10 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.open_file import read_at
+from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import WRITTEN, forget, shared_states
-from fastpipe.store.remote.cache_root import (
-    URL_FILE,
-    Hold,
-    datasets,
-    disk_bytes,
-    in_use,
-    locked,
-    open_accounts,
-    remove,
-    unusable,
-)
+from fastpipe.store.remote.cache_root import URL_FILE, Hold
 
 
 @dataclass(frozen=True)
@@ -44,8 +35,8 @@ class KeptDataset:
 
 def kept_datasets(root: Path) -> list[KeptDataset]:
     found = []
-    for folder in datasets(root):
-        used = in_use(folder)
+    for folder in cache_root.datasets(root):
+        used = cache_root.in_use(folder)
         url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
         samples = shard_bytes = resident = 0
         try:
@@ -55,9 +46,8 @@ def kept_datasets(root: Path) -> list[KeptDataset]:
             resident = int(blocks.sizes_of(np.flatnonzero(states >= WRITTEN)).sum())
         except DatasetError:  # its small files have not all come yet
             pass
-        found.append(
-            KeptDataset(url, folder.name, str(folder), samples, shard_bytes, resident, disk_bytes(folder), used)
-        )
+        taken = cache_root.disk_bytes(folder)
+        found.append(KeptDataset(url, folder.name, str(folder), samples, shard_bytes, resident, taken, used))
     return found
 
 
@@ -98,8 +88,8 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
 
 
 def clear(root: Path, kept: KeptDataset) -> bool:
-    with locked(open_accounts(root)):
-        return remove(Path(kept.folder))
+    with cache_root.locked(cache_root.open_accounts(root)):
+        return cache_root.remove(Path(kept.folder))
 
 
 def _opened(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
@@ -107,7 +97,7 @@ def _opened(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.ui
     blocks = Blocks(index.shard_sizes)
     hold = Hold(folder.parent, folder.name, url)
     try:
-        with locked(open_accounts(folder.parent)):
+        with cache_root.locked(cache_root.open_accounts(folder.parent)):
             return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))
     except OSError as problem:
-        raise unusable(folder.parent, problem) from problem
+        raise cache_root.unusable(folder.parent, problem) from problem

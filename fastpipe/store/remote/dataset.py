@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOUR
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
-from fastpipe.store.remote.cache_root import Hold, make_root, unfinished
+from fastpipe.store.remote.cache_root import Hold, make_root
+from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.objects import Answer, Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
 from fastpipe.store.remote.retry import ATTEMPTS
-from fastpipe.store.remote.stores import loop_of_process
 
 _GZIP = b"\x1f\x8b"
 
@@ -57,11 +57,7 @@ class RemoteIndex(Index):
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
         self._hold.touch()
-        description = self._hold.folder / DATASET_FILE
-        with self._replacing(description) as new:
-            if not (description.exists() and description.read_bytes() == data):
-                new.write_bytes(data)
-                os.replace(new, description)
+        self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
         self._at = version_folder(info["version"])
         self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
@@ -127,34 +123,25 @@ class RemoteIndex(Index):
             ) from problem
         return data, _checked(str(self.url / (at + DATASET_FILE)), data)
 
-    def _bring(self, name: str, expected: object) -> None:
+    def _bring(self, name: str, expected: object, data: bytes | None = None) -> None:
+        """A file that the cache keeps whatever its limit is; other processes see all of it or nothing."""
         file = self._hold.folder / name
         with suppress(OSError):
             if expected is not None and file_hash(file) == expected:
                 return
-        with self._replacing(file) as new:
+        new = file.with_name(f".{file.name}.{uuid.uuid4().hex}")  # no other thread, process or container has it
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(ATTEMPTS):
                 digest = xxhash.xxh3_64()
                 with open(new, "wb") as out:
-                    for piece in self._objects.whole(name):
+                    for piece in self._objects.whole(name) if data is None else [data]:
                         digest.update(piece)
                         out.write(piece)
                 found = digest.hexdigest()
                 if expected in (None, found):
                     os.replace(new, file)
                     return
-        raise DatasetError(
-            f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
-            f"after {ATTEMPTS} attempts. Upload the dataset again"
-        )
-
-    @contextmanager
-    def _replacing(self, file: Path) -> Iterator[Path]:
-        """A name for a file of the cache while it is written; other processes see all of it or nothing."""
-        new = unfinished(file)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            yield new
         except OSError as problem:
             raise DatasetError(
                 f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset "
@@ -162,6 +149,10 @@ class RemoteIndex(Index):
             ) from problem
         finally:
             new.unlink(missing_ok=True)
+        raise DatasetError(
+            f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
+            f"after {ATTEMPTS} attempts. Upload the dataset again"
+        )
 
 
 @dataclass(frozen=True)
@@ -181,20 +172,24 @@ def _checked(file: str, data: bytes) -> dict[str, Any]:
     """The content of dataset.json. Its fingerprint, which names the dataset's folder in the cache, is computed: who
     serves a dataset does not choose whose folder it gets.
     """
-    ours, again = "expected the file that `fastpipe pack` wrote", "Upload the dataset again"
     if data.startswith(_GZIP):
         raise DatasetError(
-            f"{file} comes compressed by gzip; {ours}. Turn the server's compression off, or upload the dataset "
-            "without Content-Encoding"
+            f"{file} comes compressed by gzip; expected the file that `fastpipe pack` wrote. Turn the server's "
+            "compression off, or upload the dataset without Content-Encoding"
         )
-    info, checksum = info_in(data, file), read_self_checksum(data)
-    changed, found = f"{file} has been changed: expected the", info.get("fingerprint")
-    if checksum is not None and checksum[0] != checksum[1]:
-        raise DatasetError(f"{changed} hash {checksum[0]} that it carries, got {checksum[1]}. {again}")
+    info, carried = info_in(data, file), read_self_checksum(data)
     try:
-        expected = fingerprint(info)
+        hashes = {
+            "hash that it carries": carried or ("", ""),
+            "fingerprint of its content": (fingerprint(info), info.get("fingerprint")),
+        }
     except (KeyError, TypeError, ValueError) as problem:
-        raise DatasetError(f"{file} has a missing or invalid field ({problem!r}); {ours}. {again}") from problem
-    if found != expected:
-        raise DatasetError(f"{changed} fingerprint {expected} of its content, got {found!r:.80}. {again}")
+        raise DatasetError(
+            f"{file} has a missing or invalid field ({problem!r}). Upload the dataset again"
+        ) from problem
+    for what, (expected, found) in hashes.items():
+        if found != expected:
+            raise DatasetError(
+                f"{file} has been changed: expected the {what}, {expected}, got {found!r:.80}. Upload the dataset again"
+            )
     return info

@@ -22,9 +22,9 @@ import numpy as np
 
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
+from fastpipe.store.remote.connection import THREAD_NAME, loop_of_process
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
 from fastpipe.store.remote.ring import Key, ShardPart
-from fastpipe.store.remote.stores import THREAD_NAME, loop_of_process
 from fastpipe.store.remote.wants import Wants
 
 _LOG = logging.getLogger("fastpipe")
@@ -208,7 +208,7 @@ class Fetcher:
             name, size_bytes = cache.name_of(part.shard), int(self._caches.blocks.sizes[part.shard])
             answer = await cache.objects.fetch(name, part.start, part.stop, size_bytes=size_bytes, check=check)
             self.fetched_bytes += part.stop - part.start
-            await asyncio.wrap_future(self._in_thread(self._write, part, answer.data))
+            await asyncio.wrap_future(self.in_thread(self._write, part, answer.data))
         except Exception as failed:
             problem = failed
         finally:
@@ -242,7 +242,7 @@ class Fetcher:
             now = time.monotonic()
             if now - synced > _SYNC_S:
                 synced = now
-                await asyncio.wrap_future(self.sync())
+                await asyncio.wrap_future(self.in_thread(self.sync))
             if self._awaited and not self.closed:
                 with self._wants.lock:
                     blocks = np.array(list(self._awaited), dtype=np.int64)
@@ -284,7 +284,7 @@ class Fetcher:
 
     # ---- in the threads that write
 
-    def _in_thread(self, work: Callable[..., None], *given: Any) -> Future[None]:
+    def in_thread(self, work: Callable[..., None], *given: Any) -> Future[None]:
         begun = self._writers.submit(work, *given)
         self._writing.add(begun)
         begun.add_done_callback(self._writing.discard)
@@ -310,14 +310,11 @@ class Fetcher:
                     problem.strerror or problem,
                 )
 
-    def sync(self) -> Future[None]:
-
-        def sync() -> None:
-            for cache in self._caches.remote:
-                try:
-                    if not self.closed:
-                        cache.sync()
-                except OSError as problem:
-                    _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, problem.strerror)
-
-        return self._in_thread(sync)
+    def sync(self) -> None:
+        """Has the disks write what the caches have."""
+        for cache in self._caches.remote:
+            try:
+                if not self.closed:
+                    cache.sync()
+            except OSError as problem:
+                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, problem.strerror)

@@ -18,9 +18,9 @@ import xxhash
 from fastpipe.errors import DatasetError, FastpipeError, PackError
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState
+from fastpipe.store.remote.connection import Connection, listed_by_hub, loop_of_process
 from fastpipe.store.remote.options import RemoteOptions
-from fastpipe.store.remote.retry import ATTEMPTS, REMEDIES, WrongAnswerError, failure_of, pause_s
-from fastpipe.store.remote.stores import Connection, listed_by_hub, loop_of_process
+from fastpipe.store.remote.retry import AGAIN, ATTEMPTS, REMEDIES, WrongAnswerError, failure_of, pause_s
 
 _T = TypeVar("_T")
 
@@ -42,6 +42,9 @@ class Answer:
     attributes: Mapping[str, str]
 
 
+Check = Callable[[Answer], str | None]
+
+
 class ShardError(DatasetError, OSError):
     """A shard behind a URL cannot be read, told to code that reads files."""
 
@@ -59,7 +62,7 @@ class Objects:
         # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
         self.pinned = url.scheme == "hf"
         self._loop = loop_of_process()
-        self._stores = Connection(url, options)
+        self._connection = Connection(url, options)
         self._begin(error)
 
     def _begin(self, error: type[FastpipeError]) -> None:
@@ -120,7 +123,9 @@ class Objects:
                 remedy, self.trouble = REMEDIES[failure.kind], failure.words
                 late = time.monotonic() - began > self.patience_s
                 if late or (remedy.tries is not None and attempt >= remedy.tries):
-                    advice = remedy.packing if self._error is PackError and remedy.packing else remedy.loading
+                    advice = remedy.loading
+                    if self._error is PackError:
+                        advice = f"{remedy.packing or advice}. {AGAIN}"
                     raise self._error(
                         f"{what}: {self.trouble}, after {attempt} attempt{'s' * (attempt > 1)} in "
                         f"{time.monotonic() - began:.1f} s. {advice}"
@@ -128,8 +133,8 @@ class Objects:
             if busy := failure.status in (429, 503):  # the server wants fewer requests
                 self.busy_at = time.monotonic()
             await asyncio.sleep(pause_s(attempt, busy, self.patience_s))
-            if remedy.renew and self._stores.made_at < asked_at:  # once for all requests that were refused together
-                self._stores.renew()
+            if remedy.renew and self._connection.made_at < asked_at:  # once for all requests that were refused together
+                self._connection.renew()
 
     def _each(self, work: Callable[[str], Awaitable[_T]], names: Iterable[str], what: str, most: int) -> list[_T]:
         """The results of a request for each file, so many at a time."""
@@ -145,7 +150,7 @@ class Objects:
 
         async def head(name: str) -> FileState | None:
             with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: no object can have such a name
-                return _state_of(await obstore.head_async(self._stores.reading, name))
+                return _state_of(await obstore.head_async(self._connection.reading, name))
             return None
 
         return self._each(head, names, "looked at", _AT_A_TIME)
@@ -156,7 +161,9 @@ class Objects:
             try:
                 # The Hub tells no times: any file may be newer than a dataset that was packed before.
                 now_s = time.time()
-                for name, size_bytes, identity in listed_by_hub(self.url, dict(self._stores.options.storage), folder):
+                for name, size_bytes, identity in listed_by_hub(
+                    self.url, dict(self._connection.options.storage), folder
+                ):
                     yield name, _state(size_bytes, identity, now_s)
             except DatasetError as problem:
                 raise self._error(str(problem)) from problem
@@ -184,11 +191,9 @@ class Objects:
     def _pages(self, folder: str, after: str | None) -> AsyncIterator[Sequence[Any]]:
         import obstore
 
-        return aiter(obstore.list(self._stores.reading, folder or None, offset=after, chunk_size=_PAGE))
+        return aiter(obstore.list(self._connection.reading, folder or None, offset=after, chunk_size=_PAGE))
 
-    async def get(
-        self, name: str, start: int, stop: int | None, check: Callable[[Answer], str | None] = lambda _: None
-    ) -> Answer:
+    async def get(self, name: str, start: int, stop: int | None, check: Check = lambda _: None) -> Answer:
         """A range of a file, as far as the file goes; with None, all of it. The cause of the error is a
         FileNotFoundError where there is no such file. `check` says what is wrong with the content, which is then asked
         for again; content that stays wrong is given as it is.
@@ -211,7 +216,7 @@ class Objects:
         import obstore
 
         asked: Any = {} if stop is None else {"range": (start, stop)}
-        result = await obstore.get_async(self._stores.reading, name, options=asked)
+        result = await obstore.get_async(self._connection.reading, name, options=asked)
         state = _state_of(result.meta)
         stop = state.size_bytes if stop is None else min(stop, max(state.size_bytes, start + 1))
         data = await result.bytes_async()
@@ -238,13 +243,7 @@ class Objects:
             yield memoryview(answer.data)
 
     async def fetch(
-        self,
-        name: str,
-        start: int,
-        stop: int | None,
-        *,
-        size_bytes: int | None = None,
-        check: Callable[[Answer], str | None] = lambda _: None,
+        self, name: str, start: int, stop: int | None, size_bytes: int | None = None, check: Check = lambda _: None
     ) -> Answer:
         """A range of a file that nobody changes, and that has this size; None: any. See `get`."""
 
@@ -266,7 +265,7 @@ class Objects:
         return await self.get(name, start, stop, same)
 
     def fetched(self, name: str, start: int, stop: int | None, size_bytes: int | None = None) -> Answer:
-        return self.wait(self.fetch(name, start, stop, size_bytes=size_bytes))
+        return self.wait(self.fetch(name, start, stop, size_bytes))
 
     def whole(self, name: str) -> Iterator[memoryview]:
         """All of a file that nobody changes and that is not empty, piece by piece; it may be larger than memory."""
@@ -285,20 +284,16 @@ class Objects:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
-        mode: Any = {"e_tag": replaces} if replaces else "overwrite" if replaces is None else "create"
-        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))  # a smaller file is one part
+        how: dict[str, Any] = {
+            "attributes": dict(attributes),
+            "mode": {"e_tag": replaces} if replaces else "overwrite" if replaces is None else "create",
+            "chunk_size": max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS)),  # a smaller file is one part
+            "max_concurrency": _PARTS,
+        }
 
         async def put() -> bool:
             try:
-                await obstore.put_async(
-                    self._stores.writing,
-                    name,
-                    content,
-                    attributes=dict(attributes),
-                    mode=mode,
-                    chunk_size=part_bytes,
-                    max_concurrency=_PARTS,
-                )
+                await obstore.put_async(self._connection.writing, name, content, **how)
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True
@@ -310,7 +305,7 @@ class Objects:
 
         async def delete(name: str) -> None:
             with contextlib.suppress(FileNotFoundError):
-                await obstore.delete_async(self._stores.writing, name)
+                await obstore.delete_async(self._connection.writing, name)
 
         self._each(delete, names, "removed", _REMOVALS)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -105,47 +105,39 @@ class Reader:
         self.fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
 
+    @contextmanager
+    def brought(self, samples: NDArray[np.int64]) -> Iterator[Where]:
+        """Where samples are, and stay inside the `with`. Ctrl-C ends the wait. DatasetError: a range does not come."""
+        outcomes: SimpleQueue[Where | Exception] = SimpleQueue()
+        started = time.monotonic()
+        ticket = self.ticket(samples, outcomes.put)
+        try:
+            outcome = outcomes.get()
+            self.waited(time.monotonic() - started)
+            if isinstance(outcome, Exception):
+                raise outcome
+            yield outcome
+        finally:
+            self.end(ticket, used=False)
+
+    def check(self, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
+        """Compares a sample's bytes with their XXH3-64, and fetches them again. DatasetError: the source is damaged."""
+        one = np.array([sample], dtype=np.int64)
+        for _ in range(ATTEMPTS):
+            found = xxhash.xxh3_64_intdigest(self.read(shard, offset, offset + size))
+            if found == expected:
+                return
+            self.again(one)
+            with self.brought(one):
+                continue
+        raise DatasetError(
+            f"expected XXH3-64 {expected:016x}, got {found:016x}; its bytes were fetched again and are no better, so "
+            "the file behind the URL is damaged"
+        )
+
     def close(self, patience_s: float) -> None:
         """Ends its work; waits so long for a disk that does not answer. Safe to call twice, and in a forked child."""
         if os.getpid() != self._process or self.fetcher.closed:
             return
         self.fetcher.close(patience_s)
         self.wants.end_all()
-
-
-@contextmanager
-def brought(reader: Reader, samples: NDArray[np.int64]) -> Iterator[Where]:
-    """Where samples are, and stay inside the `with`. Ctrl-C ends the wait. DatasetError: a range does not come."""
-    outcome: list[Where | Exception] = []
-    arrived = threading.Event()
-
-    def go(where: Where | Exception) -> None:
-        outcome.append(where)
-        arrived.set()
-
-    started = time.monotonic()
-    ticket = reader.ticket(samples, go)
-    try:
-        arrived.wait()
-        reader.waited(time.monotonic() - started)
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        yield outcome[0]
-    finally:
-        reader.end(ticket, used=False)
-
-
-def check(reader: Reader, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
-    """Compares a sample's bytes with their XXH3-64, and fetches them again. DatasetError: the source is damaged."""
-    one = np.array([sample], dtype=np.int64)
-    for _ in range(ATTEMPTS):
-        found = xxhash.xxh3_64_intdigest(reader.read(shard, offset, offset + size))
-        if found == expected:
-            return
-        reader.again(one)
-        with brought(reader, one):
-            continue
-    raise DatasetError(
-        f"expected XXH3-64 {expected:016x}, got {found:016x}; its bytes were fetched again and are no better, so the "
-        "file behind the URL is damaged"
-    )

@@ -179,27 +179,21 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RemotePath:
     """A file or folder behind a URL, with the methods of pathlib.Path that listing a source needs.
 
-    It is no os.PathLike: the functions of `os` refuse it, and `sources/files` has others in their place. `objects` are
-    the files behind the URL of its bucket or server.
+    It is no os.PathLike: the functions of `os` refuse it, and `sources/files` has others in their place.
     """
 
-    __slots__ = ("_at", "objects")
-
-    def __init__(self, objects: SourceFiles, at: PurePosixPath) -> None:
-        self.objects = objects
-        self._at = at
+    objects: SourceFiles  # the files behind the URL of its bucket or server
+    _at: PurePosixPath
 
     def __truediv__(self, name: str | os.PathLike[str]) -> RemotePath:
         return RemotePath(self.objects, self._at / name)
 
     def __str__(self) -> str:
         return str(self.objects.url / self.key if self.key else self.objects.url)
-
-    def __repr__(self) -> str:
-        return f"RemotePath({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemotePath) and str(self) == str(other)

@@ -19,42 +19,34 @@ class Remedy(NamedTuple):
 
     tries: int | None  # at most; None: as long as there is time
     loading: str  # what to do if it stays so, for one who loads a dataset
-    packing: str = ""  # for one who packs; "": the words for one who loads
+    packing: str = ""  # for one who packs; "": the same
     renew: bool = False  # credentials may have changed
 
 
-_AGAIN = "Finished shards are kept; run the same command again: it continues there"
-_CHECK = "Check the URL, the options of its store, and that the server answers ranges (HTTP 206)"
-
 REMEDIES = {
-    "network": Remedy(
-        None, "Check the network, and that the server is up", f"Check the network, and that the server is up. {_AGAIN}"
-    ),
+    "network": Remedy(None, "Check the network, and that the server is up"),
     "denied": Remedy(
         4,
         "Check the credentials, and that they may read the bucket; storage_options= takes others",
-        f"Check the credentials, and that they may read SRC, list and write DST. {_AGAIN}",
+        "Check the credentials, and that they may read SRC, list and write DST",
         renew=True,
     ),
-    "missing": Remedy(
-        3, "Check the URL; it is that of the folder which has dataset.json in it", f"Check the URL. {_AGAIN}"
-    ),
+    "missing": Remedy(3, "Check the URL; it is that of the folder which has dataset.json in it", "Check the URL"),
     "overloaded": Remedy(
         None,
         "The server is overloaded: train later, or with fewer ranks, or copy the dataset",
-        f"The server is overloaded. {_AGAIN}",
+        "The server is overloaded",
     ),
     "replaced": Remedy(
         1,
         "The file has been replaced since the dataset was opened: open it again",
-        f"Another program writes there. Wait until nothing changes it. {_AGAIN}",
+        "Another program writes there. Wait until nothing changes it",
     ),
-    "refused": Remedy(2, "Check URL and storage_options", _CHECK),
-    "no ranges": Remedy(3, "The server has to answer ranges (HTTP 206); copy the dataset to one that does", _CHECK),
-    "no sizes": Remedy(
+    "refused": Remedy(2, "Check the URL and storage_options"),
+    "incapable": Remedy(
         3,
-        "The server has to tell sizes (Content-Length, Content-Range); copy the dataset to one that does",
-        _CHECK,
+        "The server has to answer ranges (HTTP 206) and to tell sizes (Content-Length, Content-Range); copy the data "
+        "to one that does",
     ),
     "region": Remedy(
         2,
@@ -67,6 +59,7 @@ REMEDIES = {
         "move it to another folder",
     ),
 }
+AGAIN = "Finished shards are kept; run the same command again: it continues there"  # said to one who packs
 _OF_STATUS = {
     **dict.fromkeys((401, 403), "denied"),
     **dict.fromkeys((404, 410), "missing"),
@@ -98,7 +91,7 @@ def failure_of(problem: Exception) -> Failure:
             kind = "denied"
         return Failure(kind, words, status)
     if name == "NotSupportedError":
-        return Failure("no ranges", "HTTP 200 instead of 206: the server sent the whole file")
+        return Failure("incapable", "HTTP 200 instead of 206: the server sent the whole file")
     line = " ".join(text.split("Debug source")[0].split()).removeprefix("Generic HTTP error: ")
     line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)[:200]
     if isinstance(problem, FileNotFoundError):
@@ -106,7 +99,7 @@ def failure_of(problem: Exception) -> Failure:
     if name == "InvalidPathError":
         return Failure("name", line)
     if re.search(r"Header missing from response|Failed to parse value for CONTENT_\w+ header", text):
-        return Failure("no sizes", line)
+        return Failure("incapable", line)
     if "redirect without LOCATION" in text:
         return Failure("region", line)
     if found := re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text):

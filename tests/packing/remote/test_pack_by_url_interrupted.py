@@ -27,7 +27,7 @@ from tables import write_table
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.folder import Url
-from fastpipe.store.remote import objects, stores
+from fastpipe.store.remote import connection, objects
 from fastpipe.store.remote.objects import Objects
 from fastpipe.store.remote.options import RemoteOptions, remote_options
 
@@ -375,7 +375,7 @@ def test_an_upload_that_does_not_succeed_names_all(
     tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "_LEAST_PART_BYTES", 5 << 20)
-    monkeypatch.setattr(stores, "_PART_RETRIES", 1)
+    monkeypatch.setattr(connection, "_PART_RETRIES", 1)
     monkeypatch.setattr(RemoteOptions, "patience_s", 1.5)
     source = tmp_path / "source"
     source.mkdir()

@@ -4,7 +4,7 @@
     worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the process that iterates)
     loader-*.state, worker-*.state   what that process is at
     stacks-<pid>.txt                 Python stacks, dumped when asked by DUMP_SIGNAL
-    ended-, refused-, unguarded-<pid>.jsonl  an error that ended a program, options refused, a script without a guard
+    program-<pid>.jsonl              pid, then fields of a Program
     trouble.txt                      what went wrong in the watching
 
 <loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the dataclasses below.
@@ -21,7 +21,7 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -33,23 +33,14 @@ _STATE = struct.Struct("<d24s224s")  # since when (time.monotonic), stage, sampl
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as the loop saw it.
-
-    Attributes:
-        epoch, number: which one.
-        asked_s, came_s: when it was asked for and when it was there.
-        size_bytes: of its tensors.
-        stepped_s: when the step ended that got it; None where that was not seen.
-        sampler_s: seconds that the sampler took since the batch before, in the process that iterates.
-    """
+    """A batch as the loop saw it."""
 
     epoch: int
     number: int
-    asked_s: float
+    asked_s: float  # when it was asked for
     came_s: float
-    size_bytes: int
-    stepped_s: float | None = None
-    sampler_s: float = 0.0
+    size_bytes: int  # of its tensors
+    sampler_s: float = 0.0  # that the sampler took since the batch before, in the process that iterates
 
     @property
     def wait_s(self) -> float:
@@ -58,77 +49,60 @@ class Batch:
 
 @dataclass(frozen=True)
 class Fetch:
-    """A batch as the process saw it that made it.
+    """A batch as the process saw it that made it."""
 
-    Attributes:
-        at_s: when it was made.
-        seconds: it took; of these dataset_s in the dataset and collate_s in collate_fn.
-        cpu_s: seconds of CPU, over all threads.
-        delayed_s: seconds that the process waited for a CPU; None where the kernel does not say.
-        samples: how many.
-        times_us: microseconds of each sample; empty where the dataset reads whole batches.
-        worst: the slowest samples: number, seconds, name.
-    """
-
-    at_s: float
-    seconds: float
+    at_s: float  # when it was made
+    seconds: float  # that it took; of these in the dataset and in collate_fn:
     dataset_s: float
     collate_s: float
-    cpu_s: float
-    delayed_s: float | None
+    cpu_s: float  # of CPU, over all threads
+    delayed_s: float | None  # that the process waited for a CPU; None where the kernel does not say
     samples: int
-    times_us: Sequence[int]
-    worst: Sequence[tuple[str, float, str]]
+    times_us: Sequence[int]  # of each sample; empty where the dataset reads whole batches
+    worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known.
-
-    `used_bytes` is memory in use: *Note [memory in use]* in machine.py.
-    """
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
 
     batch: int
     private_bytes: int | None
     threads: int | None
     torch_threads: int | None = None
     cv2_threads: int | None = None
-    used_bytes: int | None = None
+    used_bytes: int | None = None  # memory in use: *Note [memory in use]* in machine.py
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that was asked for.
-
-    Attributes:
-        place: the user's line that asked; "" where that is not known.
-        sampler: name and epoch of a sampler that shuffles by its epoch; None of others.
-        made: which of the DataLoaders made at the same line it is of.
-        changed: attributes of the dataset that have another value than when workers that persist were started.
-    """
+    """An epoch that was asked for."""
 
     at_s: float
-    place: str = ""
-    sampler: dict[str, Any] | None = None
-    made: int = 0
-    changed: Sequence[str] = ()
+    place: str = ""  # the user's line that asked; "" where that is not known
+    sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
+    made: int = 0  # which of the DataLoaders made at the same line it is of
+    changed: Sequence[
+        str
+    ] = ()  # attributes of the dataset with other values than workers that persist were started with
+
+
+# torch's words, in a RuntimeError as others, where no batch came in the DataLoader's own `timeout`.
+_TIMED_OUT = "RuntimeError: DataLoader timed out after"
 
 
 @dataclass(frozen=True)
 class Ending:
-    """An error with which asking for a batch, or the program, ended.
+    """An error with which asking for a batch, or the program, ended."""
 
-    Attributes:
-        text: type and message.
-        place: the user's line that it came through; "" where there is none.
-        exits: workers that had ended with an error: number, process, exit code.
-        refused: attributes of the dataset that pickle refuses, where it refused.
-    """
+    text: str  # type and message
+    place: str = ""  # the user's line that it came through; "" where there is none
+    exits: Sequence[Sequence[int]] = ()  # workers that had ended with an error: number, process, exit code
+    refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refuses, where it refused
 
-    text: str
-    place: str = ""
-    exits: Sequence[Sequence[int]] = ()
-    refused: Sequence[dict[str, str]] = ()
+    @property
+    def timed_out(self) -> bool:
+        return self.text.startswith(_TIMED_OUT)
 
 
 class Log:
@@ -146,8 +120,7 @@ class Log:
                 os.write(self._handle, data)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._handle)
+        os.close(self._handle)
 
 
 class State:
@@ -177,17 +150,21 @@ def read_state(path: str) -> tuple[float, str, str] | None:
     return (since, name, sample.rstrip(b"\0").decode("utf-8", "replace")) if name else None
 
 
-def leave(folder: str, kind: str, line: dict[str, Any]) -> None:
-    """Adds a line to the file of this process and of a kind, such as "ended"."""
-    log = Log(os.path.join(folder, f"{kind}-{os.getpid()}.jsonl"))
-    log.write(line)
+def leave(folder: str, line: dict[str, Any]) -> None:
+    """Adds a line to the file of this program."""
+    log = Log(os.path.join(folder, f"program-{os.getpid()}.jsonl"))
+    log.write({"pid": os.getpid(), **line})
     log.close()
 
 
-def note(folder: str, problem: BaseException) -> None:
-    """Leaves word of what went wrong in the watching."""
-    with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
-        file.write(f"{type(problem).__name__}: {problem}\n")
+@contextlib.contextmanager
+def noted(folder: str) -> Iterator[None]:
+    """Leaves word of what goes wrong in the watching, and lets nothing of it through."""
+    try:
+        yield
+    except Exception as problem:
+        with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+            file.write(f"{type(problem).__name__}: {problem}\n")
 
 
 def safe_repr(value: object) -> str:

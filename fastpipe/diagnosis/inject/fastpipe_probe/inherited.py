@@ -23,58 +23,61 @@ _threads: list[dict[str, str]] = []
 
 def note_threads() -> None:
     """Before a fork: the threads of this process that the child will not have, and the user's line of each."""
-    try:
+    _threads.clear()
+    with contextlib.suppress(Exception):
         names = {thread.ident: thread.name for thread in list(threading.enumerate())}
-        own = threading.get_ident()
-        lines = (
-            (names.get(ident, ""), own_line(frame)) for ident, frame in sys._current_frames().items() if ident != own
-        )
-        _threads[:] = [{"name": name, "place": line} for name, line in lines if line][:_MOST]
-    except Exception:
-        _threads.clear()
+        for ident, frame in sys._current_frames().items():
+            if ident != threading.get_ident() and (line := own_line(frame)):
+                _threads.append({"name": names.get(ident, ""), "place": line})
 
 
 class Inherited:
     """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use."""
 
     def __init__(self, dataset: Any) -> None:
-        found = dict(reached(dataset))
-        self._files: list[tuple[str, Any, int, int, str]] = []  # holder, file, descriptor, position, owner's place
-        self._handles: list[tuple[str, Any, str]] = []
-        self.locks: list[dict[str, Any]] = []
-        taken: set[int] = set()
-        for path, value in found.items():
-            number = _descriptor(value)
-            if number is not None and number not in taken and (position := _position(number)) is not None:
-                taken.add(number)
-                holder, owner = _holder(path, found)
-                self._files.append((holder, value, number, position, owner))
+        self.threads = _threads[:_MOST]  # the parent's other threads at the fork
+        self._found = dict(reached(dataset))
+        self._dataset = dataset
+        files: dict[int, tuple[str, Any, int]] = {}  # by descriptor: path, file, position
+        locks: dict[str, dict[str, str]] = {}
+        self._handles: list[tuple[str, Any]] = []
+        for path, value in self._found.items():
+            if (stands := _position(value)) is not None:
+                files.setdefault(stands[0], (path, value, stands[1]))
             elif _is_handle(value) and f"[{os.getppid()}]" not in path:
-                self._handles.append((path, value, _holder(path, found)[1]))
-            elif (kind := held_lock(value)) is not None and not _of_a_thread(path, found):
-                holder, owner = _holder(path, found)
-                if all(each["path"] != holder for each in self.locks):
-                    self.locks.append({"path": holder, "kind": kind, "place": owner})
-        self._found = found if self._files or self._handles else {}
+                self._handles.append((path, value))
+            elif (kind := held_lock(value)) is not None and not _of_a_thread(path, self._found):
+                holder, owner = self._holder(path)
+                locks.setdefault(holder, {"path": holder, "kind": kind, "place": owner})
+        self._files, self.locks = files, list(locks.values())
+        if not files and not self._handles:
+            self._found = {}
 
-    @property
-    def threads(self) -> list[dict[str, str]]:
-        """The parent's other threads at the fork."""
-        return list(_threads)
-
-    def used(self, dataset: Any) -> list[dict[str, str]]:
+    def used(self) -> list[dict[str, str]]:
         """The files that were moved in since, and the handles that the dataset still holds."""
         found = []
-        for holder, file, number, position, owner in self._files:
-            if _descriptor(file) == number and _position(number) not in (None, position):
-                value = self._found.get(holder, file)
-                found.append({"path": holder, "kind": type(value).__name__, "file": _name(number), "place": owner})
-        if self._handles:
-            now = dict(reached(dataset))
-            for path, handle, owner in self._handles:
-                if now.get(path) is handle and _is_open(handle):
-                    found.append({"path": path, "kind": _kind(handle), "file": "", "place": owner})
+        for number, (path, file, position) in self._files.items():
+            now = _position(file)
+            if now is not None and now[0] == number and now[1] != position:
+                holder, owner = self._holder(path)
+                name = os.path.realpath(f"/proc/self/fd/{number}")
+                kind = type(self._found.get(holder, file)).__name__
+                found.append({"path": holder, "kind": kind, "file": name, "place": owner})
+        held = dict(reached(self._dataset)) if self._handles else {}
+        for path, handle in self._handles:
+            if held.get(path) is handle and _is_open(handle):
+                kind = f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
+                found.append({"path": path, "kind": kind, "file": "", "place": self._holder(path)[1]})
         return found[:_MOST]
+
+    def _holder(self, path: str) -> tuple[str, str]:
+        """The outermost object around it that is not of the user's own class, such as a ZipFile; its owner's place."""
+        while (outer := path.rpartition("[" if path.endswith("]") else ".")[0]) in self._found:
+            owner = place(self._found[outer])
+            if not isinstance(self._found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
+                return path, owner
+            path = outer
+        return path, own_place(self._dataset, "dataset")  # of a global variable: most often of the same file
 
 
 def held_lock(value: Any) -> str | None:
@@ -102,38 +105,17 @@ def _of_a_thread(path: str, found: dict[str, Any]) -> bool:
     return isinstance(outer, threading.Thread) or "._waiters[" in path
 
 
-def _descriptor(value: Any) -> int | None:
-    if isinstance(value, io.IOBase):
-        with contextlib.suppress(Exception):
-            return None if value.closed else value.fileno()
+def _position(value: Any) -> tuple[int, int] | None:
+    """The descriptor of a regular file that is open for reading, and where in it that stands; None of all else."""
+    import fcntl  # not on Windows, which forks no worker
+
+    with contextlib.suppress(Exception):
+        if isinstance(value, io.IOBase) and not value.closed:
+            number = value.fileno()
+            reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+            if reads and stat.S_ISREG(os.fstat(number).st_mode):
+                return number, os.lseek(number, 0, os.SEEK_CUR)
     return None
-
-
-def _position(number: int) -> int | None:
-    """Where in a regular file, open for reading, a descriptor stands; None of all others. Source: proc(5), fdinfo."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            return None
-        with open(f"/proc/self/fdinfo/{number}") as file:
-            fields = dict(line.split(":", 1) for line in file.read().splitlines())
-        return None if int(fields["flags"], 8) & os.O_ACCMODE == os.O_WRONLY else int(fields["pos"])
-    return None
-
-
-def _name(number: int) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/self/fd/{number}")
-    return ""
-
-
-def _holder(path: str, found: dict[str, Any]) -> tuple[str, str]:
-    """The outermost object around it that is not of the user's own class, such as a ZipFile; and its owner's place."""
-    while (outer := path.rpartition("[" if path.endswith("]") else ".")[0]) in found:
-        owner = place(found[outer])
-        if not isinstance(found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
-            return path, owner
-        path = outer
-    return path, own_place(found["dataset"], "dataset")  # of a global variable: most often of the same file
 
 
 def _is_handle(value: Any) -> bool:
@@ -142,13 +124,6 @@ def _is_handle(value: Any) -> bool:
 
 
 def _is_open(handle: Any) -> bool:
-    if type(handle).__module__.startswith("h5py"):
-        return bool(handle)
-    try:  # sqlite3: a closed connection has no changes to tell of
-        return getattr(handle, "total_changes", 0) is not None
-    except Exception:
-        return False
-
-
-def _kind(handle: Any) -> str:
-    return f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
+    with contextlib.suppress(Exception):  # sqlite3: a closed connection has no changes to tell of; h5py: it is false
+        return getattr(handle, "total_changes", 0) is not None and bool(handle)
+    return False

@@ -26,34 +26,14 @@ class Snapshots:
     def __init__(self) -> None:
         self._next_s = 0.0
 
-    def due(self, at_s: float) -> bool:
-        """Whether it is time again."""
-        return at_s >= self._next_s
-
-    def take(self, batch: int) -> dict[str, Any]:
-        """A Snapshot, as a dict, after a batch."""
+    def due(self, batch: int) -> list[dict[str, Any]]:
+        """A Snapshot after a batch, as a dict, where it is time for one."""
+        if time.monotonic() < self._next_s:
+            return []
         began_s = time.thread_time()
-        torch_threads = cv2_threads = None
-        with contextlib.suppress(Exception):
-            torch_threads = sys.modules["torch"].get_num_threads()
-            cv2_threads = sys.modules["cv2"].getNumThreads()
-        private, shared = _private_bytes()
-        allocated = _allocated_bytes()
-        used = None if allocated is None else allocated + shared
-        taken = Snapshot(batch, private, _threads(), torch_threads, cv2_threads, used)
+        taken = snapshot(batch)
         self._next_s = time.monotonic() + min(_PART * (time.thread_time() - began_s), 30.0)
-        return vars(taken)
-
-
-def _private_bytes() -> tuple[int | None, int]:
-    """Memory that this process shares with no other and has written, and its part of shared memory; proc(5).
-
-    None and 0 where the kernel does not say.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/smaps_rollup") as file:
-        fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
-        return int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
-    return None, 0
+        return [taken]
 
 
 _COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
@@ -65,21 +45,24 @@ class _Mallinfo(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_size_t) for name in _COUNTS)
 
 
-def _allocated_bytes() -> int | None:
-    """Memory that is in use, by malloc and by Python's small objects; None where the C library does not say."""
+def snapshot(batch: int = 0) -> dict[str, Any]:
+    """A Snapshot of this process, as a dict; None in it: the kernel, or the C library, does not say."""
+    private = used = threads = torch_threads = cv2_threads = None
+    shared = 0
+    with contextlib.suppress(Exception):
+        torch_threads = sys.modules["torch"].get_num_threads()
+        cv2_threads = sys.modules["cv2"].getNumThreads()
+    with contextlib.suppress(OSError, ValueError, KeyError), open("/proc/self/smaps_rollup") as file:  # proc(5)
+        fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
+        private, shared = int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
+    with contextlib.suppress(OSError):
+        threads = len(os.listdir("/proc/self/task"))
     with contextlib.suppress(AttributeError, OSError):
         tell = ctypes.CDLL(None).mallinfo2
         tell.restype = _Mallinfo
         told = tell()
-        return int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks()
-    return None
-
-
-def _threads() -> int | None:
-    """Threads of this process; None where the system does not say."""
-    with contextlib.suppress(OSError):
-        return len(os.listdir("/proc/self/task"))
-    return None
+        used = int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks() + shared
+    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used))
 
 
 def delayed_s() -> float | None:

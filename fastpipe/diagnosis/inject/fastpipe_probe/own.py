@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from types import FrameType, TracebackType
+from collections.abc import Iterable, Iterator
+from traceback import walk_stack, walk_tb
+from types import FrameType
 
 _FASTPIPE = os.path.abspath(__file__).rsplit(os.sep, 4)[0] + os.sep
 _INSTALLED = re.compile(
@@ -18,34 +19,23 @@ def is_own(file: str) -> bool:
     return bool(file) and not file.startswith(_FASTPIPE) and _INSTALLED.search(file) is None
 
 
-def own_line(frame: FrameType | None) -> str:
+def own_line(frame: FrameType) -> str:
     """The innermost line of the user's own on a stack, as file:line; "" where there is none."""
-    while frame is not None:
-        if is_own(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
+    return next(_own_lines(walk_stack(frame)), "")
 
 
 def raised_at(problem: BaseException) -> str:
     """The user's own line, the innermost, that an error came through; "" where it came through none."""
-    last = ""
-    for frame, line in _lines(problem.__traceback__):
-        if is_own(frame.f_code.co_filename):
-            last = f"{frame.f_code.co_filename}:{line}"
-    return last
+    return ["", *_own_lines(walk_tb(problem.__traceback__))][-1]
 
 
-def _lines(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
+def _own_lines(frames: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
+    return (f"{frame.f_code.co_filename}:{line}" for frame, line in frames if is_own(frame.f_code.co_filename))
 
 
-def main_line(frame: FrameType | None) -> str:
+def main_line(frame: FrameType) -> str:
     """The line of the main script, at its top level, that a stack came from, in a process that was spawned."""
-    while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
+    for each, line in walk_stack(frame):
+        if each.f_code.co_name == "<module>" and each.f_globals.get("__name__") == "__mp_main__":
+            return f"{each.f_code.co_filename}:{line}"
     return ""

@@ -5,46 +5,37 @@ from __future__ import annotations
 import functools
 import importlib.abc
 import importlib.machinery
-import json
+import importlib.util
 import os
 import sys
-from collections.abc import Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
-from .files import Ending, arm, leave, note
+from .files import Ending, arm, leave, noted
 from .own import main_line, own_line, raised_at
 
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
 STOPPING = "stopping"  # a file in the folder: the program was asked to end
 _WATCHED = "torch.utils.data.dataloader"
-_MOST_LOADERS = 256
+_MOST_LINES = 256
 
 
-def install() -> None:
-    """Watches all DataLoaders that this process will make, if the variable names a folder."""
-    folder = os.environ.get(FOLDER)
-    if not folder or not os.path.isdir(folder):
+def install(folder: str) -> None:
+    """Watches all DataLoaders that this process will make, if there still is the folder for the files."""
+    if not os.path.isdir(folder):
         return
     arm(folder)
-    with open(os.path.join(folder, f"process-{os.getpid()}.json"), "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "python": sys.version.split()[0]}, file)
+    leave(folder, {})
     sys.meta_path.insert(0, _Finder(folder))
-    _note_the_end(folder)
-
-
-def _note_the_end(folder: str) -> None:
-    """Notes the error that ends this program; and keeps a program quiet that was asked to end, and ends for that."""
     tell = sys.excepthook
 
     def told(kind: type[BaseException], problem: BaseException, traceback: TracebackType | None) -> None:
+        """Notes the error that ends this program; but one that was asked to end, and ends for that, is quiet."""
         stopping = os.path.exists(os.path.join(folder, STOPPING))
-        try:
+        with noted(folder):
             if not stopping and os.path.isdir(folder):
                 ending = Ending(f"{kind.__name__}: {str(problem)[:4000]}", raised_at(problem))
-                leave(folder, "ended", vars(ending))
-        except Exception as trouble:
-            note(folder, trouble)
+                leave(folder, {"errors": [vars(ending)]})
         if not (stopping and kind.__name__ in ("KeyboardInterrupt", "SignalException")):
             tell(kind, problem, traceback)
 
@@ -57,23 +48,18 @@ class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name != _WATCHED:
             return None
         sys.meta_path.remove(self)
-        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path)
-        spec = next((found for found in specs if found is not None), None)
+        spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_patch(module: ModuleType) -> None:
                 load(module)
-                try:
+                with noted(self._folder):
                     patch(module, self._folder)
-                except Exception as problem:
-                    note(self._folder, problem)
 
             spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
         return spec
@@ -82,8 +68,9 @@ class _Finder(importlib.abc.MetaPathFinder):
 def patch(module: Any, folder: str) -> None:
     """Changes four methods of torch.utils.data.dataloader, so that they tell."""
     loader_class, iterator_class = module.DataLoader, module._BaseDataLoaderIter
-    make, begin = loader_class.__init__, loader_class.__iter__
-    get_iterator, next_batch = loader_class._get_iterator, iterator_class.__next__
+    make, get_iterator = loader_class.__init__, loader_class._get_iterator
+    reset, next_batch = iterator_class._reset, iterator_class.__next__
+    lines: dict[Any, Any] = {}
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
@@ -93,78 +80,63 @@ def patch(module: Any, folder: str) -> None:
         try:
             make(self, *arguments, **options)
         except ValueError as problem:
-            leave(folder, "refused", {"made_at": made_at, "error": str(problem)[:1000]})
+            leave(folder, {"refused": [{"made_at": made_at, "error": str(problem)[:1000]}]})
             raise
-
-    @functools.wraps(begin)
-    def watched_begin(self: Any) -> Any:
-        watch = self.__dict__.get("_fastpipe_watch")
-        if watch is not None and watch.here() and self._iterator is not None:
-            watch.began(own_line(sys._getframe(1)))  # with the workers that it has; else it makes an iterator, as below
-        return begin(self)
 
     @functools.wraps(get_iterator)
     def watched_iterator(self: Any) -> Any:
         watch = None
-        try:
-            watch = _watch_of(self, folder)
-        except Exception as problem:
-            note(folder, problem)
+        with noted(folder):
+            from torch.utils.data import get_worker_info
+
+            from .watch import LoaderWatch
+
+            if get_worker_info() is None and os.path.isdir(folder):
+                watch = _here(self)
+                if watch is None and len(lines) < _MOST_LINES:
+                    watch = LoaderWatch(folder, self, self.__dict__.get("_fastpipe_made_at", ""), lines)
+                    self.__dict__["_fastpipe_watch"] = watch
         if watch is None:
             return get_iterator(self)
-        line = own_line(sys._getframe(1))
-        watch.began(line)
+        place = own_line(sys._getframe(1))
+        watch.began(self, place)
         try:
             iterator = watch.iterator(self, get_iterator)
         except BaseException as problem:
-            if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):
-                leave(folder, "unguarded", {"pid": os.getpid(), "place": main})
-            watch.failed(problem, None, line)
+            if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):  # Python's word
+                leave(folder, {"unguarded": main})
+            watch.failed(problem, None, self.dataset, place)
             raise
         iterator._fastpipe_watch = watch
         return iterator
 
+    @functools.wraps(reset)
+    def watched_reset(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
+        if watch := _here(self):  # of workers that persist: an iterator that is made has none yet
+            watch.began(loader, own_line(sys._getframe(1)))
+        reset(self, loader, *arguments, **options)
+
     @functools.wraps(next_batch)
     def watched_next(self: Any) -> Any:
-        watch = self.__dict__.get("_fastpipe_watch")
-        if watch is None or not watch.here():
+        watch = _here(self)
+        if watch is None:
             return next_batch(self)
-        watch.asked()
         try:
-            batch = next_batch(self)
+            return watch.next(self, next_batch)
         except StopIteration:
-            watch.ended()
             raise
         except BaseException as problem:
             if not os.path.exists(os.path.join(folder, STOPPING)):
-                watch.failed(problem, self, own_line(sys._getframe(1)))
+                watch.failed(problem, self, self._dataset, own_line(sys._getframe(1)))
             raise
-        watch.came(batch)
-        return batch
 
     loader_class.__init__ = watched_make
-    loader_class.__iter__ = watched_begin
     loader_class._get_iterator = watched_iterator
+    iterator_class._reset = watched_reset
     iterator_class.__next__ = watched_next
 
 
-_made = 0
-
-
-def _watch_of(loader: Any, folder: str) -> Any:
-    """The watch of a DataLoader; None in a worker process and for what is too much to watch."""
-    global _made
-    from torch.utils.data import get_worker_info
-
-    from .watch import LoaderWatch
-
-    watch = loader.__dict__.get("_fastpipe_watch")
-    if get_worker_info() is not None or not os.path.isdir(folder):
-        return None
-    if watch is None or not watch.here():
-        if _made >= _MOST_LOADERS:
-            return None
-        _made += 1
-        watch = LoaderWatch(folder, loader, loader.__dict__.get("_fastpipe_made_at", ""))
-        loader.__dict__["_fastpipe_watch"] = watch
-    return watch
+def _here(watched: Any) -> Any:
+    """The watch of a DataLoader or its iterator; None if it has none, or one of the process that forked this one."""
+    watch = watched.__dict__.get("_fastpipe_watch")
+    return watch if watch is not None and watch.here() else None

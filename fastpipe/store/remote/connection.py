@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,10 +22,7 @@ from fastpipe.store.remote.retry import failure_of
 THREAD_NAME = "fastpipe-requests"
 
 # Options that name another server than the cloud's own.
-_ENDPOINTS = (
-    *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
-    *("azure_endpoint", "azure_storage_endpoint", "base_url", "google_base_url"),
-)
+_ENDPOINT = re.compile("(aws_|azure_|azure_storage_)?endpoint(_url)?|(google_)?base_url")
 # A part is sent and answered within _UPLOAD times read_timeout: at a slow link 8 MiB take their time.
 _UPLOAD = 3
 _PART_RETRIES = 6
@@ -89,29 +88,27 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         "pool_max_idle_per_host": "64",
         **config.pop("client_options", {}),
     }
-    # Tries are counted and told by Client.
+    # Tries are counted and told by Objects; but parts are uploaded by obstore, and not all of them should go again.
     retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
-    if uploads:  # but parts are uploaded by obstore: one that fails should not make all of them go again
+    if uploads:
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
-    scheme = url.scheme
+    is_s3, is_hub = url.scheme == "s3", url.scheme == "hf"
+    server = next((str(value) for name, value in config.items() if _ENDPOINT.fullmatch(name)), "")
+    server = server or (os.environ.get("AWS_ENDPOINT_URL", "") if is_s3 else "")
     try:
-        if scheme == "hf" or url.is_web:
-            page, headers = _resolved(url, config) if scheme == "hf" else (str(url), {})
+        if is_hub or url.is_web:
+            server, headers = _resolved(url, config) if is_hub else (str(url), {})
             if url.is_web and config:
                 raise ConfigError(
-                    f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
+                    f"storage_options: expected only client_options for {url.scheme}://, got {', '.join(config)}"
                 )
             client["default_headers"] = {**headers, **client.get("default_headers", {})}
-            client = {"allow_http": page.lower().startswith("http://"), **client}
-            return web(page, client_options=client, retry_config=retry)
-        of_aws = os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else ""
-        named = [config[name] for name in _ENDPOINTS if name in config] or [of_aws]
-        if named[0] and not str(named[0]).startswith(("http://", "https://")):  # obstore would panic at each request
-            raise ConfigError(
-                f"storage_options: the endpoint {named[0]} of {url} has to begin with https:// or http://"
-            )
-        client = {"allow_http": str(named[0]).startswith("http://"), **client}
-        if scheme == "s3":
+        elif server and not server.startswith(("http://", "https://")):  # obstore would panic at each request
+            raise ConfigError(f"storage_options: the endpoint {server} of {url} has to begin with https:// or http://")
+        client = {"allow_http": server.lower().startswith("http://"), **client}
+        if is_hub or url.is_web:
+            return web(server, client_options=client, retry_config=retry)
+        if is_s3:
             config = {**_aws_profile(config), **config}
         # Names in buckets have no escapes, but obstore takes %20 of a URL for a space.
         return cloud(quote(url, safe=":/@"), client_options=client, retry_config=retry, **config)
@@ -132,30 +129,27 @@ def _aws_profile(config: dict[str, Any]) -> dict[str, Any]:
     )
     files = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), "~/.aws/config"
     there = "AWS_PROFILE" in os.environ or any(os.path.exists(os.path.expanduser(each)) for each in files)
-    if said or "AWS_ACCESS_KEY_ID" in os.environ or not there:
-        return {}
-    try:
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError:
-        return {}
-    return {"credential_provider": Boto3CredentialProvider()}
+    if there and not said and "AWS_ACCESS_KEY_ID" not in os.environ:
+        with suppress(ImportError):
+            from obstore.auth.boto3 import Boto3CredentialProvider
+
+            return {"credential_provider": Boto3CredentialProvider()}
+    return {}
 
 
 _commits: dict[Url, str] = {}  # found out once in a process: a branch that moves does not change a running epoch
 
 
 def _resolved(url: Url, config: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """The web address of hf://datasets/ORG/NAME[@REVISION]/FOLDER, and headers. ConfigError: huggingface_hub is not
-    installed, or an option is unknown. DatasetError: the Hub does not know the dataset, or does not answer.
-    """
-    api, name, commit, folder, token = _repository(url, config)
-    path = "/".join(("datasets", name, "resolve", commit, *folder))
-    return f"{api.endpoint}/{path}", {"authorization": f"Bearer {token}"} if token else {}
+    """The web address of hf://datasets/ORG/NAME[@REVISION]/FOLDER, and headers. Raises as `_repository`."""
+    api, name, commit, folder = _repository(url, config)
+    headers = {"authorization": f"Bearer {api.token}"} if api.token else {}
+    return "/".join((api.endpoint, "datasets", name, "resolve", commit, *folder)), headers
 
 
 def listed_by_hub(url: Url, config: dict[str, Any], folder: str) -> Iterator[tuple[str, int, str]]:
     """The files below a folder of the URL's, if it is there: name, size in bytes, and what names the content."""
-    api, name, commit, folders, _ = _repository(url, config)
+    api, name, commit, folders = _repository(url, config)
     before = "".join(f"{part}/" for part in folders)
     top = f"{before}{folder}".rstrip("/") or None
     try:
@@ -163,41 +157,39 @@ def listed_by_hub(url: Url, config: dict[str, Any], folder: str) -> Iterator[tup
             if (size_bytes := getattr(each, "size", None)) is not None:  # else it is a folder
                 yield each.path.removeprefix(before), int(size_bytes), str(each.blob_id)
     except Exception as problem:  # of whichever client the library uses
-        if type(problem).__name__ in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
-            return
-        words = " ".join(str(problem).split())[:300]
-        raise DatasetError(f"{url}: the Hub does not list its files: {words}. Try again later") from problem
+        if type(problem).__name__ not in ("EntryNotFoundError", "RemoteEntryNotFoundError"):
+            raise _refused(url, "does not list its files", problem, "Try again later") from problem
 
 
 class _Repository(NamedTuple):
     api: Any
     name: str
     commit: str
-    folder: tuple[str, ...]
-    token: str | None
+    folder: list[str]
 
 
 def _repository(url: Url, config: dict[str, Any]) -> _Repository:
+    """ConfigError: huggingface_hub is not installed, or an option is unknown. DatasetError: the Hub does not know the
+    dataset, or does not answer.
+    """
     try:
         from huggingface_hub import HfApi, get_token
     except ImportError as missing:
         raise ConfigError("hf:// needs huggingface_hub: pip install huggingface_hub") from missing
-    strange = config.keys() - {"token", "revision"}
-    if strange:
+    if strange := config.keys() - {"token", "revision"}:
         raise ConfigError(f"storage_options: hf:// takes token and revision, got {', '.join(sorted(strange))}")
     _, organisation, name, *folder = url.path.split("/")
-    name, _, revision = name.partition("@")
-    token = config.get("token") or get_token()
-    api = HfApi(token=token)
+    name, _, revision = f"{organisation}/{name}".partition("@")
+    api = HfApi(token=config.get("token") or get_token())
     if url not in _commits:
         try:
-            wanted = config.get("revision") or revision or None
-            found = api.dataset_info(f"{organisation}/{name}", revision=wanted, timeout=30)
+            found = api.dataset_info(name, revision=config.get("revision") or revision or None, timeout=30)
         except Exception as problem:  # of whichever client the library uses
-            words = " ".join(str(problem).split())[:300]
-            raise DatasetError(
-                f"{url}: the Hub does not give the dataset {organisation}/{name}: {words}. Check the name, and for a "
-                "private one run `hf auth login` or set HF_TOKEN"
-            ) from problem
+            advice = "Check the name, and for a private one run `hf auth login` or set HF_TOKEN"
+            raise _refused(url, f"does not give the dataset {name}", problem, advice) from problem
         _commits[url] = str(found.sha)
-    return _Repository(api, f"{organisation}/{name}", _commits[url], tuple(folder), token)
+    return _Repository(api, name, _commits[url], folder)
+
+
+def _refused(url: Url, how: str, problem: Exception, advice: str) -> DatasetError:
+    return DatasetError(f"{url}: the Hub {how}: {' '.join(str(problem).split())[:300]}. {advice}")
