@@ -4,26 +4,24 @@ In a program that trains with timm, such as its train.py, change one import:
 
     from fastpipe.timm import create_dataset, create_loader
 
-Arguments mean what they mean there, and so do `mixup_enabled` and `sampler.set_epoch`. Pictures are decoded by threads;
-all that is random but crop and mirroring happens on the device, from (seed, epoch, batch, sample), so that a resumed
-run repeats it. Different from timm:
+Arguments mean what they mean there, and so do `mixup_enabled` and `set_epoch`. Photos are decoded by threads. All
+draws follow from (seed, epoch, batch, sample), so a resumed run repeats them. What differs:
 
-- "rand-..." of `auto_augment` picks from torchvision's operations of RandAugment, with timm's m, n, p and mstd.
-- Cutmix and mixup mix a row with the one before it, not with the one at the other end of the batch.
-- `interpolation="random"` is bicubic.
-- "pixel" and "rand" erasing draw other colours on a GPU than on a CPU.
+- "rand-..." of `auto_augment` picks from torchvision's operations of RandAugment, with timm's m, n, p, mstd and mmax.
+- A row is mixed with the row before it, not with the one at the other end of the batch.
+- `interpolation="random"` is bicubic for all photos.
 
-Source of the names and defaults: timm 1.0, timm/data/loader.py and transforms_factory.py.
+Source of names and defaults: timm 1.0, timm/data/loader.py, transforms_factory.py, mixup.py and auto_augment.py.
 """
 
 from __future__ import annotations
 
-import logging
+import inspect
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import kornia.augmentation
 import torch
@@ -31,12 +29,295 @@ from torch import Tensor
 
 from fastpipe.augment import Augment
 from fastpipe.augment.normalised import Erasing, Mixing
-from fastpipe.augment.options import PRESETS as PRESETS  # noqa: F401
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
-from fastpipe.loading.loader import Loader
+from fastpipe.loading.loader import Batches, Loader, Samples
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
+from fastpipe.plan.draws import key
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.opening import open as open_dataset
+
+_SPLITS = (("train", "training"), ("val", "validation", "eval", "valid", "test"))
+_BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
+_OF_OTHERS = ("class_map", "repeats", "num_samples", "input_key", "target_key")
+# Arguments of create_loader that name no choice here: threads need no seeds, no pinning and no processes that persist.
+_WITHOUT_EFFECT = (
+    *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding", "batch_choice_seed"),
+    *("batch_choice_schedule", "batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
+)
+
+
+def create_dataset(
+    name: str = "", root: str | os.PathLike[str] | None = None, split: str = "validation", **options: Any
+) -> Dataset:
+    """Opens the dataset of a split: ROOT/SPLIT, or ROOT/val for "validation" and the like, if it exists; else ROOT.
+
+    Args:
+        name: "" or "fastpipe". timm's other datasets have to be packed first.
+        root: a folder or URL of packed datasets, or what else `fastpipe.open` takes.
+        split: as in timm.
+        options: timm's others, such as batch_size and seed, which have no effect on a packed dataset.
+
+    Raises:
+        ConfigError: another kind of dataset, or one of class_map, repeats, num_samples, input_key and target_key.
+        DatasetError: there is no dataset.
+    """
+    if name not in ("", "folder", "fastpipe") or root is None:
+        raise ConfigError(f'fastpipe.timm.create_dataset: expected name="" and root=FOLDER, got {name!r} and {root!r}')
+    if refused := {name: options[name] for name in _OF_OTHERS if options.get(name)}:
+        raise ConfigError(f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with fastpipe.open(...)")
+    words = next((words for words in _SPLITS if split in words), ())
+    folders = [os.path.join(root, word) for word in dict.fromkeys((split, *words))]
+    return open_dataset(next((folder for folder in folders if os.path.exists(folder)), root))
+
+
+def create_loader(
+    dataset: Any,
+    input_size: int | Sequence[int],
+    batch_size: int,
+    is_training: bool = False,
+    no_aug: bool = False,
+    re_prob: float = 0.0,
+    re_mode: str = "const",
+    re_count: int = 1,
+    re_split: bool = False,
+    train_crop_mode: str | None = None,
+    scale: tuple[float, float] | None = None,
+    ratio: tuple[float, float] | None = None,
+    hflip: float = 0.5,
+    vflip: float = 0.0,
+    color_jitter: float | Sequence[float] | None = 0.4,
+    color_jitter_prob: float | None = None,
+    grayscale_prob: float = 0.0,
+    gaussian_blur_prob: float = 0.0,
+    auto_augment: str | None = None,
+    num_aug_repeats: int = 0,
+    num_aug_splits: int = 0,
+    interpolation: str = "bilinear",
+    mean: Sequence[float] = (0.485, 0.456, 0.406),
+    std: Sequence[float] = (0.229, 0.224, 0.225),
+    num_workers: int = 1,
+    distributed: bool = False,
+    crop_pct: float | None = None,
+    crop_mode: str | None = None,
+    collate_fn: Any = None,
+    img_dtype: torch.dtype | None = torch.float32,
+    device: str | torch.device = "cuda",
+    use_prefetcher: bool = True,
+    input_size_choices: Sequence[Any] | None = None,
+    batch_size_choices: Sequence[int] | None = None,
+    batch_choice_weights: Sequence[float] | None = None,
+    num_batches: int | None = None,
+    seed: int = 0,
+    **others: Any,
+) -> TimmLoader:
+    """timm's create_loader for a dataset of `create_dataset` or `fastpipe.open`, or timm's AugMixDataset of one.
+
+    Args:
+        collate_fn: timm's FastCollateMixup, for its parameters, in mode "batch" or "elem".
+        num_workers: threads, at least 1.
+        seed: of order, crops and augmentation; timm has torch.manual_seed for it.
+        others: pin_memory, persistent_workers, worker_seeding and the like, which have no effect here.
+
+    Raises:
+        ConfigError: an argument is wrong, or is one of timm's that cannot be had: train_crop_mode but "rrc", crop_mode
+            "border" or "squash" with a crop_pct, crop_border_pixels, tf_preprocessing, fp16, sizes with batch sizes or
+            weights of their own, AutoAugment and AugMix policies.
+    """
+    said = {name: value for name, value in others.items() if name not in _WITHOUT_EFFECT and value}
+    said |= {"train_crop_mode": train_crop_mode} if train_crop_mode not in (None, "rrc") else {}
+    said |= {"batch_choice_weights": batch_choice_weights} if batch_choice_weights else {}
+    if batch_size_choices and set(batch_size_choices) != {batch_size}:
+        said["batch_size_choices"] = batch_size_choices
+    if said:
+        names = ", ".join(f"{name}={value!r}" for name, value in said.items())
+        known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
+        raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}")
+    data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
+    channels, height, width = _shape(input_size, len(mean))
+    augmented = is_training and not no_aug
+    interpolation = "bicubic" if interpolation == "random" else interpolation
+    crop = (
+        RandomResizedCrop(scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation)
+        if augmented
+        else _fixed_crop(None if is_training else crop_pct, crop_mode, min(height, width), interpolation, mean, no_aug)
+    )
+    options: dict[str, Any] = {"mean": mean, "std": std, "dtype": img_dtype or torch.float32}
+    jitter = None if auto_augment and "3a" not in auto_augment else color_jitter
+    flip = [kornia.augmentation.RandomVerticalFlip(p=vflip)] if augmented and vflip else []
+    operations = _operations(jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment)
+    after: list[Any] = []
+    if augmented and re_prob:
+        noise = {"const": None, "rand": "box", "pixel": "pixel"}.get(re_mode, re_mode)
+        spared = 1 / (num_aug_splits or 2) if re_split else 0.0
+        after.append(Erasing(re_prob, noise=noise, most=re_count, spared=spared))
+    if is_training and collate_fn is not None:
+        after.append(_mixing(collate_fn))
+        options |= {"label_smoothing": collate_fn.label_smoothing, "num_classes": collate_fn.num_classes}
+    splits = num_aug_splits if augmented and num_aug_splits > 1 else 1
+    inside = Augment([*flip, *(operations if augmented and splits == 1 else [])], after=after, **options)
+    loading: dict[str, Any] = {"sampler": Repeated(num_aug_repeats), "epoch_size": len(data)} if num_aug_repeats else {}
+    ranks = 1 if not distributed else torch.distributed.get_world_size()
+    if num_batches is not None:
+        loading["epoch_size"] = num_batches * batch_size * ranks
+    if not distributed:
+        loading |= {"rank": 0, "world_size": 1}
+    if input_size_choices is not None:
+        loading["size_choices"] = [_shape(each, channels)[1:] for each in input_size_choices]
+    else:
+        loading["size"] = height, width
+    opened = loader(
+        data,
+        batch_size,
+        train=is_training,
+        crop=crop,
+        hflip=hflip if augmented else False,
+        seed=seed,
+        num_workers=max(1, num_workers),
+        device=device if use_prefetcher else "cpu",
+        channels="gray" if channels == 1 else "rgb",
+        augment=None if splits > 1 else inside,
+        **loading,
+    )
+    branches = [] if splits == 1 else [inside, *(Augment([*flip, *operations], after=after, **options),) * (splits - 1)]
+    return TimmLoader(opened, inside, branches)
+
+
+class TimmLoader:
+    """What timm's training loop uses of a loader, and `state_dict` and `load_state_dict`; the rest is `loader`'s."""
+
+    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment]) -> None:
+        self.loader, self._augment, self._splits = opened, augment, splits
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Pairs of images, (N, C, height, width) normalised, and labels; of splits, (splits * N, ...), one by one."""
+        if not self._splits:
+            yield from self.loader
+            return
+        seed = self.loader.parts.recipe.seed
+        for number, batch in enumerate(self.loader):
+            images, labels = batch
+            made = [
+                augment(
+                    images.clone(),
+                    seed=key(seed, split, 0),
+                    epoch=batch.epoch,
+                    batch=number,
+                    samples=batch.ids.numpy(force=True),
+                )
+                for split, augment in enumerate(self._splits)
+            ]
+            yield torch.cat(made), labels.repeat(len(made))
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset that is read."""
+        return self.loader.dataset
+
+    @property
+    def sampler(self) -> Samples:
+        """Has `set_epoch`."""
+        return self.loader.sampler
+
+    @property
+    def batch_sampler(self) -> Batches:
+        """Has `set_epoch`."""
+        return self.loader.batch_sampler
+
+    @property
+    def mixup_enabled(self) -> bool:
+        """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft, as in timm."""
+        return any(mixer.probability > 0 for mixer in self._augment.mixers if isinstance(mixer, Mixing))
+
+    @mixup_enabled.setter
+    def mixup_enabled(self, enabled: bool) -> None:
+        for mixer in self._augment.mixers:
+            if isinstance(mixer, Mixing):
+                mixer.probability = mixer.usual if enabled else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """See fastpipe.Loader."""
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See fastpipe.Loader."""
+        self.loader.load_state_dict(state)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self.loader.close()
+
+
+def _shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:
+    """timm's size, a number, (height, width) or (channels, height, width), as the last of these."""
+    if isinstance(size, int):
+        return channels, size, size
+    return (channels, *size) if len(size) == 2 else tuple(size)  # type: ignore[return-value]
+
+
+def _fixed_crop(
+    crop_pct: float | None, mode: str | None, side: int, interpolation: str, mean: Sequence[float], whole: bool
+) -> Crop:
+    """The crop of evaluation, or of training without augmentation."""
+    share = 1.0 if whole else crop_pct or 0.875
+    if mode in (None, "center"):
+        return CenterCrop(resize=math.floor(side / share), interpolation=interpolation)
+    if mode not in ("squash", "border") or share != 1:
+        raise ConfigError(
+            f'crop_mode={mode!r}: expected "center", or "squash" or "border" with crop_pct=1, got {share}'
+        )
+    if mode == "squash":
+        return Resize(interpolation=interpolation)
+    red, green, blue = (round(255 * each) for each in mean)
+    return Letterbox(fill=(red, green, blue), interpolation=interpolation)
+
+
+def _operations(
+    jitter: float | Sequence[float] | None, jitter_p: float | None, gray_p: float, blur_p: float, policy: str | None
+) -> list[torch.nn.Module]:
+    """What happens to photos after crop and mirroring, in timm's order."""
+    found: list[torch.nn.Module] = [] if not policy else [_rand_augment(policy)]
+    if jitter:
+        parts = (jitter,) * 3 if isinstance(jitter, (int, float)) else tuple(jitter)
+        found.append(kornia.augmentation.ColorJitter(*parts, p=1.0 if jitter_p is None else jitter_p))
+    return found + ([Grayscale(gray_p)] if gray_p else []) + ([Blur(blur_p)] if blur_p else [])
+
+
+def _rand_augment(policy: str) -> Policy:
+    """ "rand-m9-mstd0.5-inc1" and the like."""
+    name, *parts = policy.split("-")
+    numbers = {"m": 10.0, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": 10.0, "inc": 0.0}
+    for part in parts:
+        found = re.fullmatch(r"(m|n|p|mstd|mmax|inc)(\d+(?:\.\d+)?)", part)
+        if found is None or name != "rand":
+            break
+        numbers[found[1]] = float(found[2])
+    else:
+        if name == "rand":
+            magnitude = min(numbers["m"], numbers["mmax"], 10) * _BINS
+            spread = numbers["mstd"] * _BINS
+            even = numbers["mstd"] > 100
+            layers = int(numbers["n"])
+            return Policy(RANDAUGMENT, layers, None if even else magnitude, spread=spread, probability=numbers["p"])
+    raise ConfigError(
+        f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI", such as "rand-m9-mstd0.5-inc1"'
+    )
+
+
+def _mixing(mixup: Any) -> Mixing:
+    """timm's FastCollateMixup or Mixup, of which only the parameters are used."""
+    if getattr(mixup, "mode", None) not in ("batch", "elem"):
+        raise ConfigError(f'collate_fn: expected timm\'s FastCollateMixup with mode="batch" or "elem", got {mixup!r}')
+    return Mixing(
+        mixup.mixup_alpha,
+        mixup.cutmix_alpha,
+        probability=mixup.mix_prob,
+        cutting=mixup.switch_prob,
+        sides=mixup.cutmix_minmax,
+        at_once=mixup.mode == "batch",
+    )

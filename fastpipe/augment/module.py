@@ -14,6 +14,7 @@ from fastpipe.augment import presets
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.inputs import check_images
 from fastpipe.augment.normalised import Erasing, Mixing
+from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     check_normalised_once,
     checked_dtype,
@@ -54,6 +55,7 @@ class Augment(Chain):
         num_classes: number of classes of soft labels; None: the number of classes of the loader's dataset.
         compile: run fastpipe's own operations, except blur, through torch.compile. For other modules, pass compiled
             modules.
+        after: operations of fastpipe.augment.normalised that come after normalising, last; `fastpipe.timm` has some.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -72,6 +74,7 @@ class Augment(Chain):
         label_smoothing: float = 0.0,
         num_classes: int | None = None,
         compile: bool = False,
+        after: Sequence[Operation] = (),
     ) -> None:
         stages = checked_operations(operations, Augment)
         check_normalised_once(stages, mean)
@@ -81,8 +84,8 @@ class Augment(Chain):
         classes = None if num_classes is None else whole("num_classes", num_classes, least=1, most=2**31)
         probability = number("erasing", erasing, most=1)
         alphas = number("mixup", mixup), number("cutmix", cutmix)
-        after = ([Erasing(probability)] if probability else []) + ([Mixing(*alphas)] if any(alphas) else [])
-        super().__init__(stages, after, checked_dtype(dtype), mean, std)
+        own = ([Erasing(probability)] if probability else []) + ([Mixing(*alphas)] if any(alphas) else [])
+        super().__init__(stages, [*own, *after], checked_dtype(dtype), mean, std)
         self.label_smoothing, self.num_classes = smoothing, classes
         self._probability, self._alphas = probability, alphas
         self._calls = 0  # without seed and batch

@@ -149,7 +149,8 @@ class Mixing(Operation):
     ) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
-        self.probability, self.cutting, self.sides, self.at_once = probability, cutting, sides, at_once
+        self.probability = self.usual = probability
+        self.cutting, self.sides, self.at_once = cutting, sides, at_once
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:

@@ -43,6 +43,7 @@ LAYERS: dict[str, str] = {
     "packing/growth": "",
     "packing": "",
     "wds": "fastpipe.native torch webdataset",
+    "timm": "torch kornia",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "verify": "",
     "doctor": "cv2 torch",

@@ -1,0 +1,230 @@
+"""fastpipe.timm in place of timm.data: the batches are those of fastpipe.loader; what is timm's, is as there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from conftest import FLAT_IMAGES
+from PIL import Image
+
+import fastpipe
+from fastpipe.timm import TimmLoader, create_dataset, create_loader
+
+pytestmark = [pytest.mark.usefixtures("one_thread")]
+
+# As timm's train.py calls it, with its defaults.
+COMMON = {
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+    "pin_memory": False,
+    "img_dtype": torch.float32,
+    "device": torch.device("cpu"),
+    "distributed": False,
+    "use_prefetcher": True,
+}
+TRAIN = {
+    **COMMON,
+    "batch_size": 6,
+    "is_training": True,
+    "no_aug": False,
+    "re_prob": 0.0,
+    "re_mode": "pixel",
+    "re_count": 1,
+    "re_split": False,
+    "train_crop_mode": None,
+    "scale": [0.08, 1.0],
+    "ratio": [3 / 4, 4 / 3],
+    "hflip": 0.5,
+    "vflip": 0.0,
+    "color_jitter": None,
+    "color_jitter_prob": None,
+    "grayscale_prob": 0.0,
+    "gaussian_blur_prob": 0.0,
+    "auto_augment": None,
+    "num_aug_repeats": 0,
+    "num_aug_splits": 0,
+    "interpolation": "random",
+    "num_workers": 4,
+    "worker_seeding": "all",
+    "input_size": (3, 32, 32),
+    "input_size_choices": None,
+    "batch_size_choices": None,
+    "batch_choice_weights": None,
+    "batch_choice_seed": 42,
+    "batch_choice_schedule": "constant",
+    "batch_schedule_epochs": None,
+    "batch_schedule_spread": 0.65,
+    "batch_schedule_random_mix": 0.1,
+    "num_batches": None,
+    "collate_fn": None,
+    "use_multi_epochs_loader": False,
+}
+
+
+@pytest.fixture(scope="module")
+def timm_data(torchvision: ModuleType) -> Any:
+    return pytest.importorskip("timm.data")
+
+
+@pytest.fixture
+def data(flat: Path) -> fastpipe.Dataset:
+    return create_dataset("", root=flat, split="train", is_training=True, batch_size=6, seed=42, repeats=0)
+
+
+def train(data: Any, **changed: Any) -> TimmLoader:
+    return create_loader(data, **{**TRAIN, **changed})
+
+
+def test_batches_are_those_of_the_loader(data: fastpipe.Dataset) -> None:
+    ours = train(data)
+    crop = fastpipe.RandomResizedCrop(interpolation="bicubic")
+    direct = fastpipe.loader(data, 6, size=32, crop=crop, augment=fastpipe.Augment.imagenet())
+    assert len(ours) == len(direct) == FLAT_IMAGES // 6
+    for epoch in (3, 4):
+        ours.batch_sampler.set_epoch(epoch)  # as train.py does
+        direct.set_epoch(epoch)
+        for (images, labels), (expected, classes) in zip(ours, direct, strict=True):
+            assert torch.equal(images, expected)
+            assert torch.equal(labels, classes)
+
+
+def test_evaluation_is_timms(timm_data: Any, textured: Path) -> None:
+    """Pillow's bicubic, rounded to bytes: within one of ours, and every sample once."""
+    data = create_dataset(root=textured.parent, split=textured.name)
+    options = {**COMMON, "batch_size": 4, "interpolation": "bicubic", "crop_pct": 0.9}
+    batches = list(create_loader(data, input_size=(3, 40, 40), **options))
+    assert sum(len(labels) for _, labels in batches) == len(data)
+    transform = timm_data.create_transform((3, 40, 40), interpolation="bicubic", crop_pct=0.9)
+    pictures = [Image.fromarray(data[number][0].permute(1, 2, 0).numpy()) for number in range(len(data))]
+    expected = torch.stack([transform(picture) for picture in pictures])
+    assert (torch.cat([images for images, _ in batches]) - expected).abs().max() < 1.5 / 255 / 0.22
+
+
+@pytest.mark.parametrize("mode", ["batch", "elem"])
+def test_mixup_has_timms_parameters(timm_data: Any, data: fastpipe.Dataset, mode: str) -> None:
+    mixup = timm_data.FastCollateMixup(
+        mixup_alpha=0.8, cutmix_alpha=1.0, prob=0.7, switch_prob=0.5, mode=mode, label_smoothing=0.1, num_classes=3
+    )
+    loader = train(data, collate_fn=mixup)
+    assert loader.mixup_enabled
+    mixed, shares = 0, []
+    for _ in range(6):
+        for _, labels in loader:
+            assert labels.sum(1) == pytest.approx(1)
+            most = labels.max(1).values
+            mixed += int((most < 0.93).any())
+            shares.append(len({round(float(each), 4) for each in most[most < 0.93]}))
+    assert 0 < mixed
+    assert (mixed < len(shares)) == (mode == "batch"), "a batch is left out, or single rows"
+    assert (max(shares) > 2) == (mode == "elem"), "a share of its own, or one and its rest"
+    loader.mixup_enabled = False
+    assert not loader.mixup_enabled
+    for _, labels in loader:
+        assert labels.max(1).values == pytest.approx(1 - 0.1 + 0.1 / 3)
+    loader.mixup_enabled = True
+    assert loader.mixup_enabled
+
+
+def test_sides_of_cutmix(timm_data: Any, data: fastpipe.Dataset) -> None:
+    mixup = timm_data.FastCollateMixup(mixup_alpha=0.0, cutmix_minmax=(0.25, 0.5), label_smoothing=0.0, num_classes=3)
+    seen = set()
+    for _, labels in train(data, collate_fn=mixup):
+        seen |= {round(float(1 - share) * 32 * 32) for share in labels.max(1).values if share < 1}
+    assert seen
+    assert all(8 * 8 <= pixels <= 16 * 16 for pixels in seen)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"auto_augment": "rand-m9-mstd0.5-inc1"},
+        {"color_jitter": 0.4},
+        {"grayscale_prob": 0.5},
+        {"gaussian_blur_prob": 0.5},
+        {"vflip": 0.5},
+        {"re_prob": 1.0, "re_mode": "const", "re_count": 3},
+        {"re_prob": 1.0, "re_mode": "rand"},
+        {"re_prob": 1.0, "re_mode": "pixel"},
+        {"hflip": 0.0},
+        {"scale": (0.5, 0.6)},
+    ],
+    ids=str,
+)
+def test_each_choice_changes_images_and_is_repeated(textured: Path, changed: dict[str, Any]) -> None:
+    data = create_dataset("", textured)
+    plain, first, second = (list(train(data, **options)) for options in ({}, changed, changed))
+    assert all(torch.equal(left[0], right[0]) for left, right in zip(first, second, strict=True))
+    assert not all(torch.equal(left[0], right[0]) for left, right in zip(plain, first, strict=True))
+
+
+def test_pixel_noise_is_normal_and_spares_the_first_split(data: fastpipe.Dataset) -> None:
+    plain, erased = (torch.cat([images for images, _ in train(data, **more)]) for more in ({}, {"re_prob": 1.0}))
+    noise = erased[erased != plain]
+    assert len(noise) > 1000
+    assert abs(float(noise.mean())) < 0.1
+    assert abs(float(noise.std()) - 1) < 0.1
+    half, whole = next(iter(train(data, re_prob=1.0, re_split=True)))[0], next(iter(train(data)))[0]
+    assert [bool((half[row] != whole[row]).any()) for row in range(6)] == [False] * 3 + [True] * 3
+
+
+def test_splits(timm_data: Any, data: fastpipe.Dataset) -> None:
+    loader = train(timm_data.AugMixDataset(data, num_splits=3), num_aug_splits=3, auto_augment="rand-m9-n3")
+    clean = list(train(data))
+    for (images, labels), (plain, classes) in zip(loader, clean, strict=True):
+        first, second, third = images.split(6)
+        assert torch.equal(first, plain)
+        assert not torch.equal(second, third)
+        assert torch.equal(labels, classes.repeat(3))
+
+
+def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
+    numbers = [batch.ids.tolist() for batch in train(data, num_aug_repeats=3).loader]
+    assert len(numbers) == FLAT_IMAGES // 6
+    assert len({number for batch in numbers for number in batch}) < FLAT_IMAGES / 2
+    assert len(train(data, num_batches=4)) == 4
+    sizes = {tuple(images.shape[2:]) for images, _ in train(data, input_size_choices=[24, 32])}
+    assert sizes == {(24, 24), (32, 32)}
+    assert next(iter(train(data, input_size=(1, 16, 24), mean=(0.5,), std=(0.5,))))[0].shape == (6, 1, 16, 24)
+
+
+def test_a_state_goes_on(data: fastpipe.Dataset) -> None:
+    loader = train(data, auto_augment="rand-m9-mstd0.5", re_prob=0.5)
+    batches = iter(loader)
+    for _ in range(2):
+        next(batches)
+    again = train(data, auto_augment="rand-m9-mstd0.5", re_prob=0.5)
+    again.load_state_dict(loader.state_dict())
+    rest = [images for images, _ in batches]
+    assert len(rest) == len(loader) - 2
+    assert all(torch.equal(left, right[0]) for left, right in zip(rest, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"train_crop_mode": "rkrc"}, "train_crop_mode='rkrc'"),
+        ({"batch_size_choices": [4, 6]}, r"batch_size_choices=\[4, 6\]"),
+        ({"auto_augment": "original-mstd0.5"}, 'expected "rand-'),
+        ({"auto_augment": "rand-w0"}, 'expected "rand-'),
+        ({"tf_preprocessing": True}, "tf_preprocessing=True"),
+        ({"is_training": False, "crop_mode": "border"}, "with crop_pct=1, got 0.875"),
+        ({"collate_fn": torch.stack}, "FastCollateMixup"),
+    ],
+)
+def test_what_cannot_be_had_is_said(data: fastpipe.Dataset, changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(fastpipe.ConfigError, match=said):
+        train(data, **changed)
+
+
+def test_datasets(flat: Path, tmp_path: Path) -> None:
+    (tmp_path / "val").symlink_to(flat)
+    assert len(create_dataset("", tmp_path, "validation")) == FLAT_IMAGES
+    assert len(create_dataset("fastpipe", flat)) == FLAT_IMAGES
+    with pytest.raises(fastpipe.ConfigError, match="got 'hfds/imagenet"):
+        create_dataset("hfds/imagenet", flat)
+    with pytest.raises(fastpipe.ConfigError, match="num_samples"):
+        create_dataset("", flat, num_samples=3)
