@@ -110,10 +110,9 @@ class Pictures:
                 except _engine.StatusError as problem:
                     if problem.code not in CONVERTIBLE:  # packing takes some that the engine does not
                         raise
-            return decoded(index.convert(sample))
-        except (OSError, ValueError) as problem:
-            reason = f"the file cannot be read: {problem.strerror}" if isinstance(problem, OSError) else problem
-            raise index.sample_error(sample, reason) from None
+            return decoded(_converted(index, sample))
+        except ValueError as problem:
+            raise index.sample_error(sample, problem) from None
 
     @contextmanager
     def _found(self, sample: int, record: np.void, stored: np.void) -> Iterator[tuple[_engine.Shard, int, int]]:
@@ -130,6 +129,14 @@ class Pictures:
                 raise self._index.sample_error(sample, problem) from None
             with self._reader.brought(np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
                 yield self._shard(int(where.shard[0])), offset + int(where.shift[0]), size
+
+
+def _converted(index: Index, sample: int) -> bytes:
+    assert index.convert is not None
+    try:
+        return index.convert(sample)
+    except OSError as problem:
+        raise index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
 
 
 def _fill(tasks: Tasks, slot: Slot, file: _engine.Shard, offset: int, _: int, out: Pixels) -> None:

@@ -178,6 +178,8 @@ class Partition:
 
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
         """Which global batch has each position of a sequence."""
+        if not self._mixed:
+            return positions // self._edges_of(1)[0]
         edge, ends = partial(self.edge, sequence), range(1, self.batches)
         low, high = (bisect_right(ends, int(each), key=edge) for each in (positions.min(), positions.max()))
         edges = [edge(batch) for batch in range(low, high + 2)]
@@ -187,15 +189,20 @@ class Partition:
         """Which positions of a sequence are this rank's; of a last batch that is not full, everyone's or nobody's."""
         if not len(positions):
             return np.zeros(0, dtype=np.bool_)
-        batches, batch_of = np.unique(self.batches_of(sequence, positions), return_inverse=True)
-        of_earlier = [[span for span in self.spans(batch) if span[0] < sequence] for batch in batches.tolist()]
-        begins = [
-            self.edge(sequence, batch) - _samples(spans) for batch, spans in zip(batches, of_earlier, strict=True)
-        ]
-        rows = positions - np.array(begins)[batch_of]  # of the node's
+        batches = self.batches_of(sequence, positions)
+        if self._mixed:
+            different, which = np.unique(batches, return_inverse=True)
+            earlier = [
+                _samples([span for span in self.spans(each) if span[0] < sequence]) for each in different.tolist()
+            ]
+            begins = np.array([self.edge(sequence, each) for each in different.tolist()]) - earlier
+            rows = positions - begins[which]  # of the node's
+        else:  # without a step for each batch, of which there may be many
+            stretch = self._edges_of(1)[0]
+            rows = (sequence - self._node * self._per_node) * stretch + positions % stretch
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
         owned: Bools = owners == self._local
-        tail = batches[batch_of] >= self._full
+        tail = batches >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
     def _of_node(self, node: int) -> range:

@@ -83,7 +83,11 @@ def make_root(root: Path, mounts: str | None = None) -> None:
 
 
 def datasets(root: Path) -> list[Path]:
-    return sorted(url.parent for url in root.glob(f"*/{URL_FILE}") if FINGERPRINT.fullmatch(url.parent.name))
+    try:
+        names = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    return sorted(root / name for name in names if FINGERPRINT.fullmatch(name) and (root / name / URL_FILE).exists())
 
 
 def open_accounts(root: Path) -> _engine.Descriptor:
