@@ -91,6 +91,7 @@ class _Run:
                     break  # it was late
                 if step is not None:
                     step(batch)
+                    self._watch.stepped()
         seen = self._seen()
         if seen.errors and not self._found:
             if seen.errors[-1].timed_out:

@@ -117,6 +117,10 @@ class LoaderWatch:
         self.line.at("step")
         return batch
 
+    def stepped(self) -> None:
+        """The step of the last batch has ended, where that can be told otherwise than by the next batch."""
+        self.line.log.write({"stepped": [(self._epoch, self._number - 1, time.monotonic())]})
+
     def failed(self, problem: BaseException, iterator: Any, dataset: Any, place: str = "") -> None:
         """Asking for a batch, by a line of the program, ended in an error."""
         text = f"{type(problem).__name__}: {str(problem)[:4000]}"
