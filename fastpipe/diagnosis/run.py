@@ -115,7 +115,7 @@ class _Run:
         _kill(iterator, set())
 
     def _batches(self) -> Iterator[Any]:
-        """Of all epochs, until a limit is reached, and _BETWEEN; an error that the loader raises is noted, and ends them."""
+        """Of all epochs, until a limit is reached, and _BETWEEN; they end where the loader raises an error, noted."""
         try:
             for _ in range(self._limits.epochs):
                 if not self._loader.persistent_workers:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from checkout import ROOT
-from diagnosed import FAULTS, Numbers, line_of
+from diagnosed import FAULTS, Numbers, Stream, line_of
 from torch.utils.data import DataLoader
 
 import fastpipe.diagnosis
@@ -28,7 +28,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     sample_name,
     unpicklable,
 )
-from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch, facts
 from fastpipe.diagnosis.observation import (
     Batch,
     Ending,
@@ -38,6 +38,7 @@ from fastpipe.diagnosis.observation import (
     Snapshot,
     Surroundings,
     Worker,
+    observation,
     records,
 )
 from fastpipe.diagnosis.stages import stages
@@ -310,6 +311,18 @@ def test_what_is_in_a_dataset() -> None:
     assert sample_name(torch.utils.data.Subset(WithFiles(), [2, 1]), 0) == "c.jpg"
     assert sample_name(dataset, 3) == ""
     assert place(len) == ""
+
+
+def test_the_end_of_a_stream_is_no_sample(tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Stream(split=False), 40)
+    watch = LoaderWatch(str(tmp_path), loader, "train.py:7")
+    watch.began(loader)
+    batches = iter(watch.iterator(loader, lambda each: each._get_iterator()))
+    while watch.next(batches, lambda each: next(each, None)) is not None:
+        pass
+    seen = observation(tmp_path / f"loader-{watch.line.key}.jsonl")
+    assert seen is not None
+    assert [len(fetch.times_us) for worker in seen.workers for fetch in worker.fetches] == [40, 40, 20]
 
 
 class WithFiles(Numbers):
