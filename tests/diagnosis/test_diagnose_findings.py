@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
+from fastpipe.diagnosis.code import kept_in_class
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
@@ -175,6 +176,20 @@ def test_little_growth_counts_where_a_line_keeps_something() -> None:
     finding = found(grown(seen(dataset_place=keeping), 0, lambda batch: 50 + batch // 2))["memory-grows"]
     assert finding.where == keeping
     assert "this line keeps something: self.kept.append(" in finding.what
+
+
+def test_lines_that_keep_something(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        """class Data:
+    def sample(self, x):
+        for group in self.groups:
+            group.append(x)
+        parts = []
+        parts.append(x)
+"""
+    )
+    assert kept_in_class(f"{path}:1") == [f"{path}:4"]
 
 
 def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
