@@ -183,7 +183,9 @@ def _note_threads_at_forks() -> None:
 
 
 def alike(told: dict[str, Any]) -> tuple[Any, ...]:
-    """The facts that DataLoaders of one line have in common, if they are the same ones again."""
+    """The facts that DataLoaders of one line have in common, if they are the same ones again; none without a line."""
+    if not told["made_at"]:
+        return (object(),)  # equal to no other
     names = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")
     return tuple(told[name] for name in names)
 
