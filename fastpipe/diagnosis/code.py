@@ -98,7 +98,7 @@ def kept_in_class(place: str) -> list[str]:
     found: set[int] = set()
     for node in ast.walk(_around(place, ast.ClassDef, ast.FunctionDef)):
         if isinstance(node, ast.FunctionDef) and node.name != "__init__":
-            local = {each.id for each in _stored(node) if isinstance(each, ast.Name)}
+            local = {name for each in ast.walk(node) for name in _new(each)}
             outer = {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
             found |= set(_kept(node, local - outer))
             found |= {each.lineno for each in node.decorator_list if "cache" in ast.dump(each)}
@@ -142,6 +142,18 @@ def _stored(around: ast.AST) -> list[ast.expr]:
         for node in ast.walk(around)
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
     ]
+
+
+def _new(node: ast.AST) -> set[str]:
+    """The names that an assignment or `with` gives a value; a loop's may be part of what is no local variable."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+        targets = [node.target]
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        targets = [item.optional_vars for item in node.items if item.optional_vars]
+    return {each.id for target in targets for each in _stored(target) if isinstance(each, ast.Name)}
 
 
 def _named(node: ast.AST) -> str:

@@ -48,6 +48,7 @@ class Observation:
     key: str  # of its files
     facts: dict[str, Any] = field(default_factory=dict)  # those that `facts` in fastpipe_probe/watch.py lists
     batches: list[Batch] = field(default_factory=list)
+    stepped: list[tuple[int, int, float]] = field(default_factory=list)  # epoch, number, and when its step had ended
     epochs: list[Epoch] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)  # in the order of their numbers, then of their starts
     snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates

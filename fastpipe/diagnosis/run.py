@@ -40,6 +40,7 @@ _LOOK_S = 0.1
 _END_S = 15.0
 _NAME = "fastpipe-diagnose"  # of threads
 _END = object()
+_BETWEEN = object()  # among batches: an epoch has begun, or ended; the time until one is late begins anew
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class _Run:
             for batch in batches:
                 if self._found:
                     break  # it was late
-                if step is not None:
+                if step is not None and batch is not _BETWEEN:
                     step(batch)
+                    self._watch.stepped()
         seen = self._seen()
         if seen.errors and not self._found:
             if seen.errors[-1].timed_out:
@@ -113,7 +115,7 @@ class _Run:
         _kill(iterator, set())
 
     def _batches(self) -> Iterator[Any]:
-        """Of all epochs, until a limit is reached; they end where the loader raises an error, which is noted."""
+        """Of all epochs, until a limit is reached, and _BETWEEN; they end where the loader raises an error, noted."""
         try:
             for _ in range(self._limits.epochs):
                 if not self._loader.persistent_workers:
@@ -122,6 +124,7 @@ class _Run:
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", message=_SAID)
                     iterator = iter(self._loader)
+                yield _BETWEEN
                 for _ in range(self._limits.batches):
                     if time.monotonic() > self._limits.until_s:
                         return
@@ -130,6 +133,7 @@ class _Run:
                     except StopIteration:
                         break
                     yield batch
+                yield _BETWEEN
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch
 from fastpipe.diagnosis.observation import Observation
 
 
@@ -56,7 +54,7 @@ def stages(seen: Observation) -> Stages | None:
     # The first batch of each worker comes when the worker has started: that is the start of the epoch.
     later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
     wait_s = _mean([batch.wait_s for batch in later])
-    steps = steps_s(batches) if seen.facts["step"] else []
+    steps = steps_s(seen) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
     began = {number: epoch.at_s for number, epoch in enumerate(seen.epochs)}
     starts = [each.came_s - began[each.epoch] for each in batches if each.number == 0 and each.epoch in began]
@@ -84,10 +82,12 @@ def _mean(values: list[float] | list[int]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def steps_s(batches: list[Batch]) -> list[float]:
-    """Seconds of each step whose end was seen, by the asking for the next batch."""
-    pairs = pairwise(batches)
-    return [after.asked_s - batch.came_s for batch, after in pairs if after.epoch == batch.epoch]
+def steps_s(seen: Observation) -> list[float]:
+    """Seconds of each step whose end was seen, by the asking for the next batch; after an epoch's last, by itself."""
+    ends = {(epoch, number): at_s for epoch, number, at_s in seen.stepped}
+    ends |= {(batch.epoch, batch.number - 1): batch.asked_s for batch in seen.batches}
+    steps = [(batch, ends.get((batch.epoch, batch.number))) for batch in seen.batches]
+    return [end_s - batch.came_s for batch, end_s in steps if end_s is not None]
 
 
 def _busy(seen: Observation) -> float:

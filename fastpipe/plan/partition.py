@@ -192,11 +192,8 @@ class Partition:
         batches = self.batches_of(sequence, positions)
         if self._mixed:
             different, which = np.unique(batches, return_inverse=True)
-            earlier = [
-                _samples([span for span in self.spans(each) if span[0] < sequence]) for each in different.tolist()
-            ]
-            begins = np.array([self.edge(sequence, each) for each in different.tolist()]) - earlier
-            rows = positions - begins[which]  # of the node's
+            begins = np.array([self._begin(sequence, batch) for batch in different.tolist()], dtype=np.int64)
+            rows: Int64s = positions - begins[which]  # of the node's
         else:  # without a step for each batch, of which there may be many
             stretch = self._edges_of(1)[0]
             rows = (sequence - self._node * self._per_node) * stretch + positions % stretch
@@ -204,6 +201,10 @@ class Partition:
         owned: Bools = owners == self._local
         tail = batches >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
+
+    def _begin(self, sequence: int, batch: int) -> int:
+        """Of the node's rows of a batch, the one at which a sequence would have its position 0."""
+        return self.edge(sequence, batch) - _samples([span for span in self.spans(batch) if span[0] < sequence])
 
     def _of_node(self, node: int) -> range:
         return range(node * self._per_node, (node + 1) * self._per_node)

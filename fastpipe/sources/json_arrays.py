@@ -68,7 +68,8 @@ class _Text:
     def take(self, *expected: str) -> str:
         """Takes the next character, which must be one of these."""
         if (found := self.next()) not in expected:
-            wanted, place = " or ".join(map(repr, expected)), self._before + self._at
+            wanted = " or ".join(repr(each) if each else "no more text" for each in expected)
+            place = self._before + self._at
             raise ValueError(f"expected {wanted} at character {place:,}, got {found!r}")
         self._at += 1
         return found

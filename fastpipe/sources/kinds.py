@@ -201,11 +201,15 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
 
 def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
     """The files of a folder that list the images of a split."""
+    if split == "":  # the key of what says none
+        raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
     found = _metadata(root, names) if kind == "metadata" else _coco_splits(root, names) if kind == "coco" else {}
     if split is None and "" in found:  # beside the images themselves
         return found[""]
     if not found:  # files of the format, which may have a split in their names
         found = {name: [root / name] for name in names.files if format_of(name) == kind}
+        if not found:
+            raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
         fitting = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
         split = fitting[0] if len(fitting) == 1 else split

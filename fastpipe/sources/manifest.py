@@ -113,11 +113,14 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
 
 def _check_header(names: list[str]) -> None:
     name, count = (Counter(names) or Counter([""])).most_common(1)[0]
-    if not 0 < len(names) <= MOST_COLUMNS or count > 1 or any(map(_DAMAGE.search, names)):
-        raise csv.Error(
-            f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got {len(names):,}, "
-            f"{name[:60]!r} {count} times"
-        )
+    damage = next(filter(None, map(_DAMAGE.search, names)), None)
+    if not 0 < len(names) <= MOST_COLUMNS or count > 1 or damage is not None:
+        got = f"{len(names):,}, {name[:60]!r} {count} times" if damage is None else _byte(damage)
+        raise csv.Error(f"expected the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text; got {got}")
+
+
+def _byte(damage: re.Match[str]) -> str:
+    return f"a byte {ord(damage[0]) & 0xFF:#04x}"
 
 
 def _row(where: str, columns: list[str], cells: list[str]) -> Row:
@@ -126,8 +129,7 @@ def _row(where: str, columns: list[str], cells: list[str]) -> Row:
     for name, cell in zip(columns, cells, strict=True):
         damage = None if cell.isascii() and "\0" not in cell else _DAMAGE.search(cell)
         if damage is not None:
-            got = f"a byte {ord(damage[0]) & 0xFF:#04x}"
-            return Row(where, problem=f"column {name}: expected UTF-8 text, got {got}")
+            return Row(where, problem=f"column {name}: expected UTF-8 text, got {_byte(damage)}")
     return Row(where, dict(zip(columns, cells, strict=True)))
 
 

@@ -150,6 +150,13 @@ def test_a_step_that_makes_its_own_batch() -> None:
     assert finding(diagnosed(Slow(0.02), num_workers=0, step=None), "no-workers").severity == "note"
 
 
+def test_the_step_of_an_only_batch_counts() -> None:
+    diagnosis = diagnosed(Slow(0.004), num_workers=0, batches=1, step=lambda batch: time.sleep(0.3))
+    assert diagnosis.stages is not None
+    assert (diagnosis.stages.step_s or 0.0) > 0.25
+    assert names(diagnosis) == set(), str(diagnosis)
+
+
 def test_an_epoch_that_starts_slowly() -> None:
     found = finding(diagnosed(Numbers(), worker_init_fn=lambda worker: time.sleep(1.2), epochs=2), "slow-epoch-start")
     assert "persistent_workers=True" in found.change

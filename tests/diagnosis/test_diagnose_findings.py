@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from checkout import ROOT
-from diagnosed import FAULTS, Numbers, line_of
+from diagnosed import FAULTS, Numbers, Stream, line_of
 from torch.utils.data import DataLoader
 
 import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
+from fastpipe.diagnosis.code import kept_in_class
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
@@ -28,7 +29,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     sample_name,
     unpicklable,
 )
-from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch, facts
 from fastpipe.diagnosis.observation import (
     Batch,
     Ending,
@@ -38,6 +39,7 @@ from fastpipe.diagnosis.observation import (
     Snapshot,
     Surroundings,
     Worker,
+    observation,
     records,
 )
 from fastpipe.diagnosis.stages import stages
@@ -176,6 +178,20 @@ def test_little_growth_counts_where_a_line_keeps_something() -> None:
     assert "this line keeps something: self.kept.append(" in finding.what
 
 
+def test_lines_that_keep_something(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        """class Data:
+    def sample(self, x):
+        for group in self.groups:
+            group.append(x)
+        parts = []
+        parts.append(x)
+"""
+    )
+    assert kept_in_class(f"{path}:1") == [f"{path}:4"]
+
+
 def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
     """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
     observation = seen(**facts)
@@ -310,6 +326,18 @@ def test_what_is_in_a_dataset() -> None:
     assert sample_name(torch.utils.data.Subset(WithFiles(), [2, 1]), 0) == "c.jpg"
     assert sample_name(dataset, 3) == ""
     assert place(len) == ""
+
+
+def test_the_end_of_a_stream_is_no_sample(tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Stream(split=False), 40)
+    watch = LoaderWatch(str(tmp_path), loader, "train.py:7")
+    watch.began(loader)
+    batches = iter(watch.iterator(loader, lambda each: each._get_iterator()))
+    while watch.next(batches, lambda each: next(each, None)) is not None:
+        pass
+    seen = observation(tmp_path / f"loader-{watch.line.key}.jsonl")
+    assert seen is not None
+    assert [len(fetch.times_us) for worker in seen.workers for fetch in worker.fetches] == [40, 40, 20]
 
 
 class WithFiles(Numbers):

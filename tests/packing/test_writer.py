@@ -135,6 +135,20 @@ def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) 
 
 
 @pytest.mark.usefixtures("one_by_one")
+def test_shards_of_a_version_that_agreed_on_other_things_are_made_again(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True)
+    entries = list((packed / ".pack").glob("shard-*.done"))
+    assert entries
+    for entry in entries:
+        entry.write_bytes(entry.read_bytes().replace(b'"shared":', b'"width":', 1))
+    assert add_all(packed).summary.resumed == 0
+    add_all(tmp_path / "whole")
+    assert digests(packed) == digests(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("one_by_one")
 def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     with pytest.raises(RuntimeError, match="stopped"):

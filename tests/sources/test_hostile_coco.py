@@ -41,6 +41,11 @@ def packed(tmp_path: Path, what: Content | bytes, **options: Any) -> fastpipe.Su
     return fastpipe.pack(tmp_path / "photos/all.json", tmp_path / "packed", **options)
 
 
+def test_text_behind_the_object_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PackError, match=r"expected no more text at character \d+, got 'x'"):
+        packed(tmp_path, json.dumps(content()).encode() + b" x")
+
+
 @pytest.mark.parametrize(
     ("bbox", "kept"),
     [

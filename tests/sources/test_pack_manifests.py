@@ -487,6 +487,10 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
         fastpipe.pack(root, tmp_path / "packed", format="jsonl")
     with pytest.raises(PackError, match=r"--split dev: .* has the splits my"):
         fastpipe.pack(root, tmp_path / "packed", split="dev")
+    with pytest.raises(PackError, match="--split: expected the name of a split, got ''"):
+        fastpipe.pack(root, tmp_path / "packed", format="jsonl", split="")
+    with pytest.raises(PackError, match="holds no file of the format csv"):
+        fastpipe.pack(root, tmp_path / "packed", format="csv")
     fastpipe.pack(root, tmp_path / "packed", split="test")
     assert sorted(paths_of(tmp_path / "packed")) == ["images/000.jpg", "images/010.jpg"]
     fastpipe.pack(root, tmp_path / "train", split="train")

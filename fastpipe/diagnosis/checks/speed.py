@@ -160,7 +160,7 @@ def _others_work(seen: Observation, time: Stages, around: Surroundings) -> bool:
     delayed = time.delayed or 0.0
     if delayed < _CROWDED or seen.num_workers > around.cpus or time.on_cpu > 1:
         return False
-    short_s = statistics.quantiles([*steps_s(seen.batches), 0.0], n=10)[1]  # of a step that nobody delayed
+    short_s = statistics.quantiles([*steps_s(seen), 0.0], n=10)[1]  # of a step that nobody delayed
     return time.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
 
 

@@ -68,6 +68,7 @@ def run_tasks(
     failed for the machine's reason more than `retries` times. What it raises for another reason is raised here.
     """
     ray = import_ray()
+    _all_cpus.cache_clear()  # of a cluster before
     _tell_if_too_large(ray.nodes(), cpus, memory)
     shared = ray.put(function)
     remote = ray.remote(_attempt)

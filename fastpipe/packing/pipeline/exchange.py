@@ -36,7 +36,7 @@ from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Folder, Store
 
 _LOG = logging.getLogger("fastpipe")
-_SPOOL_FORMAT = 4  # another one when the spool's files change: nothing of the old ones is taken
+_SPOOL_FORMAT = 5  # another one when the spool's files change: nothing of the old ones is taken
 _SPOOLED_BYTES, _SPOOLED_ROWS = 128 << 20, 1 << 16  # of a run; two may be in memory
 _WINDOWS_BYTES = 64 << 20  # of all runs that are read, each of them within these bounds
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.store import Store
@@ -154,6 +155,8 @@ def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | Non
         tally.rejected = [(where, reason) for where, reason in tally.rejected]
         tars = tuple(Tar(*tar) for tar in said["tars"])
         parts = tuple((of, part, size_bytes) for of, part, size_bytes in said["parts"])
+        for one in said["agreed"].values():
+            Agreed(**one)  # TypeError: it is of another version of fastpipe
         entry = Entry(name, tars, tally, said["agreed"], parts, len(line))
         whole = all(there.get(shard_name(tar.number)) == tar.size_bytes for tar in tars)
         return entry if whole else None

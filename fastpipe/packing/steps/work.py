@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.layout import WORK_FOLDER
+from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
 from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.pipeline.converting import converted
@@ -99,8 +100,8 @@ def make_step(job: Job, part: Part) -> Done:
 
 
 def _in_threads(job: Job, part: Part) -> PackOptions:
-    """The options, with so many threads as a part takes."""
-    return replace(job.options, workers=min(part.threads, job.options.threads))
+    """The options, with so many threads as a part takes, and this machine has CPUs."""
+    return replace(job.options, workers=min(part.threads, job.options.threads, granted_cpus()))
 
 
 def finished(job: Job, journal: Journal) -> Iterator[Entry]:

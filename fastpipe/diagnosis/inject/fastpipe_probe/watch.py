@@ -117,6 +117,10 @@ class LoaderWatch:
         self.line.at("step")
         return batch
 
+    def stepped(self) -> None:
+        """The step of the last batch has ended, where that can be told otherwise than by the next batch."""
+        self.line.log.write({"stepped": [(self._epoch, self._number - 1, time.monotonic())]})
+
     def failed(self, problem: BaseException, iterator: Any, dataset: Any, place: str = "") -> None:
         """Asking for a batch, by a line of the program, ended in an error."""
         text = f"{type(problem).__name__}: {str(problem)[:4000]}"
@@ -179,7 +183,9 @@ def _note_threads_at_forks() -> None:
 
 
 def alike(told: dict[str, Any]) -> tuple[Any, ...]:
-    """The facts that DataLoaders of one line have in common, if they are the same ones again."""
+    """The facts that DataLoaders of one line have in common, if they are the same ones again; none without a line."""
+    if not told["made_at"]:
+        return (object(),)  # equal to no other
     names = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")
     return tuple(told[name] for name in names)
 

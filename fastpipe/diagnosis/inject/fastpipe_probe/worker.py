@@ -72,21 +72,24 @@ class Recorder:
     def timed(self, stage: str, at: Any, work: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of making a batch, of the sample `at`, and notes its time or its error."""
         self.state.set(stage, at)
-        began_s = time.monotonic()
+        began_s, returned = time.monotonic(), False
         try:
-            return work(*arguments)
+            result = work(*arguments)
+            returned = True
+            return result
         except Exception as problem:
             if work is not next or not isinstance(problem, StopIteration):
                 again = (lambda: work(*arguments)) if stage == "dataset" and work is not next else None
                 self._failed(stage, None if stage == "collate" else at, problem, again)
             raise
         finally:
-            seconds = time.monotonic() - began_s
-            self._seconds[stage] += seconds
-            if work is getitem or work is next:
-                self._times.append((seconds, at))
-            if stage == "dataset" and len(self._states) <= _STATES:
-                self._states.append(global_generators())
+            if returned or work is not next:  # the end of a stream is no sample
+                seconds = time.monotonic() - began_s
+                self._seconds[stage] += seconds
+                if work is getitem or work is next:
+                    self._times.append((seconds, at))
+                if stage == "dataset" and len(self._states) <= _STATES:
+                    self._states.append(global_generators())
 
     def came(self, sample: Any) -> None:
         """A sample of a stream: the first ones are told from those of other workers."""
