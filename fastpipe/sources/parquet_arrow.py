@@ -224,9 +224,8 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
     def __init__(self, path: SourcePath) -> None:
         self.path, self._opened = path, open_regular(path)
         self._first = self.state()
-        self._file: pa.NativeFile = pa.PythonFile(self._opened, mode="r")
-        if isinstance(path, Path):  # Arrow's own file reads ranges of any length, and copies none
-            self._file = pa.OSFile(os.fspath(path))
+        # Arrow's own file reads ranges of any length, and copies none.
+        self._file = pa.OSFile(os.fspath(path)) if isinstance(path, Path) else pa.PythonFile(self._opened, mode="r")
         weakref.finalize(self, self._opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
