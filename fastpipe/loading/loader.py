@@ -281,8 +281,8 @@ class Loader:
 
     def __next__(self) -> NoReturn:
         raise TypeError(
-            "a loader is no iterator: for all batches, write for batch in loader; for one, which uses up an epoch, "
-            "next(iter(loader))"
+            "a loader is no iterator: for one batch, write next(iter(loader)), which uses up an epoch; for all: for "
+            "batch in loader"
         )
 
     def __getitem__(self, sample: object) -> NoReturn:

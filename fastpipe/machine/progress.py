@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
@@ -34,7 +33,8 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
     to call as often as there is something new; it asks for `words` only when they are shown.
     """
     terminal = console.is_terminal
-    last, every_s = (-math.inf, _MOVE_EVERY_S) if terminal else (time.monotonic(), _LINE_EVERY_S)
+    last: float | None = None
+    every_s = _MOVE_EVERY_S if terminal else _LINE_EVERY_S
     what = TextColumn("{task.description}", markup=False)  # names of folders may look like markup
     how_far = TextColumn("{task.fields[words]}", markup=False)
     columns = (what, BarColumn(), TaskProgressColumn(), how_far, TimeRemainingColumn())
@@ -43,12 +43,13 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
 
     def tell(now: W) -> None:
         nonlocal last
-        if time.monotonic() - last < every_s and not (terminal and now.bytes == now.total_bytes):
+        at_s = time.monotonic()
+        if last is not None and at_s - last < every_s and not (terminal and now.bytes == now.total_bytes):
             return
-        last = time.monotonic()
+        first, last = last is None, at_s
         if terminal:
             bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=words(now))
-        else:
+        elif not first:  # work that is soon over needs no line
             console.print(f"{doing}: {words(now)}", highlight=False, markup=False, emoji=False)
 
     with bar if terminal else contextlib.nullcontext():

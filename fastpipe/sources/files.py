@@ -55,14 +55,6 @@ class LocalFile(io.FileIO):
     def __init__(self, path: Path | bytes) -> None:  # it does not wait for the writer of a pipe
         super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """So much from here on, as callers rely on who do not ask again: one read of the system may give less."""
-        if size is None or size < 0:
-            return super().read(size)
-        data = self.read_at(size, self.tell())
-        self.seek(len(data), os.SEEK_CUR)
-        return data
-
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
         """A range; shorter only where the file ends before."""
         return read_at(self.fileno(), size_bytes, offset_bytes)

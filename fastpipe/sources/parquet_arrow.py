@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -223,7 +224,8 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
     def __init__(self, path: SourcePath) -> None:
         self.path, self._opened = path, open_regular(path)
         self._first = self.state()
-        self._file = pa.PythonFile(self._opened, mode="r")
+        # Arrow's own file reads ranges of any length, and copies none.
+        self._file = pa.OSFile(os.fspath(path)) if isinstance(path, Path) else pa.PythonFile(self._opened, mode="r")
         weakref.finalize(self, self._opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
@@ -279,6 +281,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+        self._opened.close()
 
 
 class ParquetTable(TableFile):

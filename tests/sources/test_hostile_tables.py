@@ -44,26 +44,6 @@ def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:
     return told
 
 
-@pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_short_reads_of_the_system_are_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    source = saved_to_disk(tmp_path / "saved")
-    if kind == "parquet":
-        source = write_table(tmp_path / "a.parquet", jpegs(9), label=list(range(9)), text=["x"] * 9)
-    whole, short = os.pread, []
-
-    def pread(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
-        data = whole(descriptor, min(size_bytes, 1000), offset_bytes)
-        short.append(len(data) < size_bytes)
-        return data
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pread", pread)
-        found = pack(source, tmp_path / "packed", PackOptions(workers=1))
-    assert any(short)
-    assert found.tally.rejected == []
-    assert found.info["samples"] == found.info["packs"][0]["source"]["files"] > 0
-
-
 def test_a_parquet_file_cut_anywhere_is_named(tmp_path: Path, tried: Tried) -> None:
     file = write_table(tmp_path / "a.parquet", jpegs(9), label=list(range(9)), text=["x"] * 9)
     data = file.read_bytes()

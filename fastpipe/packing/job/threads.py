@@ -262,9 +262,9 @@ def _nothing_packed(facts: Facts, tally: Tally) -> PackError:
     if facts.made_by:
         return PackError(text)
     if tally.rejected and facts.kinds:
-        text += (
-            ". If a field is at fault, leave it out (--field names the fields to store), or give it another kind, such "
-            "as --field NAME=COLUMN:image or :bytes"
+        return PackError(
+            f"{text}. If a field is at fault, leave it out (--field names the fields to store), or give it another "
+            "kind, such as --field NAME=COLUMN:image or :bytes"
         )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in facts.stray):
