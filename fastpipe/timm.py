@@ -41,11 +41,11 @@ from fastpipe.samples.opening import open as open_dataset
 
 _SPLITS = (("train", "training"), ("val", "validation", "eval", "valid", "test"))
 _BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
-_OF_OTHERS = ("class_map", "repeats", "num_samples", "input_key", "target_key")
+_OF_OTHERS = ("class_map", "repeats", "input_key", "target_key")
 # Arguments of create_loader that name no choice here: threads need no seeds, no pinning and no processes that persist.
 _WITHOUT_EFFECT = (
     *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding", "batch_choice_seed"),
-    *("batch_choice_schedule", "batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
+    *("batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
 )
 
 
@@ -61,7 +61,7 @@ def create_dataset(
         options: timm's others, such as batch_size and seed, which have no effect on a packed dataset.
 
     Raises:
-        ConfigError: another kind of dataset, or one of class_map, repeats, num_samples, input_key and target_key.
+        ConfigError: another kind of dataset, or one of class_map, repeats, input_key and target_key.
         DatasetError: there is no dataset.
     """
     if name not in ("", "folder", "fastpipe") or root is None:
@@ -93,7 +93,7 @@ def create_loader(
     grayscale_prob: float = 0.0,
     gaussian_blur_prob: float = 0.0,
     auto_augment: str | None = None,
-    num_aug_repeats: int = 0,
+    num_aug_repeats: float = 0,
     num_aug_splits: int = 0,
     interpolation: str = "bilinear",
     mean: Sequence[float] = (0.485, 0.456, 0.406),
@@ -109,6 +109,7 @@ def create_loader(
     input_size_choices: Sequence[Any] | None = None,
     batch_size_choices: Sequence[int] | None = None,
     batch_choice_weights: Sequence[float] | None = None,
+    batch_choice_schedule: str = "constant",
     num_batches: int | None = None,
     seed: int = 0,
     **others: Any,
@@ -123,12 +124,13 @@ def create_loader(
 
     Raises:
         ConfigError: an argument is wrong, or is one of timm's that cannot be had: train_crop_mode but "rrc", crop_mode
-            "border" or "squash" with a crop_pct, crop_border_pixels, tf_preprocessing, fp16, sizes with batch sizes or
-            weights of their own, AutoAugment and AugMix policies.
+            "border" or "squash" with a crop_pct, crop_border_pixels, tf_preprocessing, fp16, sizes with batch sizes,
+            weights or a schedule of their own, AutoAugment and AugMix policies.
     """
     said = {name: value for name, value in others.items() if name not in _WITHOUT_EFFECT and value}
     said |= {"train_crop_mode": train_crop_mode} if train_crop_mode not in (None, "rrc") else {}
     said |= {"batch_choice_weights": batch_choice_weights} if batch_choice_weights else {}
+    said |= {"batch_choice_schedule": batch_choice_schedule} if batch_choice_schedule != "constant" else {}
     if batch_size_choices and set(batch_size_choices) != {batch_size}:
         said["batch_size_choices"] = batch_size_choices
     if said:
@@ -158,7 +160,9 @@ def create_loader(
         options |= {"label_smoothing": collate_fn.label_smoothing, "num_classes": collate_fn.num_classes}
     splits = num_aug_splits if augmented and num_aug_splits > 1 else 1
     inside = Augment([*flip, *(operations if augmented and splits == 1 else [])], after=after, **options)
-    loading: dict[str, Any] = {"sampler": Repeated(num_aug_repeats), "epoch_size": len(data)} if num_aug_repeats else {}
+    loading: dict[str, Any] = {}
+    if num_aug_repeats:
+        loading = {"sampler": Repeated(int(num_aug_repeats)), "epoch_size": len(data)}
     ranks = 1 if not distributed else torch.distributed.get_world_size()
     if num_batches is not None:
         loading["epoch_size"] = num_batches * batch_size * ranks
@@ -182,14 +186,23 @@ def create_loader(
         **loading,
     )
     branches = [] if splits == 1 else [inside, *(Augment([*flip, *operations], after=after, **options),) * (splits - 1)]
-    return TimmLoader(opened, inside, branches)
+    return TimmLoader(opened, inside, branches, len(input_size_choices or [input_size]))
+
+
+class _Batches(Batches):
+    """The loader's, with what timm's ScheduledBatchSampler tells train.py of several sizes."""
+
+    def __init__(self, opened: Loader, sizes: int) -> None:
+        super().__init__(opened)
+        self.batch_sizes, self.average_batch_size = (opened.batch_size,) * sizes, float(opened.batch_size)
 
 
 class TimmLoader:
     """What timm's training loop uses of a loader, and `state_dict` and `load_state_dict`; the rest is `loader`'s."""
 
-    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment]) -> None:
+    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], sizes: int) -> None:
         self.loader, self._augment, self._splits = opened, augment, splits
+        self.batch_sampler = _Batches(opened, sizes)  # has `set_epoch`
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of images, (N, C, height, width) normalised, and labels; of splits, (splits * N, ...), one by one."""
@@ -223,11 +236,6 @@ class TimmLoader:
     def sampler(self) -> Samples:
         """Has `set_epoch`."""
         return self.loader.sampler
-
-    @property
-    def batch_sampler(self) -> Batches:
-        """Has `set_epoch`."""
-        return self.loader.batch_sampler
 
     @property
     def mixup_enabled(self) -> bool:

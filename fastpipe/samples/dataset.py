@@ -290,14 +290,10 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Of a `cropped` dataset: makes crops and mirroring a function of (seed, epoch, sample): those of
         fastpipe.loader with the same seed and options. Call it before each epoch, in the process that iterates over the
-        DataLoader, or not at all. Workers see it, also persistent ones.
-
-        Raises:
-            ConfigError: the dataset is not cropped.
+        DataLoader, or not at all. Workers see it, also persistent ones. Whole images are the same in all epochs.
         """
-        if self._single.cropping is None:
-            raise ConfigError("set_epoch: this dataset gives whole images; data.cropped(...) has random crops by epoch")
-        self._single.cropping.set_epoch(epoch)
+        if self._single.cropping is not None:
+            self._single.cropping.set_epoch(epoch)
 
     @property
     def transform(self) -> Any:

@@ -85,7 +85,8 @@ def test_batches_are_those_of_the_loader(data: fastpipe.Dataset) -> None:
     direct = fastpipe.loader(data, 6, size=32, crop=crop, augment=fastpipe.Augment.imagenet())
     assert len(ours) == len(direct) == FLAT_IMAGES // 6
     for epoch in (3, 4):
-        ours.batch_sampler.set_epoch(epoch)  # as train.py does
+        ours.dataset.set_epoch(epoch)  # as train.py does, of both
+        ours.batch_sampler.set_epoch(epoch)
         direct.set_epoch(epoch)
         for (images, labels), (expected, classes) in zip(ours, direct, strict=True):
             assert torch.equal(images, expected)
@@ -118,7 +119,7 @@ def test_mixup_has_timms_parameters(timm_data: Any, data: fastpipe.Dataset, mode
             most = labels.max(1).values
             mixed += int((most < 0.93).any())
             shares.append(len({round(float(each), 4) for each in most[most < 0.93]}))
-    assert 0 < mixed
+    assert mixed > 0
     assert (mixed < len(shares)) == (mode == "batch"), "a batch is left out, or single rows"
     assert (max(shares) > 2) == (mode == "elem"), "a share of its own, or one and its rest"
     loader.mixup_enabled = False
@@ -208,6 +209,10 @@ def test_a_state_goes_on(data: fastpipe.Dataset) -> None:
     [
         ({"train_crop_mode": "rkrc"}, "train_crop_mode='rkrc'"),
         ({"batch_size_choices": [4, 6]}, r"batch_size_choices=\[4, 6\]"),
+        (
+            {"input_size_choices": [32, 48], "batch_choice_schedule": "progressive"},
+            "batch_choice_schedule='progressive'",
+        ),
         ({"auto_augment": "original-mstd0.5"}, 'expected "rand-'),
         ({"auto_augment": "rand-w0"}, 'expected "rand-'),
         ({"tf_preprocessing": True}, "tf_preprocessing=True"),
@@ -226,5 +231,5 @@ def test_datasets(flat: Path, tmp_path: Path) -> None:
     assert len(create_dataset("fastpipe", flat)) == FLAT_IMAGES
     with pytest.raises(fastpipe.ConfigError, match="got 'hfds/imagenet"):
         create_dataset("hfds/imagenet", flat)
-    with pytest.raises(fastpipe.ConfigError, match="num_samples"):
-        create_dataset("", flat, num_samples=3)
+    with pytest.raises(fastpipe.ConfigError, match="repeats"):
+        create_dataset("", flat, repeats=3)

@@ -133,8 +133,6 @@ def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
         (name,) = options
         with pytest.raises(ConfigError, match=f"{name}: expected|{name}=.*expected|expected .*got"):
             fastpipe.open(large).cropped(**{"crop": fastpipe.Resize(), **options})
-    with pytest.raises(ConfigError, match="set_epoch: this dataset gives whole images"):
-        fastpipe.open(large).set_epoch(1)
     with pytest.raises(ConfigError, match="TenCrop is for evaluation"):
         fastpipe.open(large).cropped(fastpipe.TenCrop(), hflip=True)
     with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
