@@ -44,7 +44,7 @@ _BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
 _OF_OTHERS = ("class_map", "repeats", "input_key", "target_key")
 # Arguments of create_loader that name no choice here: threads need no seeds, no pinning and no processes that persist.
 _WITHOUT_EFFECT = (
-    *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding", "batch_choice_seed"),
+    *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding"),
     *("batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
 )
 
@@ -109,9 +109,10 @@ def create_loader(
     input_size_choices: Sequence[Any] | None = None,
     batch_size_choices: Sequence[int] | None = None,
     batch_choice_weights: Sequence[float] | None = None,
+    batch_choice_seed: int = 42,
     batch_choice_schedule: str = "constant",
     num_batches: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **others: Any,
 ) -> TimmLoader:
     """timm's create_loader for a dataset of `create_dataset` or `fastpipe.open`, or timm's AugMixDataset of one.
@@ -119,7 +120,7 @@ def create_loader(
     Args:
         collate_fn: timm's FastCollateMixup, for its parameters, in mode "batch" or "elem".
         num_workers: threads, at least 1.
-        seed: of order, crops and augmentation; timm has torch.manual_seed for it.
+        seed: of order, crops and augmentation, on all ranks. None: batch_choice_seed, which is train.py's --seed.
         others: pin_memory, persistent_workers, worker_seeding and the like, which have no effect here.
 
     Raises:
@@ -178,7 +179,7 @@ def create_loader(
         train=is_training,
         crop=crop,
         hflip=hflip if augmented else False,
-        seed=seed,
+        seed=batch_choice_seed if seed is None else seed,
         num_workers=max(1, num_workers),
         device=device if use_prefetcher else "cpu",
         channels="gray" if channels == 1 else "rgb",

@@ -31,6 +31,10 @@ SMALLER = {
     r"\b90\b": str(EPOCHS),
     r"batched\(256": f"batched({BATCH_SIZE}",
     r"\b00031\b": "00002",
+    r"resnet50d": "test_resnet",
+    r"\.cuda\(\)": "",
+    r"< 80": "< 1",
+    r'input_size=config\["input_size"\]': "input_size=32",
     r"\b120\b": str(EPOCHS + 1),
     r"torch\.compile\(model\)": 'torch.compile(model, backend="eager")',
     r">= 100 \* 100": ">= 1500",  # of pixels, which all but a few photos have
@@ -93,6 +97,7 @@ def test_every_program_is_run() -> None:
     expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
     expected |= {"Ray Train": 1, "Hugging Face Trainer": 1, "Clean data, and more of what is hard": 1}
     expected |= {"Sharded checkpoints: torch.distributed.checkpoint and torchtitan": 1, "torchdata.nodes": 1, "JAX": 1}
+    expected |= {"timm": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -114,6 +119,17 @@ def test_plain_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     run("Plain PyTorch", names, first=3)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
     assert all(parameter.grad.isfinite().all() for parameter in names["model"].parameters())
+
+
+def test_timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("timm")
+    monkeypatch.setitem(SMALLER, "batch_size=256", f"batch_size={BATCH_SIZE}")
+    monkeypatch.delitem(SMALLER, r"batch_size=(256|64)")
+    names = run("timm", {})
+    assert names["train"].loader.stats().batches == EPOCHS * BATCHES
+    assert names["labels"].shape == (BATCH_SIZE, 3)
+    assert not names["train"].mixup_enabled
+    assert len(names["labels"].unique()) == 2, "smoothed, and of one class each"
 
 
 def test_clean_data_and_more_of_what_is_hard() -> None:
