@@ -1,9 +1,9 @@
 """Where batches are copied and augmented: at once on the CPU; or on a device, in its queue or beside the training step.
 
 Note [what a device can do]
-It is asked here, of the device's module in torch: torch.cuda, torch.xpu, torch.mps, or an extension's. If it has streams,
-batches are made ready on a side stream, from memory that torch pins. If it has events only (mps), in the one queue that
-the training step is in, too. If it has neither, each copy waits. Only CUDA registers memory (`cudart`).
+It is asked here, of its module in torch: torch.cuda, torch.xpu, torch.mps, an extension's. If it has streams, batches
+are made ready on a side stream, from memory that torch pins. If it has events only (mps), in the one queue that the
+training step is in, too. If it has neither, each copy waits. Only CUDA registers memory (`cudart`).
 torch.Event would do for all of them. But when one of CUDA dies, torch sets the current GPU: Note [the current GPU].
 """
 
@@ -237,10 +237,7 @@ def stream_of(device: object) -> Stream:
         return Stream()
     backend = getattr(torch, chosen.type, None)
     if why := _why_not(chosen.type, backend):
-        raise ConfigError(
-            f'device: got {device!r}, which cannot be used: {why}; pass device="cpu", and move the batches yourself if '
-            "another library has such a device"
-        )
+        raise ConfigError(f"device: got {device!r}, which cannot be used: {why}")
     count = backend.device_count()
     number = _own_number(backend, count) if chosen.index is None else chosen.index
     if number >= count:
@@ -253,13 +250,13 @@ def stream_of(device: object) -> Stream:
 
 
 def _why_not(kind: str, backend: Any) -> str | None:
-    """Why there is no device of a kind; None: there is."""
+    """Why no device of a kind can be used, and what to do; None: one can."""
     if backend is None:
-        return f"there is no module torch.{kind}"
+        return f'there is no module torch.{kind}; pass device="cpu" and move the batches yourself'
     if getattr(backend, "is_available", backend.device_count)():  # torch.mps has is_available since torch 2.6
         return None
     built = getattr(backend, "_is_compiled", lambda: True)()
-    return "torch sees none" if built else "this torch was built without it"
+    return f'{"torch sees none" if built else f"this torch was built without {kind.upper()}"}; pass device="cpu"'
 
 
 def _own_number(backend: Any, count: int) -> int:
