@@ -18,7 +18,7 @@ from checkout import TESTS
 from device.fake_cuda import BROKEN, FakeCuda, simulate
 
 import fastpipe
-from fastpipe.device.streams import Mark, SideStream, Stream, stream_of
+from fastpipe.device.streams import Mark, Stream, stream_of
 from fastpipe.errors import ConfigError
 
 gpu = pytest.mark.gpu
