@@ -143,7 +143,7 @@ class SideStream(Stream):
         self._on = partial(backend.device, device)
         self._stream = backend.Stream(device)
         self._copied = backend.Event()  # after the latest copy
-        self._cudart = backend.cudart() if hasattr(backend, "cudart") else None
+        self._cudart: Any = backend.cudart() if hasattr(backend, "cudart") else None
         self._slots = PageLocked(self._register, self._release)
         makers = [_allocate] if self._cudart is None else [self._slots.take, _allocate]
         self._makers = dict.fromkeys(makers, math.inf)  # of pinned memory, and the fewest bytes that each has refused
@@ -235,7 +235,7 @@ def stream_of(device: object) -> Stream:
         ) from problem
     if chosen.type == "cpu":
         return Stream()
-    backend = getattr(torch, chosen.type, None)
+    backend: Any = getattr(torch, chosen.type, None)
     if why := _why_not(chosen.type, backend):
         raise ConfigError(f"device: got {device!r}, which cannot be used: {why}")
     count = backend.device_count()
