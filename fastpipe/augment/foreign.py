@@ -90,16 +90,14 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's;
     all are put back afterwards. Nothing waits: a CUDA generator's state is on the host. Gives what seeds them again.
     """
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        number = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[number])
-    states = [generator.get_state() for generator in generators]
-    python_state, numpy_state = random.getstate(), np.random.get_state()
+    state, python_state, numpy_state = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    there = None if device.type in ("cpu", "meta") else torch.get_device_module(device)
+    state_there = there and there.get_rng_state(device)
 
     def seed_all(seed: int) -> None:
-        for generator in generators:
-            generator.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if there is not None:
+            there.set_rng_state(torch.Generator(device).manual_seed(seed).get_state(), device)
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
@@ -107,7 +105,8 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
         seed_all(seed)
         yield seed_all
     finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
+        torch.set_rng_state(state)
+        if there is not None:
+            there.set_rng_state(state_there, device)
         random.setstate(python_state)
         np.random.set_state(numpy_state)

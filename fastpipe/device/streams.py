@@ -1,4 +1,11 @@
-"""Where batches are copied and augmented: at once on the CPU; or on a GPU, beside the training step."""
+"""Where batches are copied and augmented: at once on the CPU; or on a device, in its queue or beside the training step.
+
+Note [what a device can do]
+It is asked here, of its module in torch: torch.cuda, torch.xpu, torch.mps, an extension's. If it has streams, batches
+are made ready on a side stream, from memory that torch pins. If it has events only (mps), in the one queue that the
+training step is in, too. If it has neither, each copy waits. Only CUDA registers memory (`cudart`).
+torch.Event would do for all of them. But when one of CUDA dies, torch sets the current GPU: Note [the current GPU].
+"""
 
 from __future__ import annotations
 
@@ -10,20 +17,27 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fastpipe.device.page_locked import PageLocked
+from fastpipe.engine.slots import aligned
 from fastpipe.errors import ConfigError
+
+On = Callable[[], AbstractContextManager[object]]
 
 # Between two looks at an event. A loop that waits for one is several batches ahead of its GPU.
 _LOOK_AGAIN_S = 0.5e-3
 _PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all GPUs
+_CPU = torch.device("cpu")
+_STREAMS = ("Stream", "Event", "stream", "current_stream", "device")  # what a side stream is made of
 _SURFACED = (
-    "fastpipe: CUDA reports the error of a kernel at a later call, which was the loader's this time. The kernel is one "
-    "of the program or of augment=. To see the line that queued it, run the program with CUDA_LAUNCH_BLOCKING=1"
+    "fastpipe: a device reports the error of a kernel at a later call, which was the loader's this time. The kernel is "
+    "one of the program or of augment=. With CUDA, run the program with CUDA_LAUNCH_BLOCKING=1 to see the line that "
+    "queued it"
 )
 _UNPINNED = (
     "cannot pin {:,} bytes of host memory for batches ({}); using pageable memory instead. Copies to the GPU are then "
@@ -33,68 +47,24 @@ _UNPINNED = (
 
 
 class Mark:
-    """A place in a queue of work: all that was queued before it. On the CPU nothing is queued: it has been done."""
+    """A place in a queue of work, that of an event: all that was queued before it. Without an event nothing is queued:
+    it has been done. `on` makes the event's device the current one; `timed`: the event knows when it fired.
+    """
+
+    def __init__(self, event: Any = None, on: On = nullcontext, timed: bool = False) -> None:
+        self.event, self._on, self._timed = event, on, timed
 
     def done(self) -> bool:
         """Whether all of it has been done; never waits. RuntimeError: work of the program has failed on the device."""
-        return True
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it has been done within so many seconds; raises as `done`."""
-        return True
-
-    def since(self, earlier: Mark) -> float:
-        """Seconds of the device between two marks that are done."""
-        return 0.0
-
-
-class Stream:
-    """Where batches are made ready for the training loop. The CPU does all at once, in the thread that asks."""
-
-    device = torch.device("cpu")  # that they end up on
-    copies = False  # its memory is not the host's
-    lookahead = 0  # batches to make ready beyond the one handed out, which more of them would only delay here
-
-    @property
-    def pinned_bytes(self) -> int:
-        """Page-locked memory of all slots. Any thread may ask."""
-        return 0
-
-    def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Host memory of a batch, to be used for many; copied to the device without the host waiting, if possible."""
-        return np.empty(shape, dtype=np.uint8)
-
-    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Queues a copy to the device; the tensor must stay as it is until a later mark is done."""
-        return tensor
-
-    def work(self, follows: bool = False) -> AbstractContextManager[object]:
-        """What is queued inside goes to this stream; `follows`: behind what the program has queued in its own."""
-        return nullcontext()
-
-    def mark(self) -> Mark:
-        """A mark in this stream."""
-        return Mark()
-
-    def hand_over(self, mark: Mark, tensors: tuple[torch.Tensor, ...]) -> Mark:
-        """Lets the training loop's stream use tensors of this one, after `mark`; returns a mark in that stream."""
-        return mark
-
-
-class _Event(Mark):
-    def __init__(self, event: torch.cuda.Event, device: torch.device) -> None:
-        self._event = event
-        self._device = device
-
-    def done(self) -> bool:
         try:
-            with torch.cuda.device(self._device):  # Note [the current GPU]
-                return bool(self._event.query())  # type: ignore[no-untyped-call]
+            with self._on():  # Note [the current GPU]
+                return self.event is None or bool(self.event.query())
         except RuntimeError as problem:
             problem.add_note(_SURFACED)
             raise
 
     def wait(self, timeout_s: float) -> bool:
+        """Whether it has been done within so many seconds; raises as `done`."""
         # Not by synchronize: that cannot be interrupted, and keeps a CPU busy which the engine's threads could use.
         deadline = time.monotonic() + timeout_s
         while not self.done():
@@ -104,12 +74,59 @@ class _Event(Mark):
         return True
 
     def since(self, earlier: Mark) -> float:
-        assert isinstance(earlier, _Event)
-        return float(earlier._event.elapsed_time(self._event)) / 1e3
+        """Seconds of the device between two marks that are done; 0 if their events know no time."""
+        return float(earlier.event.elapsed_time(self.event)) / 1e3 if self._timed else 0.0
 
 
-class CudaStream(Stream):
-    """A side stream of a GPU; the host never waits for it.
+class Stream:
+    """Where batches are made ready for the training loop: the one queue of a device, in which the loop's work is, too.
+    Without events the host waits: all is done at once, in the thread that asks. So it is on the CPU.
+    """
+
+    lookahead = 0  # batches to make ready beyond the one handed out, which more of them would only delay here
+    _timed = False  # the time of an event would be waited for, with all that is in the queue
+
+    def __init__(self, device: torch.device = _CPU, backend: Any = None) -> None:
+        self.device = device  # that they end up on
+        self.copies = device != _CPU  # its memory is not the host's
+        self._event = getattr(backend, "Event", None)
+        self._on: On = nullcontext
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Page-locked memory of all slots. Any thread may ask."""
+        return 0
+
+    def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """Host memory of a batch, to be used for many; copied to the device without the host waiting, if possible."""
+        return aligned(shape)
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Queues a copy to the device; the tensor must stay as it is until a later mark is done."""
+        return tensor.to(self.device, non_blocking=self._event is not None)
+
+    def work(self, follows: bool = False) -> AbstractContextManager[object]:
+        """What is queued inside goes to this stream; `follows`: behind what the program has queued in its own."""
+        return nullcontext()
+
+    def mark(self) -> Mark:
+        """A mark in this stream."""
+        return self._mark_in()
+
+    def hand_over(self, mark: Mark, tensors: tuple[torch.Tensor, ...]) -> Mark:
+        """Lets the training loop's stream use tensors of this one, after `mark`; returns a mark in that stream."""
+        return self.mark()
+
+    def _mark_in(self, *stream: Any) -> Mark:
+        if self._event is None:
+            return Mark()
+        event = self._event(enable_timing=self._timed)
+        event.record(*stream)
+        return Mark(event, self._on, self._timed)
+
+
+class SideStream(Stream):
+    """A side stream of a device; the host never waits for it. `backend` is the module of the device.
 
     Note [the current GPU]
     Some calls set up the current GPU, which takes half a GB there: a look at an event, registering memory, leaving
@@ -117,17 +134,19 @@ class CudaStream(Stream):
     ranks of a machine. So this stream's own GPU is the current one during these calls.
     """
 
-    copies = True
     lookahead = 1
+    _timed = True
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # after the latest copy
+    def __init__(self, device: torch.device, backend: Any) -> None:
+        super().__init__(device, backend)
+        self._backend = backend
+        self._on = partial(backend.device, device)
+        self._stream = backend.Stream(device)
+        self._copied = backend.Event()  # after the latest copy
+        self._cudart: Any = backend.cudart() if hasattr(backend, "cudart") else None
         self._slots = PageLocked(self._register, self._release)
-        # What makes pinned memory, the best first, and the fewest bytes that it has refused.
-        self._makers = dict.fromkeys((self._slots.take, _allocate), math.inf)
+        makers = [_allocate] if self._cudart is None else [self._slots.take, _allocate]
+        self._makers = dict.fromkeys(makers, math.inf)  # of pinned memory, and the fewest bytes that each has refused
 
     @property
     def pinned_bytes(self) -> int:
@@ -145,40 +164,34 @@ class CudaStream(Stream):
                     if make is _allocate and refused == math.inf:
                         reason = str(problem).strip().splitlines()[0]
                         warnings.warn(_UNPINNED.format(size_bytes, reason), RuntimeWarning, stacklevel=2)
-        return np.empty(shape, dtype=np.uint8)
+        return aligned(shape)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        there = tensor.to(self.device, non_blocking=True)
+        there = super().copy(tensor)
         self._copied.record(self._stream)
         return there
 
     @contextmanager
     def work(self, follows: bool = False) -> Iterator[None]:
-        with torch.cuda.device(self.device):  # Note [the current GPU]
+        with self._on():  # Note [the current GPU]
             if follows:
-                self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
+                self._stream.wait_stream(self._backend.current_stream())
+            with self._backend.stream(self._stream):
                 yield
 
     def mark(self) -> Mark:
         return self._mark_in(self._stream)
 
     def hand_over(self, mark: Mark, tensors: tuple[torch.Tensor, ...]) -> Mark:
-        assert isinstance(mark, _Event)
-        users = torch.cuda.current_stream(self.device)
+        users = self._backend.current_stream(self.device)
         before = self._mark_in(users)
-        users.wait_event(mark._event)
+        users.wait_event(mark.event)
         for tensor in tensors:
             tensor.record_stream(users)  # its memory goes back only after what the user queues there
         return before
 
-    def _mark_in(self, stream: torch.cuda.Stream) -> Mark:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(stream)
-        return _Event(event, self.device)
-
     def _register(self, address: int, size_bytes: int) -> None:
-        with torch.cuda.device(self.device):  # Note [the current GPU]
+        with self._on():  # Note [the current GPU]
             status = self._cudart.cudaHostRegister(address, size_bytes, _PORTABLE)
         if int(status) != 0:
             raise RuntimeError(self._cudart.cudaGetErrorString(status))
@@ -197,44 +210,59 @@ class CudaStream(Stream):
         with suppress(RuntimeError):
             torch.ones((), device=self.device)  # CUDA keeps a call's error, and torch would report it at this kernel
         try:
-            torch.cuda.synchronize(self.device)
+            self._backend.synchronize(self.device)
         except RuntimeError as problem:
             problem.add_note(_SURFACED)
             raise
 
 
 def _allocate(size_bytes: int) -> NDArray[np.uint8]:
-    """Pinned memory of torch, by cudaHostAlloc: some systems give this only."""
+    """Pinned memory of torch, for its kind of device. With CUDA it is cudaHostAlloc: some systems give this only."""
     return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
 
 
 def stream_of(device: object) -> Stream:
-    """The stream of None or "cpu"; "cuda", "cuda:1"; a torch.device; else ConfigError. "cuda" is the current GPU. Where
-    that is cuda:0 because nobody has set one, and a launcher set LOCAL_RANK, it is the GPU of that number.
+    """The stream of None or "cpu"; "cuda", "cuda:1", "mps", "xpu"; a torch.device; else ConfigError. "cuda" is the
+    current GPU. Where that is cuda:0 because nobody has set one, and a launcher set LOCAL_RANK, it is the GPU of that
+    number. So with other devices.
     """
-    expected = 'device: expected "cpu", "cuda" or "cuda:0", "cuda:1", ...'
     try:
         chosen = torch.device("cpu" if device is None else device)  # type: ignore[call-overload]
     except (RuntimeError, TypeError) as problem:
-        raise ConfigError(f"{expected}, got {device!r}") from problem
+        raise ConfigError(
+            'device: expected "cpu", "cuda", "cuda:1", "mps", "xpu" or another device of torch, or of an extension of '
+            f"torch that has been imported, got {device!r}"
+        ) from problem
     if chosen.type == "cpu":
         return Stream()
-    if chosen.type != "cuda":
-        raise ConfigError(
-            f'{expected}, got {device!r}; for another kind of device pass "cpu" and move the batches yourself'
-        )
-    if not torch.cuda.is_available():
-        why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
-        raise ConfigError(f'device: got {device!r}, but CUDA cannot be used: {why}; pass device="cpu"')
-    count = torch.cuda.device_count()
-    number = _own_gpu(count) if chosen.index is None else chosen.index
+    backend: Any = getattr(torch, chosen.type, None)
+    if why := _why_not(chosen.type, backend):
+        raise ConfigError(f"device: got {device!r}, which cannot be used: {why}")
+    count = backend.device_count()
+    number = _own_number(backend, count) if chosen.index is None else chosen.index
     if number >= count:
-        raise ConfigError(f"device: got {device!r}, but torch sees {count} GPU(s), cuda:0 to cuda:{count - 1}")
-    return CudaStream(torch.device("cuda", number))
+        numbers = f"{chosen.type}:0 to {chosen.type}:{count - 1}"
+        raise ConfigError(f"device: got {device!r}, but torch sees {count}, {numbers}")
+    found = torch.device(chosen.type, number)
+    if all(hasattr(backend, name) for name in _STREAMS):
+        return SideStream(found, backend)
+    return Stream(found, backend if count == 1 else None)  # an event is of the current device
 
 
-def _own_gpu(count: int) -> int:
+def _why_not(kind: str, backend: Any) -> str | None:
+    """Why no device of a kind can be used, and what to do; None: one can."""
+    if backend is None:
+        return f'torch has no module torch.{kind}; import its extension, or pass device="cpu" and move the batches yourself'
+    if getattr(backend, "is_available", backend.device_count)():  # torch.mps has is_available since torch 2.6
+        return None
+    built = getattr(backend, "_is_compiled", lambda: True)()
+    return f'{"torch sees none" if built else f"this torch was built without {kind.upper()}"}; pass device="cpu"'
+
+
+def _own_number(backend: Any, count: int) -> int:
     """The GPU that "cuda" means: each process of a machine has its own, unless it is told or shown only one."""
-    current, local_rank = torch.cuda.current_device(), os.environ.get("LOCAL_RANK", "")
+    if count == 1:
+        return 0
+    current, local_rank = backend.current_device(), os.environ.get("LOCAL_RANK", "")
     own = int(local_rank) if local_rank.isdecimal() else 0
     return own if current == 0 and own < count else current

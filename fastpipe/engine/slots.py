@@ -18,22 +18,33 @@ from numpy.typing import DTypeLike, NDArray
 # a batch or a loader dies is a method written in C, or a destructor in C++; the rest waits for the next batch.
 
 
+_ALIGNMENT = 64  # what begins at a multiple of it, JAX takes without a copy
+
+
+def aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Ordinary memory that begins where vectors of any CPU may."""
+    size_bytes = math.prod(shape)
+    memory = np.empty(size_bytes + _ALIGNMENT, dtype=np.uint8)
+    first = -memory.ctypes.data % _ALIGNMENT
+    return memory[first : first + size_bytes].reshape(shape)
+
+
 class SlotRing:
     """Lends buffers. A buffer comes back by itself when the array that was lent, and all that refers to it, is gone.
     A user may keep batches: then the ring lends new buffers. Fresh memory costs a page fault every 4 kB: so many idle
-    buffers are kept. `allocate` makes one; None: ordinary memory.
+    buffers are kept. `allocate` makes one; None: `aligned`.
     """
 
     def __init__(
         self,
         shape: tuple[int, ...],
         keep: int,
-        allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] | None = None,
+        allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] = aligned,
         dtype: DTypeLike = np.uint8,
     ) -> None:
         self._shape, self._dtype = shape, np.dtype(dtype)
         self._largest = math.prod(shape) * self._dtype.itemsize  # bytes of a new buffer
-        self._allocate = allocate or (lambda shape: np.empty(shape, dtype=np.uint8))
+        self._allocate = allocate
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
         self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}  # keeps the weak references alive

@@ -31,7 +31,8 @@ class Stats:
         transfer_s: copying to the device, or queueing the copy;
         augment_s: augmenting, or queueing the augmentation on a GPU.
         device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where the GPU had to wait
-            for the host to queue an augmentation, the time of the last one without waiting counts instead.
+            for the host to queue an augmentation, the time of the last one without waiting counts instead. 0 on a
+            device without streams.
         shards_opened: shards opened by the engine; of an unpacked folder, files. If it grows with every epoch for a
             packed dataset, the engine uses more shards at a time than `ulimit -n` lets it keep open.
         images_read: rows whose bytes the engine has read, prefetched batches included.
@@ -57,6 +58,7 @@ class Stats:
             (on the CPU) batches that the program keeps. It counts only the first few batches that the program keeps.
         slots_idle: batch buffers that are free and kept for later batches.
         pinned_bytes: page-locked host memory of the batch buffers. 0 on the CPU, or if the system refuses to lock.
+            Memory that torch itself has pinned is not counted.
         hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead yet. If it stays
             high, the disk's own queue is full.
         fetched_bytes: of a remote dataset's shards: bytes that came over the network.

@@ -37,7 +37,7 @@ _THREADS = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing",
 class Settings:
     workers: int  # threads of the loader
     cpus: int  # granted to the process, or its share of them where several ranks run on the machine
-    device: str  # of the batches, "cpu" or "cuda"
+    device: str  # of the batches, its kind: "cpu", "cuda", ...
     exact: bool
     compiled: bool  # the augmentation
     packed: bool = True

@@ -110,8 +110,8 @@ def loader(
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine that are known now.
         prefetch_factor: number of batches to make in advance, at least 1.
-        device: device of the batches: "cpu" (None), "cuda", "cuda:1". "cuda" is the current GPU; if that is cuda:0 and
-            a launcher set LOCAL_RANK, the GPU of that number.
+        device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an extension of torch.
+            "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
         channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the luma, 1 channel;
             "rgba", 4 channels, where images without alpha are opaque; or "own", as they are stored: then all samples
             need the same number of channels. Gray with alpha has 4.

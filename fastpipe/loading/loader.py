@@ -102,7 +102,7 @@ class Loader:
     torch.channels_last memory format, RGB, 0 to 255, unless `channels` and `dtype` ask for others; labels int64 of
     shape (N,), -1 for a sample without one. With `augment`, both are its output. A batch also has the attributes `ids`,
     (N,) int64, the samples' numbers in `loader.dataset`; `valid`, (N,) bool, the rows that count; and `epoch`. Tensors
-    are on `device`, ready for the CUDA stream that is current when the loop gets them. Their memory is not used again
+    are on `device`, ready for its stream that is current when the loop gets them. Their memory is not used again
     while a tensor refers to it.
 
     The end of a `with` block, `close`, deleting the loader and the end of the program end the threads.

@@ -17,7 +17,7 @@ from simulated_gpu import Gpu, simulated
 
 import fastpipe
 from fastpipe import Augment
-from fastpipe.device.streams import CudaStream
+from fastpipe.device.streams import SideStream
 
 k: Any = kornia.augmentation
 BATCH = 4
@@ -52,13 +52,13 @@ def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu | None]:
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each copy of a loader begins long after it was queued."""
-    copy = CudaStream.copy
+    copy = SideStream.copy
 
-    def copy_late(self: CudaStream, tensor: torch.Tensor) -> torch.Tensor:
+    def copy_late(self: SideStream, tensor: torch.Tensor) -> torch.Tensor:
         torch.cuda._sleep(SLEEP)
         return copy(self, tensor)
 
-    monkeypatch.setattr(CudaStream, "copy", copy_late)
+    monkeypatch.setattr(SideStream, "copy", copy_late)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from checkout import TESTS
 from device.fake_cuda import BROKEN, FakeCuda, simulate
 
 import fastpipe
-from fastpipe.device.streams import CudaStream, Stream, _Event, stream_of
+from fastpipe.device.streams import Mark, Stream, stream_of
 from fastpipe.errors import ConfigError
 
 gpu = pytest.mark.gpu
@@ -47,19 +47,20 @@ def test_what_is_no_device_is_named(device: object) -> None:
     assert repr(device) in str(caught.value)
 
 
-@pytest.mark.parametrize("device", ["mps", "xpu", "meta"])
-def test_other_devices_are_refused_with_a_way_out(device: str) -> None:
-    with pytest.raises(ConfigError, match="move the batches yourself"):
+@pytest.mark.parametrize("device", ["meta", "xla"])
+def test_devices_without_a_module_are_refused_with_a_way_out(device: str) -> None:
+    with pytest.raises(ConfigError, match=f"{device}.*no module torch.{device}; .*move the batches yourself"):
         stream_of(device)
 
 
-@pytest.mark.parametrize("built", [None, "13.0"])
-def test_cuda_that_is_not_there(monkeypatch: pytest.MonkeyPatch, built: str | None) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", built)
-    why = "torch was built without CUDA" if built is None else "torch sees no GPU"
-    with pytest.raises(ConfigError, match=rf'"?cuda.*cannot be used: .*{why}; pass device="cpu"'):
-        stream_of("cuda")
+@pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
+@pytest.mark.parametrize("built", [False, True])
+def test_a_device_that_is_not_there(monkeypatch: pytest.MonkeyPatch, kind: str, built: bool) -> None:
+    monkeypatch.setattr(torch.get_device_module(kind), "is_available", lambda: False)
+    monkeypatch.setattr(torch.get_device_module(kind), "_is_compiled", lambda: built, raising=False)
+    why = "torch sees none" if built else f"this torch was built without {kind.upper()}"
+    with pytest.raises(ConfigError, match=rf'device: got .{kind}:0., .*cannot be used: {why}; pass device="cpu"'):
+        stream_of(f"{kind}:0")
 
 
 def test_a_gpu_beyond_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +107,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
     """torch's own pinned memory comes in powers of two."""
-    stream = CudaStream(torch.device("cuda", 0))
+    stream = stream_of("cuda:0")
     slots = [stream.slot((100, 11, 11, 3)) for _ in range(3)]
     assert [slot.shape for slot in slots] == [(100, 11, 11, 3)] * 3
     assert sorted(cuda.registered.values()) == [36_300] * 3
@@ -120,7 +121,7 @@ def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
 
 
 def test_memory_that_cannot_be_pinned_is_said_once_and_does_without(cuda: FakeCuda) -> None:
-    stream = CudaStream(torch.device("cuda", 0))
+    stream = stream_of("cuda:0")
     cuda.refuses = cuda.refuses_to_allocate = 1
     with pytest.warns(RuntimeWarning, match=r"cannot pin 150 bytes .*out of memory\); .*pageable.*ulimit -l"):
         assert stream.slot((2, 5, 5, 3)).shape == (2, 5, 5, 3)
@@ -131,7 +132,7 @@ def test_memory_that_cannot_be_pinned_is_said_once_and_does_without(cuda: FakeCu
 
 def test_each_way_to_pin_memory_is_tried_on_its_own(cuda: FakeCuda) -> None:
     """One refused registration neither turns cudaHostAlloc off, nor itself where less is asked for."""
-    stream = CudaStream(torch.device("cuda", 0))
+    stream = stream_of("cuda:0")
     cuda.refuses = 1000
     assert stream.slot((2000,)).shape == (2000,)
     assert (cuda.allocated, cuda.registered) == ([2000], {})
@@ -149,7 +150,7 @@ def test_memory_that_cannot_be_mapped(cuda: FakeCuda, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     monkeypatch.setattr(mmap, "mmap", refuse)
-    stream = CudaStream(torch.device("cuda", 0))
+    stream = stream_of("cuda:0")
     assert stream.slot((40,)).shape == (40,)
     assert cuda.allocated == [40]
 
@@ -158,13 +159,13 @@ def test_pinned_memory_is_the_hosts_whatever_the_default_device(cuda: FakeCuda) 
     """torch.empty(pin_memory=True) of no device in particular raises after torch.set_default_device("cuda")."""
     cuda.refuses = 1
     with torch.device("meta"):
-        assert CudaStream(torch.device("cuda", 0)).slot((4,)).shape == (4,)
+        assert stream_of("cuda:0").slot((4,)).shape == (4,)
     assert cuda.allocated == [4]
 
 
 def test_an_error_of_the_program_is_no_lack_of_memory(cuda: FakeCuda) -> None:
     """An earlier kernel has failed: every call of CUDA then says so, and it is the program's error that is raised."""
-    stream = CudaStream(torch.device("cuda", 0))
+    stream = stream_of("cuda:0")
     cuda.refuses, cuda.broken = 1, True
     with pytest.raises(RuntimeError, match=BROKEN) as caught:
         stream.slot((4,))
@@ -238,8 +239,8 @@ def test_pinned_memory_can_be_made_and_dropped_again_and_again() -> None:
     assert stream.pinned_bytes == 0
 
 
-def _event(query: Callable[[], object]) -> _Event:
-    return _Event(SimpleNamespace(query=query), torch.device("cuda", 0))  # type: ignore[arg-type]
+def _mark(query: Callable[[], object]) -> Mark:
+    return Mark(SimpleNamespace(query=query))
 
 
 def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is(cuda: FakeCuda) -> None:
@@ -251,7 +252,7 @@ def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is(cuda: FakeCud
     def fail() -> bool:
         raise theirs
 
-    for ask in (_event(fail).done, lambda: _event(fail).wait(1)):
+    for ask in (_mark(fail).done, lambda: _mark(fail).wait(1)):
         with pytest.raises(AsynchronousError) as caught:
             ask()
         assert caught.value is theirs
@@ -260,9 +261,9 @@ def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is(cuda: FakeCud
 
 def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up(cuda: FakeCuda) -> None:
     answers = iter([False, False, True])
-    assert _event(lambda: next(answers)).wait(60)
+    assert _mark(lambda: next(answers)).wait(60)
     asked: list[bool] = []
-    never = _event(lambda: asked.append(False))
+    never = _mark(lambda: asked.append(False))
     started = time.monotonic()
     assert not never.wait(0.2)
     assert time.monotonic() - started >= 0.2

@@ -366,6 +366,7 @@ def test_torchdata_nodes() -> None:
 # After the recipe. JAX warns of each fork in its process, so it gets one of its own.
 JAX_TAKES = """
 import numpy
+assert pixels.unsafe_buffer_pointer() == images.data_ptr()
 assert numpy.array_equal(numpy.asarray(pixels), images.permute(0, 2, 3, 1).numpy())
 assert numpy.allclose(light, images.float().mean(dim=(1, 2, 3)) / 255, atol=1e-5)
 assert classes.tolist() == labels.tolist()

@@ -1,0 +1,110 @@
+"""Devices of other kinds than CUDA: what torch's module of a device can do decides which way its batches go."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import warm
+from checkout import TESTS
+from torch.utils import backend_registration
+
+from fastpipe.device.streams import SideStream, Stream, stream_of
+from fastpipe.errors import ConfigError
+
+PROGRAM = """
+    import json
+    import sys
+    import warnings
+    sys.path.append(sys.argv[2])
+    import toy_device
+    import torch
+    import fastpipe
+
+    toy_device.install(getattr(toy_device, sys.argv[3])())
+    warnings.filterwarnings("default", "cannot pin")
+    asked = []
+    for augment in (None, fastpipe.Augment.imagenet(mixup=0.2), fastpipe.Augment.randaugment()):
+        options = {"size": 16, "num_workers": 1, "augment": augment}
+        with (
+            fastpipe.loader(sys.argv[1], 4, **options) as here,
+            fastpipe.loader(sys.argv[1], 4, device="toy", **options) as there,
+        ):
+            for (images, labels), (expected, numbers) in zip(there, here, strict=True):
+                assert images.device == labels.device == torch.device("toy", 0)
+                torch.testing.assert_close(images.cpu(), expected, atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(labels.cpu(), numbers)
+            stats = there.stats()
+            assert stats.device_s > 0 if sys.argv[3] == "Streams" else stats.device_s == 0
+        asked.append(toy_device.log.copy())
+        toy_device.log.clear()
+    print(json.dumps(asked[0]))
+"""
+SIDE, USERS = "record in the side stream", "record in the program's stream"
+COPIES = [SIDE, "copy", SIDE, "copy", SIDE, SIDE, SIDE]  # of the small arrays, of the images
+TAKEN = [USERS, "the program's stream waits", *["recorded for the program's stream"] * 2]
+ASKED = {
+    "Waits": [["copy and wait"] * 2] * 5,
+    "Queue": [["record", "copy", "copy", "record", "record", "record"]] * 5,
+    "Streams": [["to the side stream", *COPIES], *[["to the side stream", *COPIES, *TAKEN]] * 4, TAKEN],
+}
+
+
+@pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"), reason="torch is older than 2.10"
+)
+@pytest.mark.parametrize("can", ASKED)
+def test_batches_on_a_device_of_an_extension_are_those_of_the_cpu(can: str, textured: Path) -> None:
+    """Copies wait where there is no event, else none does; and only a device with streams is asked for times."""
+    run = warm.run_script(PROGRAM, textured, TESTS, can)
+    assert run.returncode == 0, run.stderr
+    asked = [call for batch in ASKED[can] for call in batch]
+    assert json.loads(run.stdout) == asked
+    assert ("cannot pin" in run.stderr) == (can == "Streams")  # torch pins for a device with streams; not for this one
+
+
+class Event:
+    """As torch's."""
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert not enable_timing
+
+    def record(self) -> None:
+        """In the one queue."""
+
+    def query(self) -> bool:
+        return True
+
+
+def test_mps_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.mps, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.mps, "Event", Event)
+    stream = stream_of("mps")
+    assert type(stream) is Stream
+    assert (stream.device, stream.copies, stream.lookahead) == (torch.device("mps", 0), True, 0)
+    first, last = stream.mark(), stream.hand_over(stream.mark(), ())
+    assert last.done()
+    assert last.since(first) == 0.0
+    with pytest.raises(ConfigError, match="got 'mps:1', but torch sees 1, mps:0 to mps:0"):
+        stream_of("mps:1")
+
+
+@pytest.mark.parametrize(("local_rank", "number"), [("1", 1), ("2", 0)])
+def test_xpu_has_streams_and_a_device_for_each_rank(
+    monkeypatch: pytest.MonkeyPatch, local_rank: str, number: int
+) -> None:
+    """None of torch.xpu but what it says of its devices, and makes on them, is replaced."""
+    made: list[torch.device] = []
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
+    monkeypatch.setattr(torch.xpu, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.xpu, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.xpu, "Stream", made.append)
+    monkeypatch.setattr(torch.xpu, "Event", SimpleNamespace)
+    stream = stream_of("xpu")
+    assert type(stream) is SideStream
+    assert [stream.device] == made == [torch.device("xpu", number)]
+    assert (stream.copies, stream.lookahead, stream.pinned_bytes) == (True, 1, 0)
