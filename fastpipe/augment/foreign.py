@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -85,17 +87,28 @@ class Foreign(Operation):
         return torch.cat(results)
 
 
+_turn = threading.RLock()  # the generators are the process's, so that loaders in several threads take turns
+
+
+def _begin_anew() -> None:
+    """In a forked child, which lacks the thread that had its turn."""
+    global _turn
+    _turn = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's;
-    all are put back afterwards. Nothing waits: a CUDA generator's state is on the host. Gives what seeds them again.
+    all are put back afterwards. No device is waited for: a CUDA generator's state is on the host. Gives what seeds
+    them again.
     """
     generators = [torch.default_generator]
     if device.type == "cuda":
         number = torch.cuda.current_device() if device.index is None else device.index
         generators.append(torch.cuda.default_generators[number])
-    states = [generator.get_state() for generator in generators]
-    python_state, numpy_state = random.getstate(), np.random.get_state()
 
     def seed_all(seed: int) -> None:
         for generator in generators:
@@ -103,11 +116,14 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
-    try:
-        seed_all(seed)
-        yield seed_all
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+    with _turn:
+        states = [generator.get_state() for generator in generators]
+        python_state, numpy_state = random.getstate(), np.random.get_state()
+        try:
+            seed_all(seed)
+            yield seed_all
+        finally:
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
