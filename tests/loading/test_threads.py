@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from soak import Tried, times
+from soak import times
 
 import fastpipe
 
@@ -81,7 +81,7 @@ OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own dataset", "one dataset"])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_each_gives_what_it_gives_alone(textured: Path, name: str, shared: bool, tried: Tried) -> None:
+def test_each_gives_what_it_gives_alone(textured: Path, name: str, shared: bool) -> None:
     data = fastpipe.open(textured) if shared else textured
     expected = [batches_of(data, seed, **OPTIONS[name]()) for seed in range(THREADS)]
     for _ in range(times(2, 40)):
@@ -93,7 +93,6 @@ def test_each_gives_what_it_gives_alone(textured: Path, name: str, shared: bool,
         at_once([lambda seed=seed: loop(seed) for seed in range(THREADS)])  # type: ignore[misc]
         for one, other in zip(got, expected, strict=True):
             assert_same(one, other)
-    tried(f"four loops in four threads, {name}", times(2, 40), "each its own batches, byte for byte")
 
 
 def test_others_look_at_a_loader_while_it_is_iterated(textured: Path) -> None:
