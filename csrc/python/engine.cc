@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -84,8 +85,10 @@ class PyEngine {
   }
 
   // Somebody has waited for a row in vain; so will others.
-  void give_up() { given_up_ = true; }
-  double patience_of(double seconds) const { return given_up_ ? std::min(seconds, kLeastPatience) : seconds; }
+  void give_up() { given_up_.store(true, std::memory_order_relaxed); }
+  double patience_of(double seconds) const {
+    return given_up_.load(std::memory_order_relaxed) ? std::min(seconds, kLeastPatience) : seconds;
+  }
 
   Engine& core() const {
     if (foreign()) throw py::value_error("the engine belongs to another process");
@@ -94,7 +97,7 @@ class PyEngine {
 
  private:
   std::unique_ptr<Engine> engine_;
-  bool given_up_ = false;
+  std::atomic<bool> given_up_{false};  // relaxed: it guards no other data
   const pid_t process_ = ::getpid();
 };
 
@@ -152,7 +155,7 @@ class PyJob {
 
   // Waits for the rows that have begun. Those that do not end in time keep their memory: it is never given back.
   void cancel(double patience_s) {
-    if (engine_->foreign() || given_up_) return;  // Note [fork]
+    if (engine_->foreign() || given_up_.load(std::memory_order_relaxed)) return;  // Note [fork]
     Engine& engine = engine_->core();
     if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
     const auto patience = milliseconds_of(engine_->patience_of(patience_s));
@@ -160,8 +163,8 @@ class PyJob {
     without_gil_unless_stopping(engine, [&] { ended = engine.cancel(*job_, patience); });
     if (ended) return;
     engine_->give_up();
-    given_up_ = true;
-    for (const py::array& each : images_) each.inc_ref();  // Note [a row that does not end]
+    if (given_up_.exchange(true, std::memory_order_relaxed)) return;  // another thread has waited in vain, too
+    for (const py::array& each : images_) each.inc_ref();             // Note [a row that does not end]
   }
 
   py::list errors() const {
@@ -182,7 +185,7 @@ class PyJob {
 
   std::shared_ptr<PyEngine> engine_;
   std::vector<py::array> images_;
-  bool given_up_ = false;
+  std::atomic<bool> given_up_{false};  // relaxed: it guards no other data
   std::shared_ptr<Job> job_;
 };
 

@@ -14,6 +14,14 @@
 
 namespace fastpipe {
 
+// Note [without a GIL]
+// The free-threaded Python has none, so the bindings never count on it. What threads share here is made at the import
+// and never changed, is atomic, or is the core's, which has locks of its own. What keeps its memory between calls
+// belongs to a thread. Arrays and dicts that come in are the caller's: no other thread may change them during a call.
+// `make tsan` sees the GIL as any other lock, and so does not report what only the GIL keeps apart. With the
+// suppression `called_from_lib:libpython3` in TSAN_OPTIONS it does, besides the counts of references and what numpy and
+// pybind11 lock in free-threaded builds alone: to be read, not to pass.
+
 // Note [the end of the program]
 // When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
 // not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep

@@ -12,7 +12,8 @@
 #include "python/register.h"
 #include "resize/resize.h"
 
-PYBIND11_MODULE(_engine, m) {
+// Note [without a GIL]
+PYBIND11_MODULE(_engine, m, pybind11::mod_gil_not_used()) {
   using namespace fastpipe;
 
   m.doc() = "The native engine; used by fastpipe.engine, fastpipe.format.records and fastpipe.packing.";

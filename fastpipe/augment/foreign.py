@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -85,14 +87,25 @@ class Foreign(Operation):
         return torch.cat(results)
 
 
+_turn = threading.RLock()  # the generators are the process's, so that loaders in several threads take turns
+
+
+def _begin_anew() -> None:
+    """In a forked child, which lacks the thread that had its turn."""
+    global _turn
+    _turn = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's;
-    all are put back afterwards. Nothing waits: a CUDA generator's state is on the host. Gives what seeds them again.
+    all are put back afterwards. No device is waited for: a CUDA generator's state is on the host. Gives what seeds
+    them again.
     """
-    state, python_state, numpy_state = torch.get_rng_state(), random.getstate(), np.random.get_state()
     there = None if device.type in ("cpu", "meta") else torch.get_device_module(device)
-    state_there = there and there.get_rng_state(device)
 
     def seed_all(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
@@ -101,12 +114,15 @@ def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
         random.seed(seed)
         np.random.seed(seed % 2**32)
 
-    try:
-        seed_all(seed)
-        yield seed_all
-    finally:
-        torch.set_rng_state(state)
-        if there is not None:
-            there.set_rng_state(state_there, device)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+    with _turn:
+        state, python_state, numpy_state = torch.get_rng_state(), random.getstate(), np.random.get_state()
+        state_there = there and there.get_rng_state(device)
+        try:
+            seed_all(seed)
+            yield seed_all
+        finally:
+            torch.set_rng_state(state)
+            if there is not None:
+                there.set_rng_state(state_there, device)
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)

@@ -103,12 +103,12 @@ class Conversions:
         self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
         """Puts samples in line; for each, what will be None or why it failed. Dropping that takes the sample back."""
-        while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
-            thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
-            thread.start()
-            self._threads.append(thread)
         found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
-        with self._state.lock:
+        with self._state.lock:  # the loop's thread comes here, and the one of requests
+            while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
+                thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
+                thread.start()
+                self._threads.append(thread)
             self._state.figures["images_failed"] -= refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
                 if self._state.closed:

@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
+from fastpipe.augment.foreign import seeded
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
 from fastpipe.format.layout import NO_LABEL
@@ -205,8 +206,7 @@ def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
             each.rank = rank
         if hasattr(each, "set_epoch"):
             each.set_epoch(epoch)
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.manual_seed(seed)
+        with seeded(torch.device("cpu"), seed), torch.device("cpu"):
             if isinstance(getattr(each, "generator", None), torch.Generator):
                 each.generator = torch.Generator().manual_seed(seed)  # the user's stays as it is
             lists.append([*each])

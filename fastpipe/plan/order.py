@@ -50,7 +50,9 @@ _NEAR_BYTES = 16 * 1024
 
 
 def recent(most: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int], T]]:
-    """Has an object keep what a method of it found last, for so many numbers: no circle of objects, as lru_cache is."""
+    """Has an object keep what a method of it found last, for so many numbers: no circle of objects, as lru_cache is.
+    Threads may ask at once, and then may each find the same, since only single operations of a dict are atomic.
+    """
 
     def keeping(method: Callable[[Any, int], T]) -> Callable[[Any, int], T]:
         name = f"_recent_{method.__name__}"
@@ -58,11 +60,14 @@ def recent(most: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any, int]
         @wraps(method)
         def of(self: Any, number: int) -> T:
             found: dict[int, T] = vars(self).setdefault(name, {})
-            if number not in found:
-                while len(found) >= most:
-                    del found[next(iter(found))]
-                found[number] = method(self, number)
-            return found[number]
+            try:
+                return found[number]
+            except KeyError:
+                oldest = list(found)
+            for each in oldest[: max(0, len(oldest) + 1 - most)]:
+                found.pop(each, None)
+            made = found[number] = method(self, number)
+            return made
 
         return of
 

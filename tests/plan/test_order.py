@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
 import time
 import tracemalloc
 
@@ -21,6 +23,7 @@ from fastpipe.plan.order import (
     MOST_SAMPLES_PER_CHUNK,
     EpochOrder,
     permute,
+    recent,
     samples_per_chunk,
 )
 
@@ -223,3 +226,31 @@ def test_without_shuffle_only_the_next_chunks_are_read_ahead() -> None:
     assert order.reads(20, 25, first=False).tolist() == [[20 + 10 * CHUNKS_EARLY, 30 + 10 * CHUNKS_EARLY]]
     assert order.reads(25, 30, first=False).tolist() == []
     assert order.reads(9_000, 9_990, first=False).tolist() == [[n, n + 10] for n in range(9_080, 10_000, 10)]
+
+
+def test_threads_that_ask_for_what_is_kept_get_their_own_number() -> None:
+    class Doubles:
+        @recent(2)
+        def of(self, number: int) -> int:
+            return 2 * number
+
+    doubles, wrong = Doubles(), list[object]()
+
+    def ask(first: int) -> None:
+        try:
+            wrong.extend(number for number in range(first, first + 20_000) if doubles.of(number % 7) != number % 7 * 2)
+        except BaseException as problem:
+            wrong.append(problem)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask, args=(first,)) for first in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(before)
+    assert wrong == []
+    assert len(vars(doubles)["_recent_of"]) <= 2 + len(threads)

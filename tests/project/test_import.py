@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from conftest import run_script
 
 import fastpipe
 
@@ -119,6 +120,28 @@ def test_import_adds_less_than_a_tenth_to_that_of_torch() -> None:
 def test_import_does_without_torch() -> None:
     code = "import sys, fastpipe; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_opencv_it_packs_and_loads(textured: Path, tmp_path: Path) -> None:
+    """There is no wheel of OpenCV for the free-threaded Python; what needs it says so."""
+    script = """
+        import sys
+        sys.modules["cv2"] = None
+        import fastpipe
+        source, packed = sys.argv[1:]
+        fastpipe.pack(source, packed)
+        with fastpipe.loader(packed, 4, size=16, augment=fastpipe.Augment.imagenet()) as loader:
+            assert len(list(loader)) == 5
+        assert len(fastpipe.open(packed)[0]) == 2
+        try:
+            fastpipe.pack(source, packed + "-small", max_size=16)
+        except fastpipe.PackError as problem:
+            print(problem)
+    """
+    done = run_script(script, textured.with_name("source"), tmp_path / "packed")
+    assert done.returncode == 0, done.stderr
+    assert "OpenCV" in done.stdout
+    assert "install it: pip install opencv-python-headless" in done.stdout
 
 
 def test_public_names_are_locked() -> None:

@@ -86,8 +86,14 @@ def shrink(samples: NDArray[Any], max_size: int) -> NDArray[Any]:
 @functools.cache
 def opencv() -> Any:
     """OpenCV, which uses only the calling thread (0), for packing runs one a core, and writes nothing to stderr."""
-    import cv2
-
+    try:
+        import cv2
+    except ImportError as missing:
+        raise PackError(
+            f"OpenCV makes this picture smaller or converts it, and cannot be imported ({missing}); install it: pip "
+            "install opencv-python-headless. For the free-threaded Python, which it has no wheel for, see "
+            "docs/install.md"
+        ) from missing
     cv2.setNumThreads(0)
     cv2.utils.logging.setLogLevel(0)
     return cv2

@@ -31,29 +31,31 @@ _PART_RETRIES = 6
 # obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
 # none of its threads: a request would wait for ever. So a child of a process that has used obstore is refused; one of
 # a process that has not starts its own.
-_started: tuple[int, asyncio.AbstractEventLoop] | None = None  # the process, and the loop
+_started: list[tuple[int, asyncio.AbstractEventLoop]] = []  # the process, and the loop; the first one counts
 
 
 def loop_of_process() -> asyncio.AbstractEventLoop:
     """The event loop of the thread that makes all requests of a process; it starts with the first dataset. ConfigError:
     obstore is not installed. EngineError: see Note [obstore and fork].
     """
-    global _started
-    if _started is None:
+    if not _started:
         try:
             import obstore  # noqa: F401
         except ImportError as missing:
             raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
-        _started = os.getpid(), asyncio.new_event_loop()
-        threading.Thread(target=_started[1].run_forever, name=THREAD_NAME, daemon=True).start()
-    elif _started[0] != os.getpid():
+        mine = os.getpid(), asyncio.new_event_loop()
+        _started.append(mine)  # atomic: threads may come here at once, and all get the first one's loop
+        if _started[0] is mine:
+            threading.Thread(target=mine[1].run_forever, name=THREAD_NAME, daemon=True).start()
+    process, loop = _started[0]
+    if process != os.getpid():
         raise EngineError(
-            f"process {_started[0]} has read remote data, and this is its forked child {os.getpid()}: the threads "
+            f"process {process} has read remote data, and this is its forked child {os.getpid()}: the threads "
             "that make requests do not exist here. Start workers in another way: pass "
             'multiprocessing_context="forkserver" to the DataLoader, or call '
             'torch.multiprocessing.set_start_method("forkserver") before'
         )
-    return _started[1]
+    return loop
 
 
 class Connection:

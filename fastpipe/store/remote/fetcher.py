@@ -207,7 +207,8 @@ class Fetcher:
         try:
             name, size_bytes = cache.name_of(part.shard), int(self._caches.blocks.sizes[part.shard])
             answer = await cache.objects.fetch(name, part.start, part.stop, size_bytes=size_bytes, check=check)
-            self.fetched_bytes += part.stop - part.start
+            with self._wants.lock:
+                self.fetched_bytes += part.stop - part.start
             await asyncio.wrap_future(self.in_thread(self._write, part, answer.data))
         except Exception as failed:
             problem = failed

@@ -62,7 +62,8 @@ class Reader:
         return np.array([sample in self.fetcher.damaged for sample in samples.tolist()], dtype=np.bool_)
 
     def waited(self, seconds: float) -> None:
-        self._fetch_wait_s += seconds
+        with self.wants.lock:
+            self._fetch_wait_s += seconds
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
@@ -102,7 +103,8 @@ class Reader:
             if piece is not None and piece.place is not None and piece.start <= start and stop <= piece.stop:
                 return self.ring.read(piece.place + start - piece.start, stop - start)
         answer = cache.objects.fetched(name, start, stop, int(cache.blocks.sizes[shard]))
-        self.fetcher.fetched_bytes += stop - start
+        with self.wants.lock:
+            self.fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
 
     @contextmanager
