@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare, runnable
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
@@ -21,29 +19,29 @@ from fastpipe.sources.scan.opening import open_data
 _FEW_BATCHES = 8
 
 
+@takes()
 def bench(
     data: Dataset,
-    against: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help=f"Loaders to compare with, separated by commas: {', '.join(GROUPS)}.",
-            show_default="nothing",
-        ),
-    ] = "",
-    batch_size: Annotated[int, typer.Option(help="Samples in a batch.")] = 128,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of threads or processes.", show_default="CPUs granted")
-    ] = None,
-    size: Annotated[int, typer.Option(help="Output size in pixels.")] = 224,
-    repeats: Annotated[int, typer.Option(help="Number of rounds; the table shows medians.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Seconds that each run measures.")] = 4.0,
+    against: str | None = None,
+    batch_size: int = 128,
+    workers: int | None = None,
+    size: int = 224,
+    repeats: int = 5,
+    seconds: float = 4.0,
     as_json: AsJson = False,
 ) -> None:
     """Measure images/s, and compare with other loaders.
 
     The task: random-resized crops, half of them mirrored, in uint8 batches on the CPU. Each run is a new process; the
     loaders run in turn.
+
+    Args:
+        against (NAMES): loaders to compare with, separated by commas: torch; None: nothing.
+        batch_size: samples in a batch.
+        workers: number of threads or processes; None: CPUs granted.
+        size: output size in pixels.
+        repeats: number of rounds; the table shows medians.
+        seconds: seconds that each run measures.
     """
     with exit_codes():
         index = open_data(data)
@@ -53,7 +51,7 @@ def bench(
         whole("--batch-size", batch_size, least=1, most=2**20)
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
-        contenders, skipped = _contenders(against)
+        contenders, skipped = _contenders(against or "")
         if against and not isinstance(index.path, Path):
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         if against and index.storage != JPEG_STORAGE:

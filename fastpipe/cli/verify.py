@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -30,20 +30,8 @@ _SHOWN = 20
 @takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
     data: Packed,
-    repair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SRC",
-            help="Restore damaged files from SRC, the source that you packed, or its URL.",
-            show_default=False,
-        ),
-    ] = None,
-    image_root: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="Folder or URL that image paths of SRC are relative to.", show_default=False
-        ),
-    ] = None,
+    repair: str | None = None,
+    image_root: str | None = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -51,6 +39,10 @@ def verify(
 
     Names each damaged sample. --repair packs only the damaged shards again, and replaces a file only if the new file
     has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
+
+    Args:
+        repair (SRC): restore damaged files from SRC, the source that you packed, or its URL.
+        image_root (FOLDER): folder or URL that image paths of SRC are relative to.
     """
     with exit_codes():
         where = place(data)
