@@ -10,14 +10,9 @@ from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import count
 from fastpipe.machine.progress import shown
 from fastpipe.packing.api import pack
-from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
-
-
-def _words(now: UnpackProgress) -> str:
-    return f"{now.images:,}/{now.total_images:,} images"
 
 
 @takes(declared(pack, ["workers"]))
@@ -37,7 +32,7 @@ def unpack(
         format: one folder of files for each class, or tar shards (WebDataset).
     """
     with exit_codes():
-        with shown(err, "unpacking", _words) as show:
+        with shown(err, "unpacking", lambda now: f"{now.done:,}/{now.total:,} images") as show:
             found = run_unpack(place(data), place(dst), format, **options, on_progress=show)
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})

@@ -17,9 +17,8 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
 from fastpipe.format.folder import scheme_of
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.machine.progress import shown
+from fastpipe.machine.progress import Counted, shown
 from fastpipe.sources.files import source_path
-from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
 from fastpipe.verify.verification import verify as run_verify
@@ -114,8 +113,8 @@ def _next_step(report: Report) -> str:
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
 
 
-def _words(started: float, now: VerifyProgress) -> str:
+def _words(started: float, now: Counted) -> str:
     seconds = max(time.monotonic() - started, 1e-6)
-    found = f"  problems: {now.findings}" if now.findings else ""
-    rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
-    return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
+    found = f"  problems: {now.problems}" if now.problems else ""
+    rates = f"{now.done / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
+    return f"{now.done:,}/{now.total:,} samples  {rates}{found}"

@@ -9,48 +9,36 @@ of texture, which are the same for all, the files have about as many bits as tho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from turbojpeg import TJPF_BGR, TJSAMP_420, TJSAMP_422, TJSAMP_444, TJSAMP_GRAY, TurboJPEG
 
 from fastpipe.demo.scene import paint_scene
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.demo.truth import caption_of
 from fastpipe.errors import ConfigError
-from fastpipe.sources.picture.jpeg import open_turbojpeg
+from fastpipe.sources.picture.jpeg import encode_jpeg
 
 _LEAST_TEXTURE, _MOST_TEXTURE = 0.6, 7.2  # its weight; beyond, much of it is clipped to black and white
-
-
-class PhotoPlan(NamedTuple):
-    """What one photo is to be: pixels, one of PyTurboJPEG's TJSAMP values, quality, and the weight of its texture."""
-
-    width: int
-    height: int
-    subsampling: int
-    quality: int
-    texture: float
 
 
 class _Kind(NamedTuple):
     """A kind of JPEG file: its share of all photos, and the share of them whose longer edge is 500 pixels."""
 
     share: float
-    subsampling: int
+    sampling: str
     qualities: tuple[int, ...]
     long_500: float
 
 
 _KINDS = (
-    _Kind(0.62, TJSAMP_444, (96,), 0.97),
-    _Kind(0.115, TJSAMP_444, (75, 80, 85, 90, 92, 94), 0.20),
-    _Kind(0.217, TJSAMP_420, (70, 75, 75, 80, 85, 90, 92), 0.20),
-    _Kind(0.018, TJSAMP_422, (75, 85, 85, 89), 0.20),
-    _Kind(0.030, TJSAMP_GRAY, (76, 92, 96, 96), 0.50),
+    _Kind(0.62, "444", (96,), 0.97),
+    _Kind(0.115, "444", (75, 80, 85, 90, 92, 94), 0.20),
+    _Kind(0.217, "420", (70, 75, 75, 80, 85, 90, 92), 0.20),
+    _Kind(0.018, "422", (75, 85, 85, 89), 0.20),
+    _Kind(0.030, "gray", (76, 92, 96, 96), 0.50),
 )
 _LANDSCAPE_SHARE = 0.73
 
@@ -71,15 +59,6 @@ def _draw_edges(rng: np.random.Generator, long_500: float) -> tuple[float, float
     return long, min(max(100.0, long / aspect), long)
 
 
-def draw_plan(rng: np.random.Generator, scale: float = 1.0) -> PhotoPlan:
-    """Draw what one photo is to be, its edges times a scale; the same state gives the same plan."""
-    kind = _KINDS[int(rng.choice(len(_KINDS), p=[kind.share for kind in _KINDS]))]
-    long, short = (round(scale * edge) for edge in _draw_edges(rng, kind.long_500))
-    size = (long, short) if rng.random() < _LANDSCAPE_SHARE else (short, long)
-    texture = _LEAST_TEXTURE * (_MOST_TEXTURE / _LEAST_TEXTURE) ** rng.random()
-    return PhotoPlan(*size, kind.subsampling, int(rng.choice(kind.qualities)), texture)
-
-
 @dataclass(frozen=True)
 class DemoPhoto:
     """One generated photo."""
@@ -89,12 +68,6 @@ class DemoPhoto:
     height: int
     mask: NDArray[np.bool_] = field(compare=False, repr=False)  # (height, width): where the object is
     caption: str
-
-
-@cache
-def _codec() -> TurboJPEG:
-    """Load libjpeg-turbo once; each call of its methods makes its own C handle, so threads may share it."""
-    return open_turbojpeg()
 
 
 def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPhoto:
@@ -107,9 +80,13 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     if not 0 <= label < len(CLASSES):
         raise ConfigError(f"expected a label from 0 to {len(CLASSES) - 1}, got {label}")
     rng = np.random.default_rng((seed, index, label))
-    plan = draw_plan(rng, scale)
-    scene = paint_scene(rng, plan.height, plan.width, CLASSES[label])
-    caption = caption_of(CLASSES[label], scene.colours, scene.mask, gray=plan.subsampling == TJSAMP_GRAY)
-    image = cv2.addWeighted(scene.smooth, 1.0, scene.texture, plan.texture, 0.0, dtype=cv2.CV_8U)
-    jpeg = bytes(_codec().encode(image, plan.quality, TJPF_BGR, plan.subsampling))
-    return DemoPhoto(jpeg, plan.width, plan.height, scene.mask, caption)
+    kind = _KINDS[int(rng.choice(len(_KINDS), p=[kind.share for kind in _KINDS]))]
+    long, short = (round(scale * edge) for edge in _draw_edges(rng, kind.long_500))
+    width, height = (long, short) if rng.random() < _LANDSCAPE_SHARE else (short, long)
+    weight = _LEAST_TEXTURE * (_MOST_TEXTURE / _LEAST_TEXTURE) ** rng.random()
+    quality = int(rng.choice(kind.qualities))
+    scene = paint_scene(rng, height, width, CLASSES[label])
+    bgr = cv2.addWeighted(scene.smooth, 1.0, scene.texture, weight, 0.0, dtype=cv2.CV_8U)
+    jpeg = encode_jpeg(np.ascontiguousarray(bgr[:, :, ::-1]), quality=quality, sampling=kind.sampling)
+    caption = caption_of(CLASSES[label], scene.colours, scene.mask, gray=kind.sampling == "gray")
+    return DemoPhoto(jpeg, width, height, scene.mask, caption)
