@@ -122,8 +122,7 @@ def unpack(
 
     def samples() -> Iterator[UnpackedSample]:
         nonlocal images, size, stored
-        read = (done for run in _runs(index) for done in ahead.put(run))
-        for _, found in itertools.chain(read, ahead.rest()):
+        for _, found in ahead.each(_runs(index)):
             yield from found
             images, size = images + len(found), size + sum(len(sample.picture) for sample in found)
             stored += sum(sample.stored_bytes for sample in found)

@@ -18,10 +18,10 @@ from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.layout import NO_LABEL, PICTURE, shard_number
+from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
-from fastpipe.packing.growth.version import Version, newest
+from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.pipeline.converting import converted
@@ -280,13 +280,10 @@ def compared(listing: Listing, version: Version, by: str, changed: str) -> Found
 
 def _packed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
-    packs, shards = version.index.info["packs"], version.index.shards
-    times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    bases = np.array([pack["plan"]["base"] for pack in packs], np.int64)
+    shards, times = version.index.shards, {entry["version"]: entry["listed_ns"] for entry in version.history}
+    packs = packs_of(version.index.info, (shard.name for shard in shards))
     listed = np.array([times[pack["version"]] for pack in packs], np.int64)
-    numbers = np.array([shard_number(shard.name) for shard in shards], np.int64)
-    of_shards = listed[np.searchsorted(bases, numbers, side="right") - 1]
-    return np.repeat(of_shards, [shard.samples for shard in shards])
+    return np.repeat(listed, [shard.samples for shard in shards])
 
 
 def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:
