@@ -51,7 +51,10 @@ def bench(
         whole("--batch-size", batch_size, least=1, most=2**20)
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
-        contenders, skipped = _contenders(against or "")
+        groups = [group for group in map(str.strip, (against or "").split(",")) if group]
+        if unknown := [group for group in groups if group not in GROUPS]:
+            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {unknown[0]!r}")
+        contenders, skipped = runnable(["fastpipe", *dict.fromkeys(name for group in groups for name in GROUPS[group])])
         if against and not isinstance(index.path, Path):
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         if against and index.storage != JPEG_STORAGE:
@@ -89,13 +92,3 @@ def tell_run(number: int, contender: str, figures: Figures) -> None:
 def tell_skipped(skipped: Mapping[str, str]) -> None:
     for name, reason in skipped.items():
         out.print(f"not measured: {NAMES[name]}: {reason}")
-
-
-def _contenders(against: str) -> tuple[list[str], dict[str, str]]:
-    """Who takes part, and who cannot and why."""
-    contenders = ["fastpipe"]
-    for group in filter(None, (part.strip() for part in against.split(","))):
-        if group not in GROUPS:
-            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {group!r}")
-        contenders.extend(name for name in GROUPS[group] if name not in contenders)
-    return runnable(contenders)

@@ -24,8 +24,8 @@ class Work(Protocol):
     def total_bytes(self) -> int: ...
 
 
-class Counted(NamedTuple):
-    """How far work on many things is: how many are done, of how many, their bytes; and problems so far."""
+class HowFar(NamedTuple):
+    """How far work is: things and their bytes, done and in all, and problems so far."""
 
     done: int
     total: int

@@ -21,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
-from fastpipe.machine.progress import Counted
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.shard.options import PackOptions
@@ -99,7 +99,7 @@ def unpack(
     form: str = "folder",
     *,
     workers: int | None = None,
-    on_progress: Callable[[Counted], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> Unpacked:
     """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg" would have stored.
 
@@ -126,7 +126,7 @@ def unpack(
             yield from found
             images, size = images + len(found), size + sum(len(sample.picture) for sample in found)
             stored += sum(sample.stored_bytes for sample in found)
-            on_progress(Counted(images, len(index), stored, index.stored_bytes))
+            on_progress(HowFar(images, len(index), stored, index.stored_bytes))
 
     try:
         destination.mkdir(parents=True, exist_ok=True)

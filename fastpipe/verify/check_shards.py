@@ -17,7 +17,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, WITHOUT_HASHES
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms, possible_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES
-from fastpipe.machine.progress import Counted
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.verify.check_sample import Mismatch, ShardSpan, check_span, starts_in_tar
 from fastpipe.verify.damage import Damage
@@ -152,7 +152,7 @@ def check_shards(
     *,
     whole_index: bool,
     threads: int,
-    on_progress: Callable[[Counted], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> ShardFindings:
     """Reads and checks shards, which are in order, in so many threads; `on_progress` is called in this one.
 
@@ -183,7 +183,7 @@ def check_shards(
             samples += len(span.starts)
             bytes_done += span.stop - span.start
             found.bytes_read += len(checked.data)
-            on_progress(Counted(samples, totals[0], bytes_done, totals[1], len(found.damages)))
+            on_progress(HowFar(samples, totals[0], bytes_done, totals[1], len(found.damages)))
     return found
 
 

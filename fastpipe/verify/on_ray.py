@@ -18,7 +18,7 @@ import xxhash
 
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.machine.progress import Counted
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import session
 from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
@@ -88,7 +88,7 @@ def check_on_ray(
     whole_index: bool,
     workers: int | None = None,
     address: str | None = None,
-    on_progress: Callable[[Counted], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> ShardFindings:
     """As `check_shards`, of the dataset `seen`, in tasks; workers, address and errors as of `session`."""
     plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
@@ -103,7 +103,7 @@ def check_on_ray(
             samples += sum(shard.samples for shard in run.shards)
             bytes_done += sum(shard.size_bytes for shard in run.shards)
             findings += len(outcome.damages)
-            on_progress(Counted(samples, totals[0], bytes_done, totals[1], findings))
+            on_progress(HowFar(samples, totals[0], bytes_done, totals[1], findings))
     in_order = [found[number] for number in sorted(found)]
     return ShardFindings(
         [damage for each in in_order for damage in each.of_sizes],

@@ -15,7 +15,7 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
-from fastpipe.machine.progress import Counted
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import THREADS, on_ray
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
@@ -40,7 +40,7 @@ def verify(
     workers: int | None = None,
     executor: str = THREADS,
     address: str | None = None,
-    on_progress: Callable[[Counted], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> Report:
     """Checks a packed dataset.
 
@@ -80,7 +80,7 @@ def verify(
     else:
         before, whole_index = len(findings), not any(found.file == INDEX_FILE for found in findings)
 
-        def tell(now: Counted) -> None:
+        def tell(now: HowFar) -> None:
             on_progress(now._replace(problems=now.problems + before))
 
         check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)

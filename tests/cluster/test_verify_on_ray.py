@@ -18,7 +18,7 @@ from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
-from fastpipe.machine.progress import Counted
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import RAY
 from fastpipe.verify import on_ray
 from fastpipe.verify.damage import Report
@@ -67,7 +67,7 @@ def test_the_report_is_the_same(
 ) -> None:
     dataset = copied(many_shards)
     harm(dataset)
-    said: list[Counted] = []
+    said: list[HowFar] = []
     there, here = verify(dataset, executor=RAY, on_progress=said.append), verify(dataset)
     assert content(there) == content(here)
     assert len(here.findings) >= (7 if harm.__name__.startswith("damage") else 0)

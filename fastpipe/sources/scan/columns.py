@@ -27,7 +27,7 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.machine.progress import Counted, shown
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import OF_THE_FILE, Listing
@@ -156,7 +156,7 @@ def read_files(
         with shown(Console(stderr=True), doing, lambda now: f"{now.done:,} of {now.total:,} files") as tell:
             for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
                 now = min(done * _AT_ONCE, len(numbers)), len(numbers)
-                tell(Counted(*now, *now))  # of each file only the start is read
+                tell(HowFar(*now, *now))  # of each file only the start is read
     finally:
         threads.shutdown(cancel_futures=True)
 
