@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare, runnable
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
@@ -54,7 +53,7 @@ def bench(
         groups = [group for group in map(str.strip, (against or "").split(",")) if group]
         if unknown := [group for group in groups if group not in GROUPS]:
             raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {unknown[0]!r}")
-        contenders, skipped = runnable(["fastpipe", *dict.fromkeys(name for group in groups for name in GROUPS[group])])
+        contenders = ["fastpipe", *dict.fromkeys(name for group in groups for name in GROUPS[group])]
         if against and not isinstance(index.path, Path):
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         if against and index.storage != JPEG_STORAGE:
@@ -79,16 +78,10 @@ def bench(
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
             figures = [asdict(result) for result in results]
-            print_json({"task": asdict(task), "results": figures, "skipped": skipped})
+            print_json({"task": asdict(task), "results": figures, "skipped": {}})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
-        tell_skipped(skipped)
 
 
 def tell_run(number: int, contender: str, figures: Figures) -> None:
     err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
-
-
-def tell_skipped(skipped: Mapping[str, str]) -> None:
-    for name, reason in skipped.items():
-        out.print(f"not measured: {NAMES[name]}: {reason}")
