@@ -95,8 +95,8 @@ def check_on_ray(
     totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
     found: dict[int, ShardFindings] = {}
     samples, bytes_done, findings = 0, 0, 0
-    with session(address, workers=workers) as cluster:
-        most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cluster.cpus, 1)))
+    with session(address, workers=workers) as cpus:
+        most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cpus, 1)))
         check = partial(check_run, seen, whole_index)
         for run, outcome in run_tasks(check, _runs(plain, index, most), name=_name, memory=_MEMORY_BYTES):
             found[run.shards[0].number] = outcome

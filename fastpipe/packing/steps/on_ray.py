@@ -38,7 +38,7 @@ def pack_on_ray(
     check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options)
     with (
-        session(address, workers=options.workers) as cluster,
+        session(address, workers=options.workers) as cpus,
         opened(destination, options, shared_spool=True) as journal,
     ):
         # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
@@ -48,7 +48,7 @@ def pack_on_ray(
         done = begin(job, journal, listed)
         if done is not None:
             return already_packed(done, listed, started)
-        made = _made(job, journal, listed, cluster.cpus, on_progress)
+        made = _made(job, journal, listed, cpus, on_progress)
         summary = publish(journal, listed, options, made, started)
         remove_spool(job)
         return summary
