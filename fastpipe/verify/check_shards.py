@@ -36,11 +36,6 @@ class IndexPart:
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
 
-    @classmethod
-    def whole(cls, index: Index) -> IndexPart:
-        """All of an index, whose records stay in the file."""
-        return cls(index.records, 0, index.records.offset, index.least_label, len(index.classes))
-
     def of(self, shard: ShardFacts) -> NDArray[np.void]:
         """(samples,) a copy of the records of a shard's samples."""
         start = shard.first_sample - self.first

@@ -71,7 +71,9 @@ def verify(
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += _check_files(said.index, said.info)
-    index = None if said.index is None else IndexPart.whole(said.index)
+    index = None
+    if (whole := said.index) is not None:  # its records stay in the file
+        index = IndexPart(whole.records, 0, whole.records.offset, whole.least_label, len(whole.classes))
     bytes_read = 0
     if quick:
         for shard in said.shards:

@@ -65,7 +65,8 @@ class PipelineCropping(Cropping):
             row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
         }
         fitting = [row for row in range(len(samples)) if row not in bad]
-        epoch, numbers = self.named_draws([_name_of(sample) for sample in samples])
+        keys = [str(sample.get("__key__", "")).encode(errors="surrogateescape") for sample in samples]
+        epoch, numbers = self.named_draws(keys)
         made = {}
         for name in names:
             data = [pictures[row][name] for row in fitting]
@@ -206,11 +207,6 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
             "only, .map_dict(jpg=fastpipe.wds.crop(...))"
         )
     return found
-
-
-def _name_of(sample: dict[str, Any]) -> bytes:
-    """What names a sample in the draws."""
-    return str(sample.get("__key__", "")).encode(errors="surrogateescape")
 
 
 def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from conftest import flat_number
 from PIL import Image
 
 from fastpipe.bench import contenders, measure
-from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.contenders import Batch, fastpipe_loader, torch_batches
 from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare, runnable
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
@@ -36,8 +37,8 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
         def of(data: Path) -> Iterator[Batch]:
             if request.param == "fastpipe":
-                return endless(stack.enter_context(fastpipe_loader(task(data))))
-            return {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[request.param](task(data))
+                return chain.from_iterable(repeat(stack.enter_context(fastpipe_loader(task(data)))))
+            return torch_batches(request.param, task(data))
 
         yield of
 

@@ -44,8 +44,7 @@ def import_ray() -> ModuleType:
 
 @contextlib.contextmanager
 def session(address: str | None = None, *, workers: int | None = None) -> Iterator[int]:
-    """Connects to Ray as `fastpipe.pack` says it; a connection that the program has already is used, and stays. Gives
-    the number of CPUs that the cluster has now.
+    """Connects to Ray as `fastpipe.pack` says it, and gives its CPUs; a connection that is there is used, and stays.
 
     `workers` is how many tasks run at a time on a cluster that is started here; for another one it is a ConfigError.
     """

@@ -79,7 +79,8 @@ def run_tasks(
         running[remote.options(**options).remote(shared, item)] = item, failed_on
 
     def fill() -> None:
-        for item in itertools.islice(waiting, max((in_flight or _width()) - len(running), 0)):
+        as_many = round(_TASKS_PER_CPU * _all_cpus(time.monotonic() // _COUNT_EVERY_S))
+        for item in itertools.islice(waiting, max((in_flight or max(_LEAST_IN_FLIGHT, as_many)) - len(running), 0)):
             submit(item, [])
 
     try:
@@ -183,11 +184,6 @@ def _given_up(name: str, places: list[Ran], problem: Exception) -> str:
         f"task {name} has failed {len(places)} times (on {machines}), last on node {last.node[:12]} at {last.address}, "
         f"process {last.pid}, log {last.log or 'unknown'}: {problem}"
     )
-
-
-def _width() -> int:
-    """How many tasks are submitted at a time."""
-    return max(_LEAST_IN_FLIGHT, round(_TASKS_PER_CPU * _all_cpus(time.monotonic() // _COUNT_EVERY_S)))
 
 
 @lru_cache(maxsize=1)

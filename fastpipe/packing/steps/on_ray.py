@@ -106,6 +106,6 @@ def _step(name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int, wo
     last = tasks % workers
     threads = workers // last if last else 1
     items = (part._replace(threads=threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
-    for part, made in run_tasks(do, items, name="{0.step} {0.name}".format, memory=memory):
-        told.add(part.files, part.size_bytes, made.rejected, 1)
+    for part, (_, rejected) in run_tasks(do, items, name="{0.step} {0.name}".format, memory=memory):
+        told.add(part.files, part.size_bytes, rejected, 1)
     return files
