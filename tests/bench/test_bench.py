@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
@@ -16,7 +15,7 @@ from PIL import Image
 
 from fastpipe.bench import contenders, measure
 from fastpipe.bench.contenders import Batch, fastpipe_loader, torch_batches
-from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare, runnable
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
 
@@ -122,14 +121,6 @@ def test_random_crops_of_odd_pictures_lie_inside(width: int, height: int) -> Non
 
 def test_names_and_groups_agree() -> None:
     assert {"fastpipe", *(name for group in GROUPS.values() for name in group)} == set(NAMES)
-
-
-def test_without_pillow_a_contender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runnable(["fastpipe", "torch-pil"]) == (["fastpipe", "torch-pil"], {})
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found, skipped = runnable(["fastpipe", "torch-pil"])
-    assert found == ["fastpipe"]
-    assert "pip install 'fastpipe[bench]'" in skipped["torch-pil"]
 
 
 @pytest.fixture(scope="module")

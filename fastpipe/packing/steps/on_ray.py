@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ def pack_on_ray(
     ):
         # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
         # what made the shards, so the libraries are compared.
-        listed = list_all(job, _everywhere)
+        listed = list_all(job, lambda do, items: (found for _, found in run_tasks(do, items, name=lambda _: "list")))
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
@@ -52,11 +52,6 @@ def pack_on_ray(
         summary = publish(journal, listed, options, made, started)
         remove_spool(job)
         return summary
-
-
-def _everywhere(do: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Calls a function with each item, in a task."""
-    return (found for _, found in run_tasks(do, items, name=lambda _: "list"))
 
 
 def make_on_ray(workers: int) -> Make:
