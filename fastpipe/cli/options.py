@@ -76,7 +76,7 @@ def _for_typer(parameter: inspect.Parameter, kind: Any, metavar: str, words: str
     if default is parameter.empty:
         how: Any = typer.Argument(metavar=name.upper(), help=words)
     else:
-        said = {"help": words, "metavar": metavar or None, "show_default": otherwise or True}
+        said: dict[str, Any] = {"help": words, "metavar": metavar or None, "show_default": otherwise or True}
         how = typer.Option(_flag(name), **{**said, **_MORE.get(name, {})})
         if kind is bool:
             default = False  # a flag is there or is not
@@ -86,8 +86,6 @@ def _for_typer(parameter: inspect.Parameter, kind: Any, metavar: str, words: str
 def _kind(parameter: inspect.Parameter) -> Any:
     """The type of what a user says for a parameter of a Python function, for typer."""
     name, default = parameter.name, parameter.default
-    if default is parameter.empty:
-        return str
     if name in CHOICES:
         return Enum(name, {each.upper(): each for each in CHOICES[name]})
     if name == "fields":

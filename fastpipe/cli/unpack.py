@@ -8,7 +8,7 @@ from typing import Any
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import count
-from fastpipe.machine.progress import shown
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.packing.api import pack
 from fastpipe.packing.unpack import unpack as run_unpack
 
@@ -31,8 +31,12 @@ def unpack(
         dst: new or empty folder for the images.
         format: one folder of files for each class, or tar shards (WebDataset).
     """
+
+    def words(now: HowFar) -> str:
+        return f"{now.done:,}/{now.total:,} images"
+
     with exit_codes():
-        with shown(err, "unpacking", lambda now: f"{now.done:,}/{now.total:,} images") as show:
+        with shown(err, "unpacking", words) as show:
             found = run_unpack(place(data), place(dst), format, **options, on_progress=show)
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})

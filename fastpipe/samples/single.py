@@ -88,7 +88,7 @@ class Cropping:
         self, widths: NDArray[np.int64], heights: NDArray[np.int64], draws: Draws, **how: Any
     ) -> tuple[Crops, NDArray[np.bool_]]:
         """The crops of pictures of these sizes, and which rows are mirrored."""
-        named = {"seed": self._seed, "epoch": draws.epoch, "samples": draws.numbers}
+        named: dict[str, Any] = {"seed": self._seed, "epoch": draws.epoch, "samples": draws.numbers}
         crops = plan_crops(self.crop, self.size, widths, heights, **named, **how)
         flips = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers) < self._flip
         return crops, np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored

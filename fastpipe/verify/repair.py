@@ -103,8 +103,7 @@ def repair(
         refused: PackError | None = None
         made_by = list(zip(packs_of(info, (shard.name for shard in shards)), shards, strict=True))
         for pack in info["packs"]:
-            ours = [shard for maker, shard in made_by if maker is pack]
-            if not ours:
+            if not (ours := [shard for maker, shard in made_by if maker is pack]):
                 continue
             how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
             options = replace(packed_options(pack["options"], how), workers=workers)

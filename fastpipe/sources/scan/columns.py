@@ -153,7 +153,7 @@ def read_files(
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="fastpipe-scan")  # it starts no more than it has parts
     try:
         doing = f"scanning {readable(str(columns.folder))}"
-        with shown(Console(stderr=True), doing, lambda now: f"{now.done:,} of {now.total:,} files") as tell:
+        with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
             for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
                 now = min(done * _AT_ONCE, len(numbers)), len(numbers)
                 tell(HowFar(*now, *now))  # of each file only the start is read
