@@ -12,108 +12,80 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from fastpipe.errors import (
-    ClusterError,
-    ConfigError,
-    DatasetError,
-    EngineError,
-    FastpipeError,
-    ImageError,
-    PackError,
-    SampleError,
-)
+# "as" says to type checkers that a name is public.
+from fastpipe.errors import ClusterError as ClusterError
+from fastpipe.errors import ConfigError as ConfigError
+from fastpipe.errors import DatasetError as DatasetError
+from fastpipe.errors import EngineError as EngineError
+from fastpipe.errors import FastpipeError as FastpipeError
+from fastpipe.errors import ImageError as ImageError
+from fastpipe.errors import PackError as PackError
+from fastpipe.errors import SampleError as SampleError
 
 if TYPE_CHECKING:
-    from fastpipe import wds
-    from fastpipe.augment import Augment
-    from fastpipe.diagnosis import diagnose
-    from fastpipe.engine.stats import Stats
-    from fastpipe.loading.factory import loader
-    from fastpipe.loading.loader import Loader
-    from fastpipe.loading.monitor import monitor
-    from fastpipe.loading.options import View
-    from fastpipe.loading.samplers import PerClass, Repeated, Sequential, Weighted, balanced
-    from fastpipe.packing.api import add, pack, remove
-    from fastpipe.packing.writer import Writer
-    from fastpipe.plan.buckets import Buckets
-    from fastpipe.plan.crops import CenterCrop, FiveCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize, TenCrop
-    from fastpipe.plan.placed import Boxes, Points
-    from fastpipe.samples.dataset import Dataset
-    from fastpipe.samples.opening import concat, mix, open
-    from fastpipe.show.duplicates import duplicates
-    from fastpipe.show.preview import preview
+    from fastpipe import wds as wds
+    from fastpipe.augment import Augment as Augment
+    from fastpipe.diagnosis import diagnose as diagnose
+    from fastpipe.engine.stats import Stats as Stats
+    from fastpipe.loading.factory import loader as loader
+    from fastpipe.loading.loader import Loader as Loader
+    from fastpipe.loading.monitor import monitor as monitor
+    from fastpipe.loading.options import View as View
+    from fastpipe.loading.samplers import PerClass as PerClass
+    from fastpipe.loading.samplers import Repeated as Repeated
+    from fastpipe.loading.samplers import Sequential as Sequential
+    from fastpipe.loading.samplers import Weighted as Weighted
+    from fastpipe.loading.samplers import balanced as balanced
+    from fastpipe.packing.api import add as add
+    from fastpipe.packing.api import pack as pack
+    from fastpipe.packing.api import remove as remove
+    from fastpipe.packing.writer import Writer as Writer
+    from fastpipe.plan.buckets import Buckets as Buckets
+    from fastpipe.plan.crops import CenterCrop as CenterCrop
+    from fastpipe.plan.crops import FiveCrop as FiveCrop
+    from fastpipe.plan.crops import Letterbox as Letterbox
+    from fastpipe.plan.crops import RandomCrop as RandomCrop
+    from fastpipe.plan.crops import RandomResizedCrop as RandomResizedCrop
+    from fastpipe.plan.crops import Resize as Resize
+    from fastpipe.plan.crops import TenCrop as TenCrop
+    from fastpipe.plan.placed import Boxes as Boxes
+    from fastpipe.plan.placed import Points as Points
+    from fastpipe.samples.dataset import Dataset as Dataset
+    from fastpipe.samples.opening import concat as concat
+    from fastpipe.samples.opening import mix as mix
+    from fastpipe.samples.opening import open as open
+    from fastpipe.show.duplicates import duplicates as duplicates
+    from fastpipe.show.preview import preview as preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
     from fastpipe import native as native  # raises: it says why, and what to do
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Augment",
-    "Boxes",
-    "Buckets",
-    "CenterCrop",
-    "ClusterError",
-    "ConfigError",
-    "Dataset",
-    "DatasetError",
-    "EngineError",
-    "FastpipeError",
-    "FiveCrop",
-    "ImageError",
-    "Letterbox",
-    "Loader",
-    "PackError",
-    "PerClass",
-    "Points",
-    "RandomCrop",
-    "RandomResizedCrop",
-    "Repeated",
-    "Resize",
-    "SampleError",
-    "Sequential",
-    "Stats",
-    "TenCrop",
-    "View",
-    "Weighted",
-    "Writer",
-    "__version__",
-    "add",
-    "balanced",
-    "concat",
-    "diagnose",
-    "duplicates",
-    "loader",
-    "mix",
-    "monitor",
-    "open",
-    "pack",
-    "preview",
-    "remove",
-    "wds",
-]
-
 # Public names -> the modules that define them.
 _OF_MODULES = {
-    "augment": ("Augment",),
-    "diagnosis": ("diagnose",),
-    "engine.stats": ("Stats",),
-    "loading.factory": ("loader",),
-    "loading.loader": ("Loader",),
-    "loading.monitor": ("monitor",),
-    "loading.options": ("View",),
-    "loading.samplers": ("PerClass", "Repeated", "Sequential", "Weighted", "balanced"),
-    "packing.api": ("add", "pack", "remove"),
-    "packing.writer": ("Writer",),
-    "plan.buckets": ("Buckets",),
-    "plan.crops": ("CenterCrop", "FiveCrop", "Letterbox", "RandomCrop", "RandomResizedCrop", "Resize", "TenCrop"),
-    "plan.placed": ("Boxes", "Points"),
-    "samples.dataset": ("Dataset",),
-    "samples.opening": ("concat", "mix", "open"),
-    "show.duplicates": ("duplicates",),
-    "show.preview": ("preview",),
+    "augment": "Augment",
+    "diagnosis": "diagnose",
+    "engine.stats": "Stats",
+    "errors": "ClusterError ConfigError DatasetError EngineError FastpipeError ImageError PackError SampleError",
+    "loading.factory": "loader",
+    "loading.loader": "Loader",
+    "loading.monitor": "monitor",
+    "loading.options": "View",
+    "loading.samplers": "PerClass Repeated Sequential Weighted balanced",
+    "packing.api": "add pack remove",
+    "packing.writer": "Writer",
+    "plan.buckets": "Buckets",
+    "plan.crops": "CenterCrop FiveCrop Letterbox RandomCrop RandomResizedCrop Resize TenCrop",
+    "plan.placed": "Boxes Points",
+    "samples.dataset": "Dataset",
+    "samples.opening": "concat mix open",
+    "show.duplicates": "duplicates",
+    "show.preview": "preview",
 }
-_MODULES = {name: module for module, names in _OF_MODULES.items() for name in names}
+_MODULES = {name: module for module, names in _OF_MODULES.items() for name in names.split()}
+
+__all__ = sorted(["__version__", "wds", *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

@@ -84,10 +84,15 @@ def forget_the_terminal() -> None:
 def prepare_worker(node: WorkerController) -> None:
     """Names the file in which a worker notes its serial tests: the scheduler sees no markers, only names of tests."""
     if _FOLDER not in node.config.stash:
+        for each in node.config.args:  # a worker's own words on it are lost
+            if not (node.config.invocation_params.dir / each.partition("::")[0]).exists():
+                raise pytest.UsageError(f"file or directory not found: {each}")
         folder = tempfile.TemporaryDirectory(prefix="fastpipe-serial-")
         node.config.add_cleanup(folder.cleanup)
         node.config.stash[_FOLDER] = Path(folder.name)
-    node.workerinput[SERIAL] = str(node.config.stash[_FOLDER] / node.gateway.id)
+    noted = node.config.stash[_FOLDER] / node.gateway.id
+    noted.write_text("[]")  # a worker that finds no tests notes none
+    node.workerinput[SERIAL] = str(noted)
 
 
 def note_serial_tests(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from itertools import chain, repeat
 from pathlib import Path
 
-from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.contenders import Batch, fastpipe_loader, torch_batches
 from fastpipe.bench.measure import Figures, Task
 from fastpipe.errors import FastpipeError
 
@@ -21,7 +22,7 @@ def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figu
     """Runs one contender in this process."""
     asked = time.perf_counter()
     ours = fastpipe_loader(task) if contender == "fastpipe" else None
-    batches = endless(ours) if ours else {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[contender](task)
+    batches = chain.from_iterable(repeat(ours)) if ours else torch_batches(contender, task)
     next(batches)
     first_batch_s = time.perf_counter() - asked
     _run(batches, warmup_s)

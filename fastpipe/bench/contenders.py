@@ -41,36 +41,20 @@ def fastpipe_loader(task: Task) -> Loader:
     )
 
 
-def endless(batches: Loader) -> Iterator[Batch]:
-    """Epoch after epoch."""
-    while True:
-        yield from batches
-
-
-def torch_pil(task: Task) -> Iterator[Batch]:
-    """torch.utils.data.DataLoader with Pillow, as torchvision's ImageFolder recipe does it."""
-    return _channels_last(_data_loader(_PilDataset(task), task))
-
-
-def torch_cv2(task: Task) -> Iterator[Batch]:
-    """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize; OpenCV decodes what is no JPEG."""
-    return _channels_last(_data_loader(_Cv2Dataset(task), task))
-
-
-def _data_loader(dataset: Dataset[Any], task: Task) -> DataLoader[Any]:
-    samples, draw = len(dataset), torch.Generator().manual_seed(task.seed)  # type: ignore[arg-type]
-    return DataLoader(
+def torch_batches(contender: str, task: Task) -> Iterator[Batch]:
+    """torch.utils.data.DataLoader: "torch-pil" with Pillow, as torchvision's ImageFolder recipe does it; "torch-cv2"
+    with PyTurboJPEG to decode and OpenCV to resize, which also decodes what is no JPEG.
+    """
+    dataset, draw = _DATASETS[contender](task), torch.Generator().manual_seed(task.seed)
+    batches: DataLoader[Any] = DataLoader(
         dataset,
         batch_size=task.batch_size,
         # Random permutations, one after the other: no pauses between epochs.
-        sampler=RandomSampler(dataset, num_samples=samples * 10**9, generator=draw),  # type: ignore[arg-type]
+        sampler=RandomSampler(dataset, num_samples=len(dataset) * 10**9, generator=draw),
         num_workers=task.workers,
         persistent_workers=True,
     )
-
-
-def _channels_last(batches: DataLoader[Any]) -> Iterator[Batch]:
-    """Rows are collated as decoders give them, (height, width, 3), and the batch is seen as (N, 3, height, width)."""
+    # Rows are collated as decoders give them, (height, width, 3), and the batch is seen as (N, 3, height, width).
     for images, labels in batches:
         yield images.permute(0, 3, 1, 2), labels
 
@@ -139,6 +123,9 @@ class _Cv2Dataset(_Shards):
         if random.random() < 0.5:
             out = cv2.flip(out, 1)
         return torch.from_numpy(out), label
+
+
+_DATASETS: dict[str, type[_Shards]] = {"torch-pil": _PilDataset, "torch-cv2": _Cv2Dataset}
 
 
 def _random_crop(width: int, height: int) -> tuple[int, int, int, int]:

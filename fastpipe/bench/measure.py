@@ -4,7 +4,6 @@ only the measured processes need.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import statistics
 import subprocess
@@ -46,14 +45,6 @@ class Figures:
     decode_us: float | None = None
     resize_us: float | None = None
     plan_us: float | None = None  # of the main thread, for an image: planning and handing over
-
-
-def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Those of the contenders that can run here, and why each other one cannot."""
-    skipped = {}
-    if "torch-pil" in names and importlib.util.find_spec("PIL") is None:
-        skipped["torch-pil"] = "Pillow is not installed (pip install 'fastpipe[bench]')"
-    return [name for name in names if name not in skipped], skipped
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare, runnable
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
@@ -21,29 +18,29 @@ from fastpipe.sources.scan.opening import open_data
 _FEW_BATCHES = 8
 
 
+@takes()
 def bench(
     data: Dataset,
-    against: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help=f"Loaders to compare with, separated by commas: {', '.join(GROUPS)}.",
-            show_default="nothing",
-        ),
-    ] = "",
-    batch_size: Annotated[int, typer.Option(help="Samples in a batch.")] = 128,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of threads or processes.", show_default="CPUs granted")
-    ] = None,
-    size: Annotated[int, typer.Option(help="Output size in pixels.")] = 224,
-    repeats: Annotated[int, typer.Option(help="Number of rounds; the table shows medians.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Seconds that each run measures.")] = 4.0,
+    against: str | None = None,
+    batch_size: int = 128,
+    workers: int | None = None,
+    size: int = 224,
+    repeats: int = 5,
+    seconds: float = 4.0,
     as_json: AsJson = False,
 ) -> None:
     """Measure images/s, and compare with other loaders.
 
     The task: random-resized crops, half of them mirrored, in uint8 batches on the CPU. Each run is a new process; the
     loaders run in turn.
+
+    Args:
+        against (NAMES): loaders to compare with, separated by commas: torch; None: nothing.
+        batch_size: samples in a batch.
+        workers: number of threads or processes; None: CPUs granted.
+        size: output size in pixels.
+        repeats: number of rounds; the table shows medians.
+        seconds: seconds that each run measures.
     """
     with exit_codes():
         index = open_data(data)
@@ -53,7 +50,10 @@ def bench(
         whole("--batch-size", batch_size, least=1, most=2**20)
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
-        contenders, skipped = _contenders(against)
+        groups = [group for group in map(str.strip, (against or "").split(",")) if group]
+        if unknown := [group for group in groups if group not in GROUPS]:
+            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {unknown[0]!r}")
+        contenders = ["fastpipe", *dict.fromkeys(name for group in groups for name in GROUPS[group])]
         if against and not isinstance(index.path, Path):
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         if against and index.storage != JPEG_STORAGE:
@@ -78,26 +78,10 @@ def bench(
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
             figures = [asdict(result) for result in results]
-            print_json({"task": asdict(task), "results": figures, "skipped": skipped})
+            print_json({"task": asdict(task), "results": figures, "skipped": {}})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
-        tell_skipped(skipped)
 
 
 def tell_run(number: int, contender: str, figures: Figures) -> None:
     err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
-
-
-def tell_skipped(skipped: Mapping[str, str]) -> None:
-    for name, reason in skipped.items():
-        out.print(f"not measured: {NAMES[name]}: {reason}")
-
-
-def _contenders(against: str) -> tuple[list[str], dict[str, str]]:
-    """Who takes part, and who cannot and why."""
-    contenders = ["fastpipe"]
-    for group in filter(None, (part.strip() for part in against.split(","))):
-        if group not in GROUPS:
-            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {group!r}")
-        contenders.extend(name for name in GROUPS[group] if name not in contenders)
-    return runnable(contenders)

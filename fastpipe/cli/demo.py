@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.measure import GROUPS, NAMES, Task, compare, runnable
-from fastpipe.cli.bench import tell_run, tell_skipped
+from fastpipe.bench.measure import GROUPS, NAMES, Task, compare
+from fastpipe.cli.bench import tell_run
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import pack_table, show, throughput_table
@@ -64,7 +64,7 @@ def demo(
         out.print(f"* drawing a training batch in {sheet}")
         write_contact_sheet(data, sheet, train=True)
 
-        contenders, skipped = runnable(["fastpipe", *GROUPS["torch"]])
+        contenders = ["fastpipe", *GROUPS["torch"]]
         names = ", ".join(NAMES[name] for name in contenders)
         out.print(f"* measuring each loader {_REPEATS} times, with {workers} workers: {names}")
         task = Task(str(data), _BATCH_SIZE, workers, 224)
@@ -78,7 +78,6 @@ def demo(
         )
         out.print()
         show(out, throughput_table(results))
-        tell_skipped(skipped)
         out.print(f"open {sheet}: it shows a training batch as the model sees it")
         out.print(f"more: fastpipe inspect {data}; fastpipe bench {data} --against torch")
 

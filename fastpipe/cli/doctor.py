@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import takes
 from fastpipe.cli.tables import show
 from fastpipe.errors import ConfigError, readable
 from fastpipe.errors.checks import positive, whole
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from fastpipe.doctor import Check
 
 
+@takes()
 def doctor(
     data: Annotated[
         str | None,
@@ -30,34 +32,10 @@ def doctor(
             show_default=False,
         ),
     ] = None,
-    train_script: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help=(
-                "Run this training command, such as 'python train.py --lr 1', and say why its DataLoader is slow or "
-                "stuck."
-            ),
-            show_default=False,
-        ),
-    ] = None,
-    batches: Annotated[
-        int | None,
-        typer.Option(help="With --train-script: stop it after this number of batches.", show_default="100"),
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            help="With --train-script: stop it after this number of seconds with batches.", show_default="120"
-        ),
-    ] = None,
-    stall_timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="With --train-script: report it as stuck after this number of seconds without a batch.",
-            show_default="60",
-        ),
-    ] = None,
+    train_script: str | None = None,
+    batches: int | None = None,
+    seconds: float | None = None,
+    stall_timeout: float | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Find causes of slow or stopped training input on this machine.
@@ -68,6 +46,13 @@ def doctor(
     With --train-script, doctor runs COMMAND unchanged, shows its output, and watches its torch DataLoaders: the time of
     each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to change. If no
     more batches come, it shows the Python stack of every process. Then it stops the command.
+
+    Args:
+        train_script (COMMAND): run this training command, such as 'python train.py --lr 1', and say why its DataLoader
+            is slow or stuck.
+        batches: with --train-script: stop it after this number of batches; None: 100.
+        seconds: with --train-script: stop it after this number of seconds with batches; None: 120.
+        stall_timeout: with --train-script: report it as stuck after this number of seconds without a batch; None: 60.
     """
     from fastpipe.doctor import Verdict, examine
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
@@ -46,29 +45,21 @@ def add(as_json: AsJson = False, **options: Any) -> None:
 
 @takes(declared(run_remove, ["dst"]))
 def remove(
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help='A file with a key on each line: paths of sources, as batch["key"] has them.'
-        ),
-    ] = None,
-    classes: Annotated[
-        list[str] | None, typer.Option("--class", metavar="NAME", help="Samples of a class; may be repeated.")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COMPARISON",
-            help="Samples for which it holds, such as 'score < 0.2': a column of numbers, label, width, height, "
-            "channels, bits or class, an operator, and a value. May be repeated: then all hold.",
-        ),
-    ] = None,
+    keys: Path | None = None,
+    classes: list[str] | None = None,
+    where: list[str] | None = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
     """Remove samples from a packed dataset.
 
     Index and columns of its next version do not have them; shards stay. `fastpipe pack DST NEW` gives the space back.
+
+    Args:
+        keys (FILE): a file with a key on each line: paths of sources, as batch["key"] has them.
+        classes (NAME): samples of a class; may be repeated.
+        where (COMPARISON): samples for which it holds, such as 'score < 0.2': a column of numbers, label, width,
+            height, channels, bits or class, an operator, and a value. May be repeated: then all hold.
     """
     with exit_codes():
         lines = None if keys is None else [line for line in keys.read_text(encoding="utf-8").splitlines() if line]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, place, print_json
+from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, new_table, show
 from fastpipe.errors import ConfigError, readable
 from fastpipe.errors.checks import whole
@@ -29,33 +29,17 @@ _MOST_CLASSES = 20
 _MOST_GROUPS = 20
 
 
+@takes()
 def inspect(
     data: Dataset,
-    sheet: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PNG", help="File for the contact sheet.", show_default="DATA-sheet.png in the current folder"
-        ),
-    ] = None,
-    no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --sheet if it exists.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed for the images of the sheet, and for the order with --shuffle.")] = 0,
-    shuffle: Annotated[
-        bool, typer.Option("--shuffle", help="Compare the order of an epoch with a uniform permutation.")
-    ] = False,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Samples in a batch of all ranks together, for --shuffle.", show_default="256"),
-    ] = None,
-    duplicates: Annotated[
-        bool, typer.Option("--duplicates", help="List pictures that are there several times, by their hashes.")
-    ] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OTHER", help="With --duplicates: list the pictures that OTHER has, too.", show_default=False
-        ),
-    ] = None,
+    sheet: Path | None = None,
+    no_sheet: bool = False,
+    overwrite: bool = False,
+    seed: int = 0,
+    compare_shuffle: bool = False,
+    batch_size: int | None = None,
+    duplicates: bool = False,
+    against: str | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the content of a dataset, and draw a contact sheet.
@@ -65,20 +49,30 @@ def inspect(
     permutation, more if a batch has too few classes), the share of samples that stay in one batch with their neighbour
     in the shard, and the mean distance that samples move (uniform: 1/3 of the dataset). With --duplicates it lists
     pictures that are there several times, or with --against those that another dataset has, too.
+
+    Args:
+        sheet (PNG): file for the contact sheet; None: DATA-sheet.png in the current folder.
+        no_sheet: draw no contact sheet.
+        overwrite: replace the file of --sheet if it exists.
+        seed: seed for the images of the sheet, and for the order with --shuffle.
+        compare_shuffle: compare the order of an epoch with a uniform permutation.
+        batch_size: samples in a batch of all ranks together, for --shuffle; None: 256.
+        duplicates: list pictures that are there several times, by their hashes.
+        against (OTHER): with --duplicates: list the pictures that OTHER has, too.
     """
     with exit_codes():
         if sheet is not None and no_sheet:
             raise ConfigError("--sheet and --no-sheet exclude each other; pass only one of them")
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
-        if batch_size is not None and not shuffle:
+        if batch_size is not None and not compare_shuffle:
             raise ConfigError("--batch-size needs --shuffle: it is the batch of the order that is compared")
         if against is not None and not duplicates:
             raise ConfigError("--against needs --duplicates: it is the dataset that may have the same pictures")
         batch_size = 256 if batch_size is None else whole("--batch-size", batch_size, least=1, most=2**31)
         index = open_data(place(data))
         found = inspect_index(index)
-        shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
+        shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if compare_shuffle else None
         twice = None
         if duplicates:
             from fastpipe.show.duplicates import duplicates as find_duplicates  # torch

@@ -7,9 +7,7 @@ import logging
 import warnings
 from enum import StrEnum
 from inspect import signature
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
 from fastpipe.cli.options import declared, takes
@@ -30,14 +28,8 @@ PYTHON_ONLY = ("storage_options", "read_timeout", "on_progress")
 
 @takes(declared(run_pack, (name for name in signature(run_pack).parameters if name not in PYTHON_ONLY)))
 def pack(
-    step: Annotated[
-        Step | None,
-        typer.Option(help="Run one step only, as jobs of Slurm do. See docs/cluster.md.", show_default=False),
-    ] = None,
-    part: Annotated[
-        str | None,
-        typer.Option(metavar="I/N", help="With --step convert or make: the I-th of N equal parts.", show_default="1/1"),
-    ] = None,
+    step: Step | None = None,
+    part: str | None = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -45,6 +37,10 @@ def pack(
 
     Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the command is
     interrupted, run it again: it continues where it stopped.
+
+    Args:
+        step: run one step only, as jobs of Slurm do. See docs/cluster.md.
+        part (I/N): with --step convert or make: the I-th of N equal parts; None: 1/1.
     """
     with exit_codes():
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.

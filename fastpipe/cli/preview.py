@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fastpipe.cli.console import Dataset, check_new, err, exit_codes, out
+from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
@@ -18,34 +17,33 @@ from fastpipe.errors.checks import whole
 _PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}
 
 
+@takes()
 def preview(
     data: Dataset,
-    augment: Annotated[
-        str,
-        typer.Option(
-            metavar="[none|simclr|randaugment|trivial_augment|FILE.py:NAME]",
-            help="A preset of fastpipe.Augment; none: only crop and flip. Or a function in a file of yours that "
-            "returns the loader's augment=, for example a list of kornia's modules.",
-        ),
-    ] = "none",
-    out_file: Annotated[Path, typer.Option("--out", metavar="PNG", help="File for the sheet.")] = Path("preview.png"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
-    rows: Annotated[int, typer.Option(help="Number of photos.")] = 6,
-    size: Annotated[int, typer.Option(help="Size of the crops in pixels, as in training.")] = 160,
-    seed: Annotated[int, typer.Option(help="Seed of the loader; also selects the photos.")] = 0,
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Fields to show: boxes, masks and points are drawn, texts and numbers stand below. Or none.",
-            show_default="all that the augmentation allows",
-        ),
-    ] = None,
+    augment: str = "none",
+    out_file: Path = Path("preview.png"),
+    overwrite: bool = False,
+    rows: int = 6,
+    size: int = 160,
+    seed: int = 0,
+    shown_fields: str | None = None,
 ) -> None:
     """Draw the images that the model sees: photos, their random crops, and their augmentation in eight epochs.
 
     Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     Fields are drawn on the photo and on the crops. fastpipe.preview(loader) draws the same for your own loader.
+
+    Args:
+        augment ([none|simclr|randaugment|trivial_augment|FILE.py:NAME]): a preset of fastpipe.Augment; none: only crop
+            and flip. Or a function in a file of yours that returns the loader's augment=, for example a list of
+            kornia's modules.
+        out_file (PNG): file for the sheet.
+        overwrite: replace the file if it exists.
+        rows: number of photos.
+        size: size of the crops in pixels, as in training.
+        seed: seed of the loader; also selects the photos.
+        shown_fields (NAME,...): fields to show: boxes, masks and points are drawn, texts and numbers stand below. Or
+            none; None: all that the augmentation allows.
     """
     from fastpipe.loading.factory import loader
     from fastpipe.plan.placed import Points
@@ -60,7 +58,7 @@ def preview(
         whole("--size", size, least=1, most=2**15)
         made: Any = _augmentation(augment)
         dataset = open(data)
-        names, left_out = _fields(dataset, fields, made)
+        names, left_out = _fields(dataset, shown_fields, made)
         chosen = [
             Points(name, flip_pairs=[])
             if dataset.fields[name].kind == "keypoints"

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import count
-from fastpipe.machine.progress import shown
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.packing.api import pack
-from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
 
 
-def _words(now: UnpackProgress) -> str:
-    return f"{now.images:,}/{now.total_images:,} images"
-
-
 @takes(declared(pack, ["workers"]))
 def unpack(
     data: Packed,
-    dst: Annotated[str, typer.Argument(metavar="DST", help="New or empty folder for the images.")],
-    form: Annotated[
-        Format,
-        typer.Option("--format", help="One folder of files for each class, or tar shards (WebDataset)."),
-    ] = Format.FOLDER,
+    dst: str,
+    format: Format = Format.FOLDER,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
     """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
 
     They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.
+
+    Args:
+        dst: new or empty folder for the images.
+        format: one folder of files for each class, or tar shards (WebDataset).
     """
+
+    def words(now: HowFar) -> str:
+        return f"{now.done:,}/{now.total:,} images"
+
     with exit_codes():
-        with shown(err, "unpacking", _words) as show:
-            found = run_unpack(place(data), place(dst), form, **options, on_progress=show)
+        with shown(err, "unpacking", words) as show:
+            found = run_unpack(place(data), place(dst), format, **options, on_progress=show)
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
             return

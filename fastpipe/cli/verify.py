@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,9 +17,8 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
 from fastpipe.format.folder import scheme_of
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.machine.progress import shown
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.sources.files import source_path
-from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
 from fastpipe.verify.verification import verify as run_verify
@@ -30,20 +29,8 @@ _SHOWN = 20
 @takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
     data: Packed,
-    repair: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SRC",
-            help="Restore damaged files from SRC, the source that you packed, or its URL.",
-            show_default=False,
-        ),
-    ] = None,
-    image_root: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="Folder or URL that image paths of SRC are relative to.", show_default=False
-        ),
-    ] = None,
+    repair: str | None = None,
+    image_root: str | None = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -51,6 +38,10 @@ def verify(
 
     Names each damaged sample. --repair packs only the damaged shards again, and replaces a file only if the new file
     has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
+
+    Args:
+        repair (SRC): restore damaged files from SRC, the source that you packed, or its URL.
+        image_root (FOLDER): folder or URL that image paths of SRC are relative to.
     """
     with exit_codes():
         where = place(data)
@@ -122,8 +113,8 @@ def _next_step(report: Report) -> str:
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
 
 
-def _words(started: float, now: VerifyProgress) -> str:
+def _words(started: float, now: HowFar) -> str:
     seconds = max(time.monotonic() - started, 1e-6)
-    found = f"  problems: {now.findings}" if now.findings else ""
-    rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
-    return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
+    found = f"  problems: {now.problems}" if now.problems else ""
+    rates = f"{now.done / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
+    return f"{now.done:,}/{now.total:,} samples  {rates}{found}"

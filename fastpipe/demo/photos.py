@@ -25,7 +25,7 @@ MANIFEST = "photos.json"
 COCO's file."""
 
 _UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos are being written
-_GENERATOR = 2  # raise when the same (seed, index, label) begins to give another photo
+_GENERATOR = 3  # raise when the same (seed, index, label) begins to give another photo
 
 
 def write_photos(

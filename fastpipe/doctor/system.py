@@ -14,6 +14,7 @@ from pathlib import Path
 from fastpipe.doctor.check import Check, Verdict, judged
 from fastpipe.machine.cpus import cpu_quota, granted_cpus
 from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills, swap_used_bytes
+from fastpipe.sources.files import LocalFile
 
 SHARED_MEMORY = Path("/dev/shm")
 KERNEL_LOG = Path("/dev/kmsg")
@@ -108,17 +109,13 @@ def last_killed() -> str:
 def _log() -> bytes:
     """All that the kernel's log holds, if we may read it: a record a read, and none or an error behind the last."""
     records = b""
-    with suppress(OSError), open(KERNEL_LOG, "rb", buffering=0, opener=_at_once) as log:
+    with suppress(OSError), LocalFile(KERNEL_LOG) as log:
         while True:
             with suppress(BrokenPipeError):  # the record was overwritten meanwhile; the next one is there
                 if not (record := log.read(_LARGEST_RECORD)):
                     break
                 records += record
     return records
-
-
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _shared_memory() -> Check:

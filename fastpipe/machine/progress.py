@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -22,6 +22,16 @@ class Work(Protocol):
 
     @property
     def total_bytes(self) -> int: ...
+
+
+class HowFar(NamedTuple):
+    """How far work is: things and their bytes, done and in all, and problems so far."""
+
+    done: int
+    total: int
+    bytes: int
+    total_bytes: int
+    problems: int = 0
 
 
 W = TypeVar("W", bound=Work)

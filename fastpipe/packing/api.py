@@ -184,8 +184,8 @@ def add(
     from fastpipe.packing.cluster.session import session  # most programs need no Ray
     from fastpipe.packing.steps.on_ray import make_on_ray
 
-    with session(address, workers=given.workers) as cluster:
-        return grow.add(*places, given, **how, make=make_on_ray(cluster.cpus))
+    with session(address, workers=given.workers) as cpus:
+        return grow.add(*places, given, **how, make=make_on_ray(cpus))
 
 
 def remove(

@@ -21,6 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.shard.options import PackOptions
@@ -84,15 +85,6 @@ _WRITE = {"folder": _into_folders, "webdataset": _into_shards}
 _RUN_BYTES = 4 << 20  # of samples that a thread takes at once
 
 
-class UnpackProgress(NamedTuple):
-    """How far it is: images and their bytes, as they are stored, done and in all."""
-
-    images: int
-    total_images: int
-    bytes: int
-    total_bytes: int
-
-
 class Unpacked(NamedTuple):
     """Images and bytes that were written; fields of the dataset that folders of images have no place for."""
 
@@ -107,7 +99,7 @@ def unpack(
     form: str = "folder",
     *,
     workers: int | None = None,
-    on_progress: Callable[[UnpackProgress], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> Unpacked:
     """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg" would have stored.
 
@@ -130,12 +122,11 @@ def unpack(
 
     def samples() -> Iterator[UnpackedSample]:
         nonlocal images, size, stored
-        read = (done for run in _runs(index) for done in ahead.put(run))
-        for _, found in itertools.chain(read, ahead.rest()):
+        for _, found in ahead.each(_runs(index)):
             yield from found
             images, size = images + len(found), size + sum(len(sample.picture) for sample in found)
             stored += sum(sample.stored_bytes for sample in found)
-            on_progress(UnpackProgress(images, len(index), stored, index.stored_bytes))
+            on_progress(HowFar(images, len(index), stored, index.stored_bytes))
 
     try:
         destination.mkdir(parents=True, exist_ok=True)

@@ -73,26 +73,18 @@ class Values:
         return {"_given": self._given, "_state": self._state}
 
 
-class Picked:
-    """The values of some of the samples."""
+class Derived:
+    """The values of another column, of all or some of its ids; as they are, or what a function makes of them."""
 
-    def __init__(self, column: ById, ids: NDArray[np.int64]) -> None:
-        self._column, self._ids = column, ids
-
-    def take(self, ids: NDArray[np.int64]) -> Any:
-        """As the column gives them."""
-        return self._column.take(self._ids[ids])
-
-
-class Computed:
-    """Values that a function makes of those of another column: other numbers of classes."""
-
-    def __init__(self, column: ById, function: Callable[[Any], Any]) -> None:
-        self._column, self._function = column, function
+    def __init__(
+        self, column: ById, function: Callable[[Any], Any] | None = None, ids: NDArray[np.int64] | None = None
+    ) -> None:
+        self._column, self._function, self._ids = column, function, ids
 
     def take(self, ids: NDArray[np.int64]) -> Any:
-        """What the function makes of the column's."""
-        return self._function(self._column.take(ids))
+        """As the column or the function gives them."""
+        found = self._column.take(ids if self._ids is None else self._ids[ids])
+        return found if self._function is None else self._function(found)
 
 
 class Column(np.lib.mixins.NDArrayOperatorsMixin):

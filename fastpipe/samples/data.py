@@ -21,7 +21,7 @@ from fastpipe.format.index import Index, SourcePaths, refuse_other
 from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.mixed_index import MixedIndex, union
 from fastpipe.plan.content import ById, Content
-from fastpipe.samples.by_id import Column, Computed, spans
+from fastpipe.samples.by_id import Column, Derived, spans
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.options import RemoteOptions, place_of
 
@@ -264,7 +264,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
     by_id = None
     if any(part._labels is not None for part in parts):
         each = zip(parts, new, strict=True)
-        by_id = _behind("label", [Computed(part.by_id("label"), labels.__getitem__) for part, labels in each], starts)
+        by_id = _behind("label", [Derived(part.by_id("label"), labels.__getitem__) for part, labels in each], starts)
     added: dict[str, ById] = {}
     for name in dict.fromkeys(name for part in parts for name in part._added):
         for part in parts:
@@ -304,7 +304,7 @@ def _behind(name: str, columns: Sequence[ById], starts: NDArray[np.int64]) -> By
         )
     if isinstance(nothing[0], np.ndarray):
         dtype = np.result_type(*nothing)
-        columns = [Computed(column, partial(np.asarray, dtype=dtype)) for column in columns]
+        columns = [Derived(column, partial(np.asarray, dtype=dtype)) for column in columns]
     return JoinedColumn(starts, columns)
 
 

@@ -22,7 +22,7 @@ from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream
-from fastpipe.samples.by_id import Computed, Picked, Values, digest, spans
+from fastpipe.samples.by_id import Derived, Values, digest, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
@@ -138,7 +138,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
         return found._with(
             relabelled=(names, [new[each] for each in found._stored_labels]),
-            labels=None if found._labels is None else Computed(found._labels, new.__getitem__),
+            labels=None if found._labels is None else Derived(found._labels, new.__getitem__),
             identity={**found._identity, "classes": said},
         )
 
@@ -203,7 +203,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 f"{low if low < NO_LABEL else high}; pass classes=, the names of all classes"
             )
         stay = [np.where(each < len(names), each, NO_LABEL) for each in self._stored_labels]
-        found = Computed(given, partial(np.asarray, dtype=np.int64))
+        found = Derived(given, partial(np.asarray, dtype=np.int64))
         identity = {**self._identity, "with_labels": digest(found, len(self))}
         return self._with(relabelled=(names, stay), labels=found, identity=identity)
 
@@ -319,8 +319,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         return self._with(
             samples=samples,
             starts=starts_of(counts.tolist()),
-            labels=None if self._labels is None else Picked(self._labels, ids),
-            added={name: Picked(column, ids) for name, column in self._added.items()},
+            labels=None if self._labels is None else Derived(self._labels, ids=ids),
+            added={name: Derived(column, ids=ids) for name, column in self._added.items()},
             identity={**self._identity, "samples": said},
         )
 

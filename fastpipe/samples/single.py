@@ -1,9 +1,10 @@
 """Ids of samples -> (image, label) or a dict of fields for each, decoded and transformed on the calling thread.
 
 Note [draws of single samples]
-A Dataset does not know its epoch. Until `set_epoch` one number a sample comes from torch's generator, as in
-torchvision's transforms: torch seeds each worker anew in each epoch. After it, draws are named by (seed, epoch,
-sample), as a loader's are, on any number of workers; the epoch lies in shared memory, since workers may be older.
+A Dataset, or a WebDataset pipeline, does not know its epoch. Until `set_epoch` one number a sample comes from torch's
+generator, as in torchvision's transforms: torch seeds each worker anew in each epoch, and torch.manual_seed decides.
+After it, draws are named by (seed, epoch, sample), as a loader's are, on any number of workers and in any order; the
+epoch lies in shared memory, since workers may be older.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,42 +44,60 @@ _NO_EPOCH = -1
 _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
 
 
+class Draws(NamedTuple):
+    """What the draws of samples are a hash of, beside the seed; Note [draws of single samples]."""
+
+    epoch: int
+    numbers: NDArray[np.int64]  # (n,)
+
+
 class Cropping:
-    """How a Dataset crops: to rows of `size`, (height, width); if `exact`, never decoded at reduced size. It can be
-    pickled.
+    """How single samples are cropped: to rows of `size`, (height, width); if `exact`, never decoded at reduced size. It
+    can be pickled, and holds no thread, no lock and no open file.
     """
 
-    def __init__(self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any) -> None:
+    def __init__(self, crop: Any, size: Any, *, hflip: Any, seed: Any, exact: Any, train: bool = False) -> None:
         self.size = output_size(size)
-        self.crop = checked_crop(crop, self.size, train=False)
-        self._flip = flip_probability(hflip, train=False)
+        self.crop = checked_crop(crop, self.size, train=train)
+        self._flip = flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
         self.exact = flag("exact", exact) or not self.crop.may_be_reduced
         self.mirrors = self._flip > 0
-        if self.crop.rows > 1 and self.mirrors:
-            raise ConfigError(
-                f"crop: {type(self.crop).__name__} is for evaluation, and mirrors by itself or not at all; leave "
-                "hflip= out"
-            )
         self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
 
-    def set_epoch(self, epoch: object) -> None:
-        """See Note [draws of single samples]."""
+    def set_epoch(self, epoch: int) -> None:
+        """Makes crops and flips a function of (seed, epoch, key). Call it before each epoch, or not at all.
+
+        Call it in the process that iterates over the DataLoader, before the iteration begins. Workers see it, also
+        persistent ones. Without it, torch's generator decides: each epoch has new crops, and torch.manual_seed makes
+        them repeatable for the same number of workers.
+
+        Args:
+            epoch: its number, from 0.
+        """
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    def draws(self, named: NDArray[np.int64]) -> Draws:
+        """What the draws of samples are a hash of; `named` names them after `set_epoch`."""
+        epoch = int(self._epoch)
+        if epoch == _NO_EPOCH and (self.mirrors or self.crop.is_random):
+            named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
+        return Draws(max(epoch, 0), named)
+
+    def crops_of(
+        self, widths: NDArray[np.int64], heights: NDArray[np.int64], draws: Draws, **how: Any
+    ) -> tuple[Crops, NDArray[np.bool_]]:
+        """The crops of pictures of these sizes, and which rows are mirrored."""
+        named: dict[str, Any] = {"seed": self._seed, "epoch": draws.epoch, "samples": draws.numbers}
+        crops = plan_crops(self.crop, self.size, widths, heights, **named, **how)
+        flips = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers) < self._flip
+        return crops, np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
 
     def plan(self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]) -> BatchPlan:
         """Of some samples."""
-        epoch, named = int(self._epoch), samples
-        if epoch == _NO_EPOCH:
-            epoch = 0
-            if self.mirrors or self.crop.is_random:
-                named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
-        widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
-        name, seed = (lambda at: f"sample {ids[at]}"), self._seed
-        crops = plan_crops(self.crop, self.size, widths, heights, seed=seed, epoch=epoch, samples=named, name=name)
-        flips = uniform(key(seed, epoch, Stream.FLIP), named) < self._flip
-        flips = np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
-        return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), named)
+        draws, sizes = self.draws(samples), (records[side].astype(np.int64) for side in ("width", "height"))
+        crops, flips = self.crops_of(*sizes, draws, name=lambda at: f"sample {ids[at]}")
+        return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), draws.numbers)
 
     @property
     def mirroring(self) -> str:
@@ -101,6 +120,11 @@ class Single:
 
     def __post_init__(self) -> None:
         applier(self.transform, dicts=self.fields is not None)
+        if self.cropping is not None and self.cropping.mirrors and self.cropping.crop.rows > 1:
+            raise ConfigError(
+                f"crop: {type(self.cropping.crop).__name__} is for evaluation, and mirrors by itself or not at all; "
+                "leave hflip= out"
+            )
         if self.fields is not None and self.cropping is not None:
             check_mirrored(self.fields.values(), self.cropping.mirroring)
 

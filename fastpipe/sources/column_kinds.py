@@ -18,7 +18,7 @@ from fastpipe.sources.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0[0-9]+")
-_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})\.0+")  # as pandas writes whole numbers if one of the column is missing
+_WHOLE = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")  # as pandas writes whole numbers if one of the column is missing
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
 _MEANING = {"padded": "text", "whole": "float", "-1": "int", "-1.0": "float"}  # of looks that matter to labels only
 _CATEGORIES = ("categories", "category", "labels", "label")
@@ -115,8 +115,10 @@ def _look_of_text(text: str) -> Any:
         return text or "none"
     if text[0] not in "[{+-.0123456789":
         return "text"
-    if _WHOLE.fullmatch(text) or _PADDED.fullmatch(text):
-        return "whole" if "." in text else "padded"
+    if _PADDED.fullmatch(text):
+        return "padded"
+    if (whole := _WHOLE.fullmatch(text)) and _look(int(whole[1])) == "int":
+        return "whole"
     try:
         look = _look(_parsed(text))
     except ImageError:

@@ -52,7 +52,7 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
 class LocalFile(io.FileIO):
     """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
-    def __init__(self, path: Path | bytes) -> None:  # it does not wait for the writer of a pipe
+    def __init__(self, path: Path | str | bytes) -> None:  # it does not wait for the writer of a pipe
         super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:

@@ -176,10 +176,6 @@ class Listing:
             total += _hash_of(source, f"{source.label} {source.size_bytes} {times}", source.parts, note)
         return in_hex(total)
 
-    def last_change_ns(self) -> int:
-        """When the last of the files changed, was replaced or renamed: by ctime, which nobody sets."""
-        return max((source.ctime_ns for source in self.sources), default=0)
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -192,7 +188,7 @@ class Facts:
     content: str = ""  # `Listing.digest`
     state: str = ""  # `Listing.digest_with_times`
     taken_ns: int = 0
-    changed_ns: int = 0  # `Listing.last_change_ns`
+    changed_ns: int = 0  # when the last of the files was changed, replaced or renamed: by ctime, which nobody sets
     fields: tuple[SourceField, ...] = ()
     stray: list[str] = field(default_factory=list)
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -208,7 +204,7 @@ class Facts:
             content=listing.digest(),
             state=listing.digest_with_times(),
             taken_ns=listing.taken_ns,
-            changed_ns=listing.last_change_ns(),
+            changed_ns=max((source.ctime_ns for source in listing.sources), default=0),
             fields=listing.fields,
             stray=listing.stray,
             dropped=dict(listing.dropped),

@@ -17,6 +17,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, WITHOUT_HASHES
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms, possible_forms
 from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.verify.check_sample import Mismatch, ShardSpan, check_span, starts_in_tar
 from fastpipe.verify.damage import Damage
@@ -34,11 +35,6 @@ class IndexPart:
     rows_at: int  # byte of index.npy where the row of sample 0 begins
     least_label: int  # that is possible
     classes: int  # how many there are; a label is below it
-
-    @classmethod
-    def whole(cls, index: Index) -> IndexPart:
-        """All of an index, whose records stay in the file."""
-        return cls(index.records, 0, index.records.offset, index.least_label, len(index.classes))
 
     def of(self, shard: ShardFacts) -> NDArray[np.void]:
         """(samples,) a copy of the records of a shard's samples."""
@@ -104,17 +100,6 @@ def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
 SPAN_BYTES = 2 << 20  # about so much is read at once
 
 
-@dataclass(frozen=True)
-class VerifyProgress:
-    """How far a check is: samples and bytes of the shards, done and in all, and findings so far."""
-
-    samples: int
-    total_samples: int
-    bytes: int
-    total_bytes: int
-    findings: int
-
-
 @dataclass
 class ShardFindings:
     """What a check of shards has found."""
@@ -162,7 +147,7 @@ def check_shards(
     *,
     whole_index: bool,
     threads: int,
-    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> ShardFindings:
     """Reads and checks shards, which are in order, in so many threads; `on_progress` is called in this one.
 
@@ -193,7 +178,7 @@ def check_shards(
             samples += len(span.starts)
             bytes_done += span.stop - span.start
             found.bytes_read += len(checked.data)
-            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], len(found.damages)))
+            on_progress(HowFar(samples, totals[0], bytes_done, totals[1], len(found.damages)))
     return found
 
 

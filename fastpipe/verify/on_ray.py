@@ -18,12 +18,13 @@ import xxhash
 
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import session
 from fastpipe.packing.cluster.tasks import run_tasks
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
-from fastpipe.verify.check_shards import IndexPart, ShardFindings, VerifyProgress, check_shards
+from fastpipe.verify.check_shards import IndexPart, ShardFindings, check_shards
 from fastpipe.verify.shard_facts import ShardFacts
 
 _MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
@@ -87,22 +88,22 @@ def check_on_ray(
     whole_index: bool,
     workers: int | None = None,
     address: str | None = None,
-    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> ShardFindings:
     """As `check_shards`, of the dataset `seen`, in tasks; workers, address and errors as of `session`."""
     plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
     totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
     found: dict[int, ShardFindings] = {}
     samples, bytes_done, findings = 0, 0, 0
-    with session(address, workers=workers) as cluster:
-        most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cluster.cpus, 1)))
+    with session(address, workers=workers) as cpus:
+        most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cpus, 1)))
         check = partial(check_run, seen, whole_index)
         for run, outcome in run_tasks(check, _runs(plain, index, most), name=_name, memory=_MEMORY_BYTES):
             found[run.shards[0].number] = outcome
             samples += sum(shard.samples for shard in run.shards)
             bytes_done += sum(shard.size_bytes for shard in run.shards)
             findings += len(outcome.damages)
-            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], findings))
+            on_progress(HowFar(samples, totals[0], bytes_done, totals[1], findings))
     in_order = [found[number] for number in sorted(found)]
     return ShardFindings(
         [damage for each in in_order for damage in each.of_sizes],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +22,7 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, SOURCE
 from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.grow import relabelled
-from fastpipe.packing.growth.version import packed_options
+from fastpipe.packing.growth.version import packed_options, packs_of
 from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.shard.journal import Journal
@@ -102,7 +101,10 @@ def repair(
                 f"{path} holds an unfinished pack or add; run the same command again to finish it, then repair"
             )
         refused: PackError | None = None
-        for pack, ours in _by_pack(info, shards):
+        made_by = list(zip(packs_of(info, (shard.name for shard in shards)), shards, strict=True))
+        for pack in info["packs"]:
+            if not (ours := [shard for maker, shard in made_by if maker is pack]):
+                continue
             how = recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
             options = replace(packed_options(pack["options"], how), workers=workers)
             try:
@@ -118,15 +120,6 @@ def repair(
         if broken:
             _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
     return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
-
-
-def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[dict[str, Any], list[ShardFacts]]]:
-    """Which shards each pack has made."""
-    bases = [pack["plan"]["base"] if pack["plan"] else 0 for pack in info["packs"]]
-    found: list[list[ShardFacts]] = [[] for _ in bases]
-    for shard in shards:
-        found[bisect_right(bases, shard_number(shard.name)) - 1].append(shard)
-    return [(pack, ours) for pack, ours in zip(info["packs"], found, strict=True) if ours]
 
 
 def _listed(

@@ -15,6 +15,7 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import THREADS, on_ray
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
@@ -22,7 +23,6 @@ from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.check_shards import (
     IndexPart,
     ShardFindings,
-    VerifyProgress,
     check_index,
     check_shards,
     check_size,
@@ -40,7 +40,7 @@ def verify(
     workers: int | None = None,
     executor: str = THREADS,
     address: str | None = None,
-    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
+    on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> Report:
     """Checks a packed dataset.
 
@@ -71,7 +71,9 @@ def verify(
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += _check_files(said.index, said.info)
-    index = None if said.index is None else IndexPart.whole(said.index)
+    index = None
+    if (whole := said.index) is not None:  # its records stay in the file
+        index = IndexPart(whole.records, 0, whole.records.offset, whole.least_label, len(whole.classes))
     bytes_read = 0
     if quick:
         for shard in said.shards:
@@ -80,8 +82,8 @@ def verify(
     else:
         before, whole_index = len(findings), not any(found.file == INDEX_FILE for found in findings)
 
-        def tell(now: VerifyProgress) -> None:
-            on_progress(replace(now, findings=now.findings + before))
+        def tell(now: HowFar) -> None:
+            on_progress(now._replace(problems=now.problems + before))
 
         check: Callable[..., ShardFindings] = partial(check_shards, threads=threads)
         if in_tasks:

@@ -1,11 +1,6 @@
 """Samples, or the bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
 
-Note [epochs of others]
-A WebDataset pipeline tells nobody its epoch, and its workers are torch's: of an epoch, or of all. So the draws have two
-sources. After `set_epoch` they are a hash of (seed, epoch, key), on any number of workers and in any order; the number
-lies in shared memory, since workers may be older than the call. Before, one number a sample comes from torch's
-generator, as in torchvision's transforms: torch seeds each worker anew in each epoch, so nothing has to be called, and
-torch.manual_seed decides.
+The draws are named by (seed, epoch, key): Note [draws of single samples] in samples/single.py.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, ImageError, SampleError, readable
@@ -25,17 +19,14 @@ from fastpipe.errors.checks import flag, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine
-from fastpipe.plan.crop_boxes import plan_crops
-from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.samples.single import Cropping, Draws
 from fastpipe.sources.options import PICTURES
 from fastpipe.sources.picture.probe import image_format
 
 Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
-_NO_EPOCH = -1
 _FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
 _JPEG = b"\xff\xd8\xff"
 _DECODED = (_JPEG, FPC_MAGIC, PNG_MAGIC)  # by the engine
@@ -50,55 +41,17 @@ class Opened(NamedTuple):
     rgb: NDArray[np.uint8] | None = None
 
 
-class Draws(NamedTuple):
-    """What the draws of samples are a hash of, beside the seed; Note [epochs of others]."""
+class PipelineCropping(Cropping):
+    """What crop and batch_crop share: the checked options, the epoch, and how rows are made."""
 
-    epoch: int
-    numbers: NDArray[np.int64]  # (n,)
-
-
-class Cropping:
-    """What crop and batch_crop share: the checked options, the epoch, and how rows are made. It can be pickled, and
-    holds no thread, no lock and no open file.
-    """
-
-    def __init__(
-        self,
-        size: int | tuple[int, int],
-        *,
-        train: bool,
-        crop: Crop | None,
-        hflip: bool | float | None,
-        seed: int,
-        exact: bool,
-        max_pixels: int,
-    ) -> None:
-        flag("train", train)
-        self._size = output_size(size)
-        self._crop = checked_crop(crop, self._size, train=train)
-        self._flip = flip_probability(hflip, train=train)
-        self._seed = whole("seed", seed, least=0, most=2**64 - 1)
-        self._exact = flag("exact", exact) or not self._crop.may_be_reduced
+    def __init__(self, size: Any, *, train: bool, crop: Crop | None, max_pixels: int, **options: Any) -> None:
+        super().__init__(crop, size, train=flag("train", train), **options)
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-        if self._crop.rows > 1:
+        if self.crop.rows > 1:
             raise ConfigError(
-                f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
+                f"crop: fastpipe.wds gives one crop a picture, and {type(self.crop).__name__} has {self.crop.rows}; "
                 "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
-        self._is_random = self._flip > 0 or self._crop.is_random
-        self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes crops and flips a function of (seed, epoch, key). Call it before each epoch, or not at all.
-
-        Call it in the process that iterates over the DataLoader, before the iteration begins. Workers see it, also
-        persistent ones. Without it, torch's generator decides: each epoch has new crops, and torch.manual_seed makes
-        them repeatable for the same number of workers.
-
-        Args:
-            epoch: its number, from 0.
-        """
-        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
 
     def images(
         self, samples: Sequence[dict[str, Any]], handler: Handler | None = None, threads: int = 1, planar: bool = False
@@ -112,7 +65,8 @@ class Cropping:
             row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
         }
         fitting = [row for row in range(len(samples)) if row not in bad]
-        epoch, numbers = self.draws([_name_of(sample) for sample in samples])
+        keys = [str(sample.get("__key__", "")).encode(errors="surrogateescape") for sample in samples]
+        epoch, numbers = self.named_draws(keys)
         made = {}
         for name in names:
             data = [pictures[row][name] for row in fitting]
@@ -127,14 +81,9 @@ class Cropping:
         found = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
         return found, [fitting[place] for place in kept]
 
-    def draws(self, names: Sequence[bytes]) -> Draws:
+    def named_draws(self, names: Sequence[bytes]) -> Draws:
         """Those of some samples, each named by its key, or by its bytes where the key is not known."""
-        epoch = int(self._epoch)
-        if epoch != _NO_EPOCH:
-            return Draws(epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64))
-        if self._is_random:
-            return Draws(0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy())
-        return Draws(0, np.zeros(len(names), dtype=np.int64))
+        return self.draws(np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64))
 
     def rows(
         self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False
@@ -142,7 +91,7 @@ class Cropping:
         """Decodes, crops and resizes the bytes of n files, by at most so many threads, which end before this returns:
         (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
         """
-        shape = (3, *self._size) if planar else (*self._size, 3)
+        shape = (3, *self.size) if planar else (*self.size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
         headers = {row: _plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
         failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
@@ -163,9 +112,7 @@ class Cropping:
         if not len(rows):
             return {}
         width, height = (np.array([one[side] for one in opened.values()], dtype=np.int64) for side in (0, 1))
-        epoch, numbers = draws.epoch, draws.numbers[rows]
-        crops = plan_crops(self._crop, self._size, width, height, seed=self._seed, epoch=epoch, samples=numbers)
-        flips = uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
+        crops, flips = self.crops_of(width, height, Draws(draws.epoch, draws.numbers[rows]))
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
@@ -178,11 +125,11 @@ class Cropping:
             box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
             pixels = opened[int(rows[place])].rgb
             assert pixels is not None
-            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]), **rendering)
+            row = _engine.resize(pixels, *self.size, box, bounds, bool(flips[place]), **rendering)
             out[rows[place]] = row.transpose(2, 0, 1) if planar else row
 
         _each(resize, np.flatnonzero(~ours).tolist(), threads)
-        refused = _engine.fill_rows(plain, tasks[ours], out, self._exact, threads, planar, **rendering)
+        refused = _engine.fill_rows(plain, tasks[ours], out, self.exact, threads, planar, **rendering)
         if lacking := [reason for _, reason in refused if reason.code == _engine.Code.out_of_memory]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
@@ -260,11 +207,6 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
             "only, .map_dict(jpg=fastpipe.wds.crop(...))"
         )
     return found
-
-
-def _name_of(sample: dict[str, Any]) -> bytes:
-    """What names a sample in the draws."""
-    return str(sample.get("__key__", "")).encode(errors="surrogateescape")
 
 
 def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None, advice: str = "") -> SampleError:

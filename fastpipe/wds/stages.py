@@ -14,7 +14,7 @@ from fastpipe.errors.checks import whole
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop
-from fastpipe.wds.cropping import Cropping, Handler, is_picture, pictures_of
+from fastpipe.wds.cropping import Handler, PipelineCropping, is_picture, pictures_of
 
 _WAYS = "webdataset.WebDataset(...).map(CROP), .decode(CROP) or .map_dict(jpg=CROP)"
 
@@ -59,7 +59,7 @@ def crop(
     return SampleCrop(size, train=train, crop=crop, hflip=hflip, seed=seed, exact=exact, max_pixels=max_pixels)
 
 
-class SampleCrop(Cropping):
+class SampleCrop(PipelineCropping):
     """What `fastpipe.wds.crop` returns. Use it in any process and thread; it can be pickled."""
 
     def __call__(self, *given: Any) -> Any:
@@ -91,7 +91,7 @@ class SampleCrop(Cropping):
         return {**sample, **{extension: torch.from_numpy(rows[0]) for extension, rows in images.items()}}
 
     def _member(self, extension: str, data: bytes) -> torch.Tensor:
-        rows, failed = self.rows([data], self.draws([data]), planar=True)
+        rows, failed = self.rows([data], self.named_draws([data]), planar=True)
         if failed:
             what = f"a member {extension}".rstrip()
             raise SampleError(f"{what} of {len(data):,} bytes cannot be decoded: {failed[0]}", reason=failed[0])
@@ -140,7 +140,7 @@ def batch_crop(
     return BatchCrop(num_workers, handler, size=size, **options)
 
 
-class BatchCrop(Cropping):
+class BatchCrop(PipelineCropping):
     """What `fastpipe.wds.batch_crop` returns. Use it in any process and thread; it can be pickled."""
 
     def __init__(self, num_workers: int | None, handler: Handler | None, **options: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,8 @@ from conftest import flat_number
 from PIL import Image
 
 from fastpipe.bench import contenders, measure
-from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
-from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare, runnable
+from fastpipe.bench.contenders import Batch, fastpipe_loader, torch_batches
+from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
 
@@ -36,8 +36,8 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
         def of(data: Path) -> Iterator[Batch]:
             if request.param == "fastpipe":
-                return endless(stack.enter_context(fastpipe_loader(task(data))))
-            return {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[request.param](task(data))
+                return chain.from_iterable(repeat(stack.enter_context(fastpipe_loader(task(data)))))
+            return torch_batches(request.param, task(data))
 
         yield of
 
@@ -121,14 +121,6 @@ def test_random_crops_of_odd_pictures_lie_inside(width: int, height: int) -> Non
 
 def test_names_and_groups_agree() -> None:
     assert {"fastpipe", *(name for group in GROUPS.values() for name in group)} == set(NAMES)
-
-
-def test_without_pillow_a_contender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runnable(["fastpipe", "torch-pil"]) == (["fastpipe", "torch-pil"], {})
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    found, skipped = runnable(["fastpipe", "torch-pil"])
-    assert found == ["fastpipe"]
-    assert "pip install 'fastpipe[bench]'" in skipped["torch-pil"]
 
 
 @pytest.fixture(scope="module")

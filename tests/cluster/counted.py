@@ -19,18 +19,18 @@ from cluster.sources import SHARD_BYTES
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import on_ray
 from fastpipe.packing.steps.parts import Job, Part
-from fastpipe.packing.steps.work import Done, convert_step, make_step
+from fastpipe.packing.steps.work import convert_step, make_step
 
 _SLOW_S = 0.3
 
 
-def convert(log: Path, job: Job, part: Part) -> Done:
+def convert(log: Path, job: Job, part: Part) -> tuple[int, int]:
     for name, rows in part.runs:
         _note(log, f"convert {name} {rows}")
     return convert_step(job, part)
 
 
-def make(log: Path, job: Job, part: Part) -> Done:
+def make(log: Path, job: Job, part: Part) -> tuple[int, int]:
     _note(log, f"make {part.name} {part.files}")
     return make_step(job, part)
 
@@ -47,7 +47,7 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
     return log
 
 
-def slow_make(log: Path, job: Job, part: Part) -> Done:
+def slow_make(log: Path, job: Job, part: Part) -> tuple[int, int]:
     _note(log, f"make {part.name} {part.files}")
     _note(log.with_suffix(".pids"), str(os.getpid()))
     time.sleep(_SLOW_S)
@@ -68,7 +68,7 @@ def slow_driver(source: Path, destination: Path, log: Path, address: str) -> sub
     return subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE)
 
 
-def make_elsewhere(log: Path, job: Job, part: Part) -> Done:
+def make_elsewhere(log: Path, job: Job, part: Part) -> tuple[int, int]:
     node = here()
     _note(log, node)
     if node == log.read_text().split()[0]:
@@ -76,7 +76,7 @@ def make_elsewhere(log: Path, job: Job, part: Part) -> Done:
     return make_step(job, part)
 
 
-def make_nowhere(job: Job, part: Part) -> Done:
+def make_nowhere(job: Job, part: Part) -> tuple[int, int]:
     raise OSError(28, "No space left on device")
 
 

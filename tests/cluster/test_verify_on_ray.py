@@ -18,9 +18,9 @@ from fastpipe.errors import ClusterError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster.session import RAY
 from fastpipe.verify import on_ray
-from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.verification import verify
 
@@ -67,12 +67,12 @@ def test_the_report_is_the_same(
 ) -> None:
     dataset = copied(many_shards)
     harm(dataset)
-    said: list[VerifyProgress] = []
+    said: list[HowFar] = []
     there, here = verify(dataset, executor=RAY, on_progress=said.append), verify(dataset)
     assert content(there) == content(here)
     assert len(here.findings) >= (7 if harm.__name__.startswith("damage") else 0)
     assert len(said) >= 4  # several tasks
-    assert (said[-1].samples, said[-1].findings) == (len(Index(many_shards)), len(here.findings))
+    assert (said[-1].done, said[-1].problems) == (len(Index(many_shards)), len(here.findings))
 
 
 def test_fields_are_checked_too(fielded: Path, copied: Copy, ray_cluster: Any) -> None:

@@ -14,7 +14,7 @@ from tars import write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Listing, Source, read_source
+from fastpipe.sources.listing import Facts, Listing, Source, read_source
 from fastpipe.sources.options import SourceOptions
 
 
@@ -250,9 +250,9 @@ def test_digests_tell_changes(tmp_path: Path) -> None:
 
 def test_a_file_moved_into_anothers_place_is_a_change_however_old_it_is(tmp_path: Path) -> None:
     tree(tmp_path, "a/1.jpg", "b/2.jpg")
-    before = list_sources(tmp_path, 0).last_change_ns()
+    before = Facts.of(list_sources(tmp_path, 0)).changed_ns
     (tmp_path / "old.jpg").write_bytes((tmp_path / "a" / "1.jpg").read_bytes())
     os.utime(tmp_path / "old.jpg", ns=(5, 5))
     time.sleep(0.02)  # a file system's clock may be that coarse
     (tmp_path / "old.jpg").rename(tmp_path / "a" / "1.jpg")
-    assert list_sources(tmp_path, 0).last_change_ns() > before
+    assert Facts.of(list_sources(tmp_path, 0)).changed_ns > before

@@ -22,10 +22,10 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.description import SELF_CHECKSUM
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.verify import check_shards
-from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.verification import verify
 
@@ -403,9 +403,9 @@ def test_no_dataset_is_an_error(tmp_path: Path) -> None:
 
 
 def test_progress_reaches_the_end(many_shards: Path) -> None:
-    told: list[VerifyProgress] = []
+    told: list[HowFar] = []
     verify(many_shards, on_progress=told.append)
-    assert told[-1].samples == told[-1].total_samples == len(Index(many_shards))
+    assert told[-1].done == told[-1].total == len(Index(many_shards))
     assert told[-1].bytes == told[-1].total_bytes == int(Index(many_shards).shard_sizes.sum())
     assert [step.bytes for step in told] == sorted(step.bytes for step in told)
 

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastpipe.errors import ClusterError, ConfigError
@@ -21,15 +20,6 @@ THREADS, RAY = "threads", "ray"  # what long work runs on
 _HOST_AND_PORT = re.compile(r"(?:ray://)?\[?([^\[\]/]+?)\]?:(\d+)")
 _ANSWER_S = 10.0
 _STORE_BYTES = 128 << 20  # of Ray's object store where we start Ray: tasks hand on names, sizes and hashes
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The CPUs and nodes when the connection was made; whether it was started for it, and ends with it."""
-
-    cpus: int
-    nodes: int
-    is_ours: bool
 
 
 def on_ray(executor: str, address: str | None) -> bool:
@@ -53,8 +43,8 @@ def import_ray() -> ModuleType:
 
 
 @contextlib.contextmanager
-def session(address: str | None = None, *, workers: int | None = None) -> Iterator[Cluster]:
-    """Connects to Ray as `fastpipe.pack` says it; a connection that the program has already is used, and stays.
+def session(address: str | None = None, *, workers: int | None = None) -> Iterator[int]:
+    """Connects to Ray as `fastpipe.pack` says it, and gives its CPUs; a connection that is there is used, and stays.
 
     `workers` is how many tasks run at a time on a cluster that is started here; for another one it is a ConfigError.
     """
@@ -83,8 +73,7 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
         except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as problem:
             raise ClusterError(_unreachable(address, named, problem, answers=answers)) from problem
     try:
-        alive = [node for node in ray.nodes() if node["Alive"]]
-        yield Cluster(round(ray.cluster_resources().get("CPU", 0)), len(alive), ours)
+        yield round(ray.cluster_resources().get("CPU", 0))
     finally:
         if not connected:
             ray.shutdown()

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 _LOG = logging.getLogger("fastpipe")
 
 RETRIES = 4
-_TASKS_PER_SLOT = 2  # submitted for each task that can run: the next one is there when one ends
+_TASKS_PER_CPU = 2  # submitted for each task that can run: the next one is there when one ends
 _LEAST_IN_FLIGHT = 4
 _LOOK_EVERY_S = 1.0  # at Ctrl-C
 _CANCELS = 5
@@ -56,7 +56,6 @@ def run_tasks(
     items: Iterable[Item],
     *,
     name: Callable[[Item], str],
-    cpus: float = 1,
     memory: int = 0,
     in_flight: int | None = None,
     retries: int = RETRIES,
@@ -69,18 +68,19 @@ def run_tasks(
     """
     ray = import_ray()
     _all_cpus.cache_clear()  # of a cluster before
-    _tell_if_too_large(ray.nodes(), cpus, memory)
+    _tell_if_too_large(ray.nodes(), memory)
     shared = ray.put(function)
     remote = ray.remote(_attempt)
     waiting, running = iter(items), dict[Any, tuple[Item, list[Ran]]]()
-    asked = {"num_cpus": cpus, "memory": memory or None, "max_retries": retries}
+    asked = {"num_cpus": 1, "memory": memory or None, "max_retries": retries}
 
     def submit(item: Item, failed_on: list[Ran]) -> None:
         options = {"name": name(item), **asked, **_where(ray, failed_on)}
         running[remote.options(**options).remote(shared, item)] = item, failed_on
 
     def fill() -> None:
-        for item in itertools.islice(waiting, max((in_flight or _width(cpus)) - len(running), 0)):
+        as_many = round(_TASKS_PER_CPU * _all_cpus(time.monotonic() // _COUNT_EVERY_S))
+        for item in itertools.islice(waiting, max((in_flight or max(_LEAST_IN_FLIGHT, as_many)) - len(running), 0)):
             submit(item, [])
 
     try:
@@ -115,13 +115,12 @@ def _cancel(ray: Any, running: list[Any]) -> None:
             _, running = ray.wait(running, num_returns=len(running), timeout=_LOOK_EVERY_S)
 
 
-def _tell_if_too_large(nodes: list[dict[str, Any]], cpus: float, memory: int) -> None:
+def _tell_if_too_large(nodes: list[dict[str, Any]], memory: int) -> None:
     """Ray lets a task wait for ever that no node has room for: one may come."""
     has = [node["Resources"] for node in nodes if node["Alive"]]
-    if not any(each.get("CPU", 0) >= cpus and each.get("memory", 0) >= memory for each in has):
+    if not any(each.get("CPU", 0) >= 1 and each.get("memory", 0) >= memory for each in has):
         _LOG.warning(
-            "no node of the Ray cluster has the %g CPUs and %.1f GB of memory of a task: tasks wait for such a node",
-            cpus,
+            "no node of the Ray cluster has the CPU and the %.1f GB of memory of a task: tasks wait for such a node",
             memory / 1e9,
         )
 
@@ -185,12 +184,6 @@ def _given_up(name: str, places: list[Ran], problem: Exception) -> str:
         f"task {name} has failed {len(places)} times (on {machines}), last on node {last.node[:12]} at {last.address}, "
         f"process {last.pid}, log {last.log or 'unknown'}: {problem}"
     )
-
-
-def _width(cpus: float) -> int:
-    """How many tasks are submitted at a time."""
-    slots = _all_cpus(time.monotonic() // _COUNT_EVERY_S) / max(cpus, 1e-3)
-    return max(_LEAST_IN_FLIGHT, round(_TASKS_PER_SLOT * slots))
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -18,10 +18,10 @@ from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.layout import NO_LABEL, PICTURE, shard_number
+from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
-from fastpipe.packing.growth.version import Version, newest
+from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.pipeline.converting import converted
@@ -93,11 +93,11 @@ def add(
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         said = fitting_fields(listing, index)
         listing = relabelled(listing, index.classes)
-        found = compared(listing, version, by, changed)
-        grown = Grown(version.index.info, **found.counts)
-        if not found.new:
+        new, stays, counts = compared(listing, version, by, changed)
+        grown = Grown(version.index.info, **counts)
+        if not new:
             return replace(grown, seconds=time.monotonic() - started)
-        listing = replace(listing, sources=found.new)
+        listing = replace(listing, sources=new)
         with version.growing({"listing": listing.digest_with_times(), "options": options.shaping(listing.kinds)}):
             kinds = {name: one.kind for name, one in index.fields.items()}
 
@@ -114,9 +114,9 @@ def add(
             if entries:
                 # Changed sources that cannot be packed any more take no place: those samples stay as they were.
                 lost = np.array([key_hash(path) for path, _ in grown.rejected], np.uint64)
-                stays = found.stays | np.isin(index.records["key"], lost)
+                stays |= np.isin(index.records["key"], lost)
                 facts = replace(Facts.of(listing), fields=tuple(said), state="")
-                tried = {readable(one.path) for one in found.new}
+                tried = {readable(one.path) for one in new}
                 info = version.publish(stays, facts, tally, entries, tried, made.plan, made.publishing)
                 added, removed = (info["history"][-1][name] for name in ("added", "removed"))
                 grown = replace(grown, info=info, added=added, removed=removed)
@@ -229,16 +229,12 @@ def _compared(index: Index, column: str, sign: str, value: str) -> NDArray[np.bo
     return np.asarray(compare(values, number), np.bool_)
 
 
-class Found(NamedTuple):
-    """New and changed sources, in packing order; (n,) which samples stay; how many others, as Grown names them."""
-
-    new: list[Source]
-    stays: NDArray[np.bool_]
-    counts: dict[str, Any]
-
-
-def compared(listing: Listing, version: Version, by: str, changed: str) -> Found:
-    """Which sources the dataset has, by path and size, unchanged; `by` and `changed` as of `fastpipe.add`."""
+def compared(
+    listing: Listing, version: Version, by: str, changed: str
+) -> tuple[list[Source], NDArray[np.bool_], dict[str, Any]]:
+    """New and changed sources, in packing order; (n,) which samples stay; how many others, as Grown names them. `by`
+    and `changed` are as of `fastpipe.add`.
+    """
     sources, index, columns = listing.sources, version.index, version.columns
     keys = np.array([key_hash(readable(source.path)) for source in sources], np.uint64)
     known_keys = np.array(index.records["key"])
@@ -275,18 +271,15 @@ def compared(listing: Listing, version: Version, by: str, changed: str) -> Found
                 copies.add(path)
             seen.add(digest)
     counts = {"known": int(same.sum()), "copies": len(copies), "skipped": int((other & ~replaced).sum())}
-    return Found([source for source in new if source.path not in copies], stays, counts)
+    return [source for source in new if source.path not in copies], stays, counts
 
 
 def _packed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
-    packs, shards = version.index.info["packs"], version.index.shards
-    times = {entry["version"]: entry["listed_ns"] for entry in version.history}
-    bases = np.array([pack["plan"]["base"] for pack in packs], np.int64)
+    shards, times = version.index.shards, {entry["version"]: entry["listed_ns"] for entry in version.history}
+    packs = packs_of(version.index.info, (shard.name for shard in shards))
     listed = np.array([times[pack["version"]] for pack in packs], np.int64)
-    numbers = np.array([shard_number(shard.name) for shard in shards], np.int64)
-    of_shards = listed[np.searchsorted(bases, numbers, side="right") - 1]
-    return np.repeat(of_shards, [shard.samples for shard in shards])
+    return np.repeat(listed, [shard.samples for shard in shards])
 
 
 def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:

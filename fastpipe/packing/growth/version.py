@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -219,6 +220,12 @@ def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
     first = {"version": info["version"], "samples": info["samples"], "added": info["samples"], "removed": 0}
     packed = {**first, "time_ns": time_ns, "listed_ns": time_ns, "command": "fastpipe pack"}
     return list(info["history"]) or [packed]
+
+
+def packs_of(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, Any]]:
+    """The pack that has made each shard, by its name: the last one whose numbers begin at or below the shard's."""
+    bases = [pack["plan"].get("base", 0) for pack in info["packs"]]
+    return [info["packs"][bisect_right(bases, shard_number(name)) - 1] for name in shards]
 
 
 def versions(data: Place) -> list[dict[str, Any]]:

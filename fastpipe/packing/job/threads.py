@@ -256,16 +256,15 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
 def _nothing_packed(facts: Facts, tally: Tally) -> PackError:
     what = "samples of" if facts.made_by else "files in"
     text = f"none of the {facts.files} {what} {facts.root} could be packed"
-    if tally.rejected:
-        path, reason = tally.rejected[0]
-        text += f"; the first: {path}: {reason}"
-    if facts.made_by:
-        return PackError(text)
-    if tally.rejected and facts.kinds:
-        return PackError(
-            f"{text}. If a field is at fault, leave it out (--field names the fields to store), or give it another "
-            "kind, such as --field NAME=COLUMN:image or :bytes"
+    path, reason = tally.rejected[0] if tally.rejected else ("", "")
+    text += f"; the first: {path}: {reason}" if reason else ""
+    if any(reason.startswith(f"field {name}: ") for name in facts.kinds) and not facts.made_by:
+        text += (
+            ". If the field is at fault, leave it out (--field names the fields to store), or give it another kind, "
+            "such as --field NAME=COLUMN:image or :bytes"
         )
+    if facts.made_by or (reason and facts.kinds):
+        return PackError(text)
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in facts.stray):
         text += (

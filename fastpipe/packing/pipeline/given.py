@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
-from fastpipe.format.open_file import read_at
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import of_field, take
+from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import START_BYTES
 from fastpipe.sources.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
 from fastpipe.sources.picture.probe import image_format
@@ -130,16 +130,13 @@ def _size(picture: str | bytes | OpenedImage) -> int:
 def read_file(path: str) -> bytes:
     """The content of a file; ImageError: there is none, or it is no image, or too large; OSError: it cannot be read."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
+        file = LocalFile(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
         raise ImageError(f"{path!r} cannot be read: {problem}") from None
-    try:
-        size = os.fstat(handle).st_size
-        if size > MAX_SAMPLE_BYTES:
-            raise ImageError(f"{path!r} has {size:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
-        image_format(read_at(handle, min(size, START_BYTES), 0))  # a film among the images need not be read
-        return read_at(handle, size, 0)
     except IsADirectoryError:
         raise ImageError(f"{path!r} is a folder; expected a file") from None
-    finally:
-        os.close(handle)
+    with file:
+        if (size := file.state.size_bytes) > MAX_SAMPLE_BYTES:
+            raise ImageError(f"{path!r} has {size:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
+        image_format(file.read_at(min(size, START_BYTES), 0))  # a film among the images need not be read
+        return file.read_at(size, 0)

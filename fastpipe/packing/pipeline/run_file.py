@@ -1,4 +1,4 @@
-"""Converted rows of a table <-> a file in packing order, of which a part can be read; see Note [exchange].
+"""Converted rows of a table, or sources <-> a file in packing order, of which a part can be read; see Note [exchange].
 
 The file has records, one behind the other, each with its hash and size before it: a line of JSON, the picture, and the
 members of fields. Behind them stands a footer, with its hash and size behind it: the places of some records, so that a
@@ -29,7 +29,7 @@ OrderKey = tuple[int, str]  # what `packing_order` sorts by
 
 
 class Sample(NamedTuple):
-    """A converted row; `source_bytes` is the size of its image."""
+    """A converted row; `source_bytes` is the size of its image. Of a listed source the outcome is itself as JSON."""
 
     place: OrderKey
     source_bytes: int

@@ -37,6 +37,7 @@ from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"
 SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
+KEPT = ". What is packed stays"
 
 
 class Journal:
@@ -71,7 +72,7 @@ class Journal:
         """Writes down what this pack is about. What an earlier one has made stays as long as it fits."""
         old, data = _read(self.store, PLAN_FILE), json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
-            raise another(self.store, PLAN_FILE)
+            raise another(self.store, PLAN_FILE, "has changed meanwhile")
 
     def begin_growth(self, plan: dict[str, Any]) -> bool:
         """Writes down what is done to the dataset that is there; False: it is there already.
@@ -121,7 +122,7 @@ class Journal:
         for (entry, tar, name), note in self.store.each(lambda each: (each, self.store.note(each[2])), tars):
             if there.get(name) != tar.size_bytes or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry}"])
-                raise another(self.store, name)
+                raise another(self.store, name, "is not what this pack has written there", KEPT)
 
     def clean(self, entries: Iterable[Entry], base: int = 0) -> None:
         """Removes shards, of this number and above, that belong to none of these entries, and all other entries."""
@@ -143,11 +144,11 @@ class Journal:
             self.store.remove([f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE])
 
 
-def another(store: Store, name: str, how: str = "is not what this pack has written there") -> PackError:
+def another(store: Store, name: str, how: str, more: str = "") -> PackError:
     """The error where another program writes to the dataset."""
     return PackError(
         f"{store.place}/{name} {how}: another program writes to {store.place}. Wait until it ends, then run the same "
-        "command again, or choose another folder. What is packed stays"
+        f"command again, or choose another folder{more}"
     )
 
 

@@ -36,7 +36,7 @@ from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
-from fastpipe.packing.shard.journal import another
+from fastpipe.packing.shard.journal import KEPT, another
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts
@@ -145,7 +145,7 @@ def publish_dataset(
     if version > 1:
         store.write(f"{at}{DATASET_FILE}", data)
     if not store.swap(DATASET_FILE, data, before.data, facts.state):
-        raise another(store, DATASET_FILE, f"has {'appeared' if version == 1 else 'changed'} meanwhile")
+        raise another(store, DATASET_FILE, f"has {'appeared' if version == 1 else 'changed'} meanwhile", KEPT)
     if isinstance(store.place, Path):
         with contextlib.suppress(OSError):  # a network's file system may let nobody set times
             os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))

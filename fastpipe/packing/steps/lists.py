@@ -21,11 +21,11 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xxhash
 
 from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
 from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
+from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
 from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
@@ -34,7 +34,7 @@ from fastpipe.sources.tables import TableListing
 
 MOST_SOURCES = 500_000  # of a listing in memory, or a part of it
 _MOST_GROUPS = 1024  # of classes, which are listed by a task each
-_STRETCHES = 4096  # of the packing order, whose places a run tells
+_WINDOW_BYTES = 8 << 20  # of a run that is read
 _WRITERS = 16
 
 Everywhere = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
@@ -103,40 +103,30 @@ def _list_group(job: Job, groups: int, group: int) -> Counted:
     runs = iter(lambda: list(itertools.islice(sources, MOST_SOURCES)), [])
     for number, some in enumerate(runs):
         name, listing = f"listed-{group}-{number}", Listing(root, classes, some, stray, taken_ns=taken_ns)
-        write_run(job, name, some)
+        _write_listed(job, name, some)
         weight = sum(map(listing.weight, some))
         found = found.with_more(Counted(Facts.of(listing), weight, listing.samples(FEW), (name,)))
     return found
 
 
-def write_run(job: Job, name: str, sources: list[Source]) -> None:
-    """Writes sources of a folder into a file, in packing order: where each stretch of the order begins, then lines."""
+def _write_listed(job: Job, name: str, sources: list[Source]) -> None:
+    """Writes sources of a folder into a run, in packing order."""
     place = packing_order(job.options.seed, shuffle=True)
     sources.sort(key=place)
-    ends = np.zeros(_STRETCHES + 1, "<u8")
-    with job.spool().whole(name) as file:
-        file.write(ends.tobytes())
-        for source in sources:
-            line = source.path, source.label, source.size_bytes, source.mtime_ns, source.ctime_ns, source.problem
-            data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-            ends[place(source)[0] * _STRETCHES // HASHES + 1] += len(data)
-            file.write(data)
-        file.seek(0)
-        file.write(np.cumsum(ends, dtype="<u8").tobytes())
+    write_run(job.spool(), name, (Sample(place(each), 0, json.dumps(each[:6])) for each in sources))
 
 
-def read_range(job: Job, names: Sequence[str], start: int, stop: int) -> list[Source]:
+def _read_listed(job: Job, names: Sequence[str], start: int, stop: int) -> list[Source]:
     """The sources of runs whose hashes are from `start` to `stop`, in packing order."""
-    place, spool = packing_order(job.options.seed, shuffle=True), job.spool()
-    first, last = start * _STRETCHES // HASHES, min(-(-stop * _STRETCHES // HASHES), _STRETCHES)
-    head_bytes = 8 * (_STRETCHES + 1)
+    spool = job.spool()
+    sizes, bounds = spool.sizes(), [((start, ""), (stop, ""))]
 
-    def lines(name: str) -> list[bytes]:
-        at, end = np.frombuffer(spool.read(name, 0, head_bytes), "<u8")[[first, last]].tolist()
-        return spool.read(name, head_bytes + at, head_bytes + end).splitlines() if at < end else []
+    def samples(name: str) -> list[Sample]:
+        (part,) = parts_of(spool, name, sizes[name], bounds)
+        return [each for each in samples_in(spool, name, part, _WINDOW_BYTES) if start <= each.place[0] < stop]
 
-    found = (Source(*json.loads(line)) for each in spool.each(lines, names) for line in each)
-    return sorted((source for source in found if start <= place(source)[0] < stop), key=place)
+    found = sorted((each for some in spool.each(samples, names) for each in some), key=lambda each: each.place)
+    return [Source(*json.loads(str(each.outcome))) for each in found]
 
 
 def _plan(job: Job, counted: Counted) -> Plan:
@@ -146,7 +136,7 @@ def _plan(job: Job, counted: Counted) -> Plan:
 def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:
     """Writes down the sources of the shards of one range of the order."""
     first, last = (listed.plan.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
-    sources = read_range(job, names, first, min(last, HASHES))
+    sources = _read_listed(job, names, first, min(last, HASHES))
     listing = Listing(job.source_path(), listed.classes or [], sources, [], taken_ns=listed.taken_ns)
     _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan), number)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,25 +38,20 @@ def pack_on_ray(
     check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options)
     with (
-        session(address, workers=options.workers) as cluster,
+        session(address, workers=options.workers) as cpus,
         opened(destination, options, shared_spool=True) as journal,
     ):
         # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
         # what made the shards, so the libraries are compared.
-        listed = list_all(job, _everywhere)
+        listed = list_all(job, lambda do, items: (found for _, found in run_tasks(do, items, name=lambda _: "list")))
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
             return already_packed(done, listed, started)
-        made = _made(job, journal, listed, cluster.cpus, on_progress)
+        made = _made(job, journal, listed, cpus, on_progress)
         summary = publish(journal, listed, options, made, started)
         remove_spool(job)
         return summary
-
-
-def _everywhere(do: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Calls a function with each item, in a task."""
-    return (found for _, found in run_tasks(do, items, name=lambda _: "list"))
 
 
 def make_on_ray(workers: int) -> Make:
@@ -106,6 +101,6 @@ def _step(name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int, wo
     last = tasks % workers
     threads = workers // last if last else 1
     items = (part._replace(threads=threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
-    for part, made in run_tasks(do, items, name="{0.step} {0.name}".format, memory=memory):
-        told.add(part.files, part.size_bytes, made.rejected, 1)
+    for part, (_, rejected) in run_tasks(do, items, name="{0.step} {0.name}".format, memory=memory):
+        told.add(part.files, part.size_bytes, rejected, 1)
     return files

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.layout import WORK_FOLDER
@@ -30,13 +30,6 @@ from fastpipe.sources.listing import Source
 from fastpipe.sources.tables import TableListing
 
 _PART = re.compile(r"(\d+)/(\d+)")
-
-
-class Done(NamedTuple):
-    """What became of a part."""
-
-    files: int
-    rejected: int
 
 
 def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
@@ -61,8 +54,8 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
     return None
 
 
-def convert_step(job: Job, part: Part) -> Done:
-    """Converts runs of rows, but for those that are there. Note [exchange]"""
+def convert_step(job: Job, part: Part) -> tuple[int, int]:
+    """Converts runs of rows, but for those that are there: how many rows, and how many rejected. Note [exchange]"""
     listed, spool = read_listed(job), job.spool()
     there, left, at = spool.sizes(), [], 0
     for name, rows in part.runs:
@@ -79,15 +72,15 @@ def convert_step(job: Job, part: Part) -> Done:
         listing = read_sources(job, listed, part)
         assert isinstance(listing, TableListing)  # no other source has such parts
         convert_rows(listing, left, _in_threads(job, part), spool, told)
-    return Done(sum(len(rows.positions) for rows in left), rejected)
+    return sum(len(rows.positions) for rows in left), rejected
 
 
-def make_step(job: Job, part: Part) -> Done:
-    """Makes a shard, if it is not there. Note [steps of a pack]"""
+def make_step(job: Job, part: Part) -> tuple[int, int]:
+    """Makes a shard, if it is not there: of how many files, and how many rejected. Note [steps of a pack]"""
     listed, store, options = read_listed(job), job.store(), _in_threads(job, part)
     with closing(store):
         if read_entry(store, part.name, store.sizes()) is not None:
-            return Done(0, 0)
+            return 0, 0
         listing = read_sources(job, listed, part)
         run = Run(part.number, 0, len(listing.sources))
         if isinstance(listing, TableListing):
@@ -96,7 +89,7 @@ def make_step(job: Job, part: Part) -> Done:
         else:
             outcomes = converted(listing, listing.sources, options)
         (entry,) = make_shards(store, listing, listed.plan, options, {part.name: run}, outcomes)
-        return Done(len(listing.sources), len(entry.tally.rejected))
+        return len(listing.sources), len(entry.tally.rejected)
 
 
 def _in_threads(job: Job, part: Part) -> PackOptions:
@@ -150,7 +143,7 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     ours, there = parts[share], job.store().sizes(WORK_FOLDER)
     left = [part for part in ours if part.name not in there]
     done = [work(job, part._replace(threads=checked.threads)) for part in left]
-    files, rejected = sum(each.files for each in done), sum(each.rejected for each in done)
+    files, rejected = (sum(each[at] for each in done) for at in (0, 1))
     if step == "convert":
         return f"converted {files:,} rows, {rejected:,} rejected; the others of this part were there"
     were = f"{len(ours) - len(left)} of {len(ours)} were there"

@@ -29,22 +29,18 @@ DAMAGED = ("reject", "decode")
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How a source becomes a packed picture."""
+    """How a source becomes a packed picture: options of `fastpipe.pack`, which says what they mean."""
 
-    max_size: int | None = None  # longest side in pixels; larger pictures are shrunk; None: no limit
-    # JPEG quality, 1 to 100, of all that is encoded, and all that is no JPEG is; None: what has no loss stays without,
-    # and all else gets 95, or 90 if it is shrunk.
+    max_size: int | None = None
     quality: int | None = None
-    lossless: bool = False  # nothing is encoded with loss
-    apply_exif: bool = False
-    keep_metadata: bool = False  # keep all metadata segments of JPEGs; else only the ICC profile
+    lossless: bool = False
+    apply_exif: bool = False  # exif="apply"
+    keep_metadata: bool = False
     max_pixels: int = MAX_PIXELS
-    max_scans: int = MAX_SCANS  # progressive JPEGs with more scans are refused
-    tile: int = TILE  # pixels between restart markers, about: what lies between can be decoded alone. 0: no markers
-    # "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's ImageFolder, still
-    # loads, as Pillow shows them.
+    max_scans: int = MAX_SCANS
+    tile: int = TILE
     damaged: str = "reject"
-    storage: str = JPEG_STORAGE  # or "coefficients": the same ones in a form that is quicker to decode, and larger
+    storage: str = JPEG_STORAGE
 
     def as_png(self, *, lossless: bool) -> bool:
         """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""

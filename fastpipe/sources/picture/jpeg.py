@@ -24,7 +24,7 @@ BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.
 MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 # EXIF orientations (CIPA DC-008): sides change places first, then rows run backwards, then columns do.
 SWAPPED, DOWN, ACROSS = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
-_SAMPLINGS = {"444": turbojpeg.TJSAMP_444, "420": turbojpeg.TJSAMP_420, "gray": turbojpeg.TJSAMP_GRAY}
+_SAMPLINGS = {name: getattr(turbojpeg, f"TJSAMP_{name.upper()}") for name in ("444", "422", "420", "gray")}
 _PACKAGES = (
     "install it with apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) or brew install jpeg-turbo "
     "(Homebrew)"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xxhash
@@ -27,7 +27,7 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.machine.progress import shown
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.native import _engine
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import OF_THE_FILE, Listing
@@ -143,13 +143,6 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
     return found
 
 
-class _Scanned(NamedTuple):
-    """How far a scan is, in files: of each only the start is read."""
-
-    bytes: int
-    total_bytes: int
-
-
 def read_files(
     columns: Columns, numbers: NDArray[np.int64], find: Callable[[Columns, NDArray[np.int64]], object]
 ) -> None:
@@ -162,7 +155,8 @@ def read_files(
         doing = f"scanning {readable(str(columns.folder))}"
         with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
             for done, _ in enumerate(threads.map(partial(find, columns), parts), 1):
-                tell(_Scanned(min(done * _AT_ONCE, len(numbers)), len(numbers)))
+                now = min(done * _AT_ONCE, len(numbers)), len(numbers)
+                tell(HowFar(*now, *now))  # of each file only the start is read
     finally:
         threads.shutdown(cancel_futures=True)
 

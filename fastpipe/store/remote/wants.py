@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
+from fastpipe.plan.order import members
 from fastpipe.store.remote.blocks import Extents
 from fastpipe.store.remote.cache import ALLOTTED, WRITTEN, Caches
 from fastpipe.store.remote.objects import REQUEST_BYTES
@@ -237,8 +238,5 @@ class Wants:
 
 def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
     """All numbers from first to last of each row, each once, in the order of the rows."""
-    counts = last - first + 1
-    begins = np.cumsum(counts) - counts
-    every = np.repeat(first - begins, counts) + np.arange(counts.sum())
-    found: NDArray[np.int64] = every[np.sort(np.unique(every, return_index=True)[1])]
-    return found
+    every = members(np.stack([first, last + 1], axis=1))
+    return every[np.sort(np.unique(every, return_index=True)[1])]
