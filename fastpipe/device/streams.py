@@ -252,7 +252,7 @@ def stream_of(device: object) -> Stream:
 def _why_not(kind: str, backend: Any) -> str | None:
     """Why no device of a kind can be used, and what to do; None: one can."""
     if backend is None:
-        return f'torch has no module torch.{kind}; import its extension, or pass device="cpu" and move the batches yourself'
+        return f'there is no torch.{kind}; import its extension, or pass device="cpu" and move the batches yourself'
     if getattr(backend, "is_available", backend.device_count)():  # torch.mps has is_available since torch 2.6
         return None
     built = getattr(backend, "_is_compiled", lambda: True)()
