@@ -95,7 +95,7 @@ class Cropping:
 
     def plan(self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]) -> BatchPlan:
         """Of some samples."""
-        draws, sizes = self.draws(samples), (records[side].astype(np.int64) for side in ("width", "height"))
+        draws, sizes = self.draws(samples), (records["width"].astype(np.int64), records["height"].astype(np.int64))
         crops, flips = self.crops_of(*sizes, draws, name=lambda at: f"sample {ids[at]}")
         return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), draws.numbers)
 
