@@ -37,17 +37,26 @@ Job::Job(std::vector<RowTask> tasks, std::vector<Slot> slots)
   errors_.reserve(pictures_);  // a worker that reports an error must not need memory for it
 }
 
+// Note [calling]
+// There may be many more threads than cores, and most of the time few of them have anything to do. So work calls one
+// thread, and a thread that takes a row calls the next one while rows are left, but only when the one called before
+// has come. Where cores are free, a thread comes at once, and soon all are at work. Where none is, few are called, and
+// the training loop's thread need not wait for a core behind them all. The thread that fell asleep last is called
+// first: its memory may still be in a cache. Each has a condition of its own: where several wait for one, a notified
+// thread may be missed by older versions of glibc (bug 25847), and here nobody would call again.
 Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
     : files_(std::move(shards), max_open_files),
       workers_(make_workers(threads, &files_)),
       taken_(static_cast<std::size_t>(threads)),
       stages_(static_cast<std::size_t>(threads)),
+      sleepers_(static_cast<std::size_t>(threads)),
       readahead_(&files_),
       threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
 
 Engine::~Engine() { stop(); }
 
 bool Engine::submit(std::shared_ptr<Job> job) {
+  std::condition_variable* call = nullptr;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return false;
@@ -55,8 +64,9 @@ bool Engine::submit(std::shared_ptr<Job> job) {
                  known_.end());
     known_.push_back(job);
     if (!job->tasks_.empty()) queue_.push_back(std::move(job));
+    call = next_call();
   }
-  work_came_.notify_all();
+  if (call != nullptr) call->notify_one();
   return true;
 }
 
@@ -131,7 +141,7 @@ void Engine::stop() {
     }
     queue_.clear();
   }
-  work_came_.notify_all();
+  for (Sleeper& each : sleepers_) each.call.notify_one();
 }
 
 bool Engine::stopping() {
@@ -154,12 +164,27 @@ bool Engine::close(std::chrono::milliseconds timeout) noexcept {
   return true;
 }
 
+std::condition_variable* Engine::next_call() {
+  if (queue_.empty() || asleep_ == nullptr || calling_) return nullptr;
+  calling_ = true;
+  Sleeper* const called = std::exchange(asleep_, asleep_->before);
+  called->asleep = false;
+  return &called->call;
+}
+
+void Engine::sleep(Sleeper& self, std::unique_lock<std::mutex>& lock) {
+  self.before = std::exchange(asleep_, &self);
+  self.asleep = true;
+  await(self.call, lock, [this, &self] { return stopping_ || !self.asleep; });
+  calling_ = false;
+}
+
 void Engine::work(int number) {
   const auto self = static_cast<std::size_t>(number);
   RowWorker& worker = workers_[self];
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    await(work_came_, lock, [this] { return stopping_ || !queue_.empty(); });
+    while (!stopping_ && queue_.empty()) sleep(sleepers_[self], lock);
     if (stopping_) return;
     const std::shared_ptr<Job> job = queue_.front();
     const std::size_t picture = job->next_++;
@@ -167,7 +192,9 @@ void Engine::work(int number) {
     if (job->next_ == job->pictures_) queue_.pop_front();
     const RowTask* const tasks = &job->tasks_[picture * job->slots_.size()];
     taken_[self] = {tasks->shard, tasks->offset, now_ns()};
+    std::condition_variable* const call = next_call();
     lock.unlock();
+    if (call != nullptr) call->notify_one();
 
     RowCounters spent;
     const Status status = run_rows(worker, tasks, job->slots_, &spent, &stages_[self]);

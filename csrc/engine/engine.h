@@ -95,13 +95,23 @@ class Engine {
     std::uint64_t since_ns = 0;  // of the steady clock
   };
 
+  // A thread with nothing to do. Note [calling]
+  struct Sleeper {
+    std::condition_variable call;
+    bool asleep = false;        // and not called
+    Sleeper* before = nullptr;  // who fell asleep before it
+  };
+
   void work(int number);
   void stop();
+
+  // How a thread with nothing to do is called, once the mutex is free; null: none need be. Note [calling]
+  std::condition_variable* next_call();
+  void sleep(Sleeper& self, std::unique_lock<std::mutex>& lock);
 
   FileCache files_;
   std::vector<RowWorker> workers_;  // one a thread
   std::mutex mutex_;
-  std::condition_variable work_came_;
   std::condition_variable row_ended_;  // once stopping
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
@@ -109,6 +119,9 @@ class Engine {
   RowCounters counters_;
   std::vector<Taken> taken_;       // one a thread
   std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex
+  std::vector<Sleeper> sleepers_;  // one a thread
+  Sleeper* asleep_ = nullptr;      // who fell asleep last, of those not called
+  bool calling_ = false;           // a thread has been called and has not come
   Readahead readahead_;
   ThreadPool threads_;  // last: its threads use all of the above
 };
