@@ -170,7 +170,10 @@ no-workers, 6: @waits; a batch takes {fetch_s:ms} to make
 slow-dataset/slow-collate crowded, 2: @slow
   why     more threads are ready to run than there are CPUs
   change  fewer workers or threads for {cpus:CPU}: OMP_NUM_THREADS=1, cv2.setNumThreads(0) in worker_init_fn
-slow-dataset/slow-collate computes, 6
+slow-dataset/slow-collate others, 6: @slow; the program's own threads explain a wait for a CPU of {own:.0%} at most
+  why     other programs use the CPUs
+  change  watch it again when no other program runs: these figures say little about this line
+slow-dataset/slow-collate computes, 6: @slow
   why     the CPUs granted ({cpus}) are all in use: making samples needs more CPU time than there is
   change  make this line faster (decode smaller images, move augmentation to the GPU), or use fastpipe.loader
 slow-dataset/slow-collate one-cpu, 6

@@ -426,6 +426,17 @@ _SOUND = {
                 optimizer.step()
             shown = next(iter(loader))
     """,
+    "one batch, again and again": """
+        class Few(Numbers):
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, number):
+                time.sleep(0.01)
+                return torch.full((8,), float(number)), number
+
+        train(DataLoader(Few(), 4), epochs=12, step_s=0.02)
+    """,
     "set_epoch": """
         from torch.utils.data.distributed import DistributedSampler
         sampler = DistributedSampler(Numbers(), num_replicas=2, rank=0, shuffle=True)
