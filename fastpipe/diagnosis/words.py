@@ -12,10 +12,13 @@ from typing import Any
 # is that of the row before. {wait_s} is a name or a figure of the evidence; {wait_s:ms} is 12 ms, {held_bytes:size}
 # 2.5 MB, {cpus:CPU} 2 CPUs. What is in [[ ]] is left out where evidence that it names is None.
 _TABLE = """
-@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch[[; but a worker that makes
-          a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps wait too]]
+@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch
+          [[; the loop's own step takes {stepping:.0%} of its time: look there]]
+          [[; but a worker that makes a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps
+          wait too]]
 @waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
-          [[; {rate:,.0f} samples/s]][[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
+          [[; {rate:,.0f} samples/s]][[; {batch_rate:,.1f} batches/s]]
+          [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
           [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {computing:.0%} of it on a CPU]]
           [[, {delaying:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
           [[ ({way_s:ms} a batch)]][[; workers are busy {working:.0%}]]

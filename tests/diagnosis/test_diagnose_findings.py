@@ -42,6 +42,7 @@ from fastpipe.diagnosis.observation import (
     observation,
     records,
 )
+from fastpipe.diagnosis.report import report
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.words import WORDS
 
@@ -190,6 +191,34 @@ def test_lines_that_keep_something(tmp_path: Path) -> None:
 """
     )
     assert kept_in_class(f"{path}:1") == [f"{path}:4"]
+
+
+def test_a_cached_function_that_a_dataset_calls_keeps_something(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        """@functools.lru_cache(maxsize=None)
+def read(x): ...
+@functools.cache
+def other(x): ...
+class Data:
+    def __getitem__(self, x):
+        return read(x)
+"""
+    )
+    assert kept_in_class(f"{path}:6") == [f"{path}:1"]
+
+
+def test_a_loop_that_never_waits_looks_at_its_step() -> None:
+    assert "the loop's own step takes 99% of its time: look there" in report(seen(), ROOMY).summary
+
+
+def test_items_that_are_batches_are_counted_as_batches() -> None:
+    observation = late(0.2, lambda number: 0.5, batch_size=None)
+    assert "samples/s" in report(observation, ROOMY).summary
+    for worker in observation.workers:
+        worker.fetches = [replace(fetch, samples=1) for fetch in worker.fetches]
+    assert "; 3.3 batches/s" in report(observation, ROOMY).summary
+    assert "samples/s" not in report(observation, ROOMY).summary
 
 
 def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:

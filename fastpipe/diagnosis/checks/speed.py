@@ -63,16 +63,21 @@ def summary(seen: Observation, time: Stages) -> str:
     """Who waits for whom, in a sentence."""
     if not _keeps_up(seen, time):
         return say("@waits", _evidence(seen, time))
-    return say("@keeps", {**time.as_dict(), "crowded": time.delayed if (time.delayed or 0.0) > _CROWDED else None})
+    crowded = time.delayed if (time.delayed or 0.0) > _CROWDED else None
+    stepping = 1 - time.waiting if time.waiting <= _MOST_WAITING else None
+    return say("@keeps", {**time.as_dict(), "stepping": stepping, "crowded": crowded})
 
 
 def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
     """Where the time goes: of "@waits" in words.py."""
     stage = _bottleneck(seen, time)
+    rate = time.samples / time.seconds if time.seconds else None
+    batched = seen.facts["batch_size"] is None and time.samples == time.batches  # how many samples it has is not known
     evidence: dict[str, Any] = {
         "waits": None if time.step_s is None else time.waiting,
         "alone": time.batches if time.step_s is None else None,
-        "rate": time.samples / time.seconds if time.seconds else None,
+        "rate": None if batched else rate,
+        "batch_rate": rate if batched else None,
         "stage": _STAGES[stage][0] if stage else None,
         "working": time.busy if seen.num_workers else None,
         "double": 2 * seen.num_workers,
