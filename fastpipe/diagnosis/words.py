@@ -114,6 +114,9 @@ shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker
           [[; reading sample {sample} raised {raised}]]
   why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
   change  open it in the worker, when first used: if self.f is None: self.f = open(...); or os.pread, without a position
+reused-buffer: {part} of a sample lay {times:time} in the same memory as that of the sample before in its batch
+  why     the dataset writes each sample into one buffer: all samples of a batch become the last one
+  change  return a copy of the buffer (.copy() or .clone()), or make a new one for each sample
 bad-sample, 13: @ended
   why     an error in a worker ends the epoch, and its message does not name the sample
   change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name
