@@ -209,7 +209,7 @@ class Data:
 
 
 def test_a_loop_that_never_waits_looks_at_its_step() -> None:
-    assert "the loop's own step takes 99% of its time: look there" in report(seen(), ROOMY).summary
+    assert "the loop's own step takes 100% of its time: look there" in report(seen(), ROOMY).summary
 
 
 def test_items_that_are_batches_are_counted_as_batches() -> None:
