@@ -217,7 +217,7 @@ def test_items_that_are_batches_are_counted_as_batches() -> None:
     assert "samples/s" in report(observation, ROOMY).summary
     for worker in observation.workers:
         worker.fetches = [replace(fetch, samples=1) for fetch in worker.fetches]
-    assert "; 3.3 batches/s" in report(observation, ROOMY).summary
+    assert "; 3.5 batches/s" in report(observation, ROOMY).summary
     assert "samples/s" not in report(observation, ROOMY).summary
 
 
