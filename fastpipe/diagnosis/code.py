@@ -94,9 +94,16 @@ def kept_in_loop(place: str) -> list[str]:
 
 
 def kept_in_class(place: str) -> list[str]:
-    """The lines that keep something in an attribute or a global variable, in the class that `place` is in."""
+    """The lines that keep something in an attribute, a global variable or the cache of a function that is called, in
+    the class that `place` is in.
+    """
+    around = _around(place, ast.ClassDef, ast.FunctionDef)
+    called = {_named(each.func) for each in ast.walk(around) if isinstance(each, ast.Call)}
     found: set[int] = set()
-    for node in ast.walk(_around(place, ast.ClassDef, ast.FunctionDef)):
+    for node in ast.walk(_tree(split(place)[0])):
+        if isinstance(node, ast.FunctionDef) and node.name in called:
+            found |= {each.lineno for each in node.decorator_list if "cache" in ast.dump(each)}
+    for node in ast.walk(around):
         if isinstance(node, ast.FunctionDef) and node.name != "__init__":
             local = {name for each in ast.walk(node) for name in _new(each)}
             outer = {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}

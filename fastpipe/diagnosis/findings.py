@@ -28,6 +28,7 @@ class Code(StrEnum):
     SMALL_SHARED_MEMORY = "small-shared-memory"
     OPEN_FILES = "open-files"
     SHARED_FILE = "shared-file"
+    REUSED_BUFFER = "reused-buffer"
     BAD_SAMPLE = "bad-sample"
     ERROR = "error"
     TOO_MANY_WORKERS = "too-many-workers"  # makes all else slow

@@ -52,7 +52,7 @@ def stages(seen: Observation) -> Stages | None:
     if not batches or not fetches:
         return None
     # The first batch of each worker comes when the worker has started: that is the start of the epoch.
-    later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
+    later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)] or batches
     wait_s = _mean([batch.wait_s for batch in later])
     steps = steps_s(seen) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
@@ -83,8 +83,11 @@ def _mean(values: list[float] | list[int]) -> float:
 
 
 def steps_s(seen: Observation) -> list[float]:
-    """Seconds of each step whose end was seen, by the asking for the next batch; after an epoch's last, by itself."""
-    ends = {(epoch, number): at_s for epoch, number, at_s in seen.stepped}
+    """Seconds of each step whose end was seen, by the asking for the next batch, or for the next epoch."""
+    ends: dict[tuple[int, int], float] = {}
+    if not any(batch.number for batch in seen.batches):  # next(iter(loader)) in each step
+        ends = {(number - 1, 0): epoch.at_s for number, epoch in enumerate(seen.epochs)}
+    ends |= {(epoch, number): at_s for epoch, number, at_s in seen.stepped}
     ends |= {(batch.epoch, batch.number - 1): batch.asked_s for batch in seen.batches}
     steps = [(batch, ends.get((batch.epoch, batch.number))) for batch in seen.batches]
     return [end_s - batch.came_s for batch, end_s in steps if end_s is not None]

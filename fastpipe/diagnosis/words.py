@@ -12,10 +12,13 @@ from typing import Any
 # is that of the row before. {wait_s} is a name or a figure of the evidence; {wait_s:ms} is 12 ms, {held_bytes:size}
 # 2.5 MB, {cpus:CPU} 2 CPUs. What is in [[ ]] is left out where evidence that it names is None.
 _TABLE = """
-@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch[[; but a worker that makes
-          a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps wait too]]
+@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch
+          [[; the loop's own step takes {stepping:.0%} of its time: look there]]
+          [[; but a worker that makes a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps
+          wait too]]
 @waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
-          [[; {rate:,.0f} samples/s]][[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
+          [[; {rate:,.0f} samples/s]][[; {batch_rate:,.1f} batches/s]]
+          [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
           [[, on {cpus_used:.1f} CPUs in the mean: several threads compute]][[, {computing:.0%} of it on a CPU]]
           [[, {delaying:.0%} waiting for a CPU]][[, {rest:.0%} for disk, network, locks or sleep]]
           [[ ({way_s:ms} a batch)]][[; workers are busy {working:.0%}]]
@@ -111,6 +114,9 @@ shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker
           [[; reading sample {sample} raised {raised}]]
   why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
   change  open it in the worker, when first used: if self.f is None: self.f = open(...); or os.pread, without a position
+reused-buffer: {part} of a sample lay {times:time} in the same memory as that of the sample before in its batch
+  why     the dataset writes each sample into one buffer: all samples of a batch become the last one
+  change  return a copy of the buffer (.copy() or .clone()), or make a new one for each sample
 bad-sample, 13: @ended
   why     an error in a worker ends the epoch, and its message does not name the sample
   change  repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name
@@ -170,7 +176,10 @@ no-workers, 6: @waits; a batch takes {fetch_s:ms} to make
 slow-dataset/slow-collate crowded, 2: @slow
   why     more threads are ready to run than there are CPUs
   change  fewer workers or threads for {cpus:CPU}: OMP_NUM_THREADS=1, cv2.setNumThreads(0) in worker_init_fn
-slow-dataset/slow-collate computes, 6
+slow-dataset/slow-collate others, 6: @slow; the program's own threads explain a wait for a CPU of {own:.0%} at most
+  why     other programs use the CPUs
+  change  watch it again when no other program runs: these figures say little about this line
+slow-dataset/slow-collate computes, 6: @slow
   why     the CPUs granted ({cpus}) are all in use: making samples needs more CPU time than there is
   change  make this line faster (decode smaller images, move augmentation to the GPU), or use fastpipe.loader
 slow-dataset/slow-collate one-cpu, 6

@@ -70,6 +70,17 @@ _FAULTY = {
 
         train(DataLoader(Labels(), 16, num_workers=2))
     """,
+    "reused-buffer": """
+        class Records(Numbers):
+            def __init__(self):
+                self.buffer = np.empty((3, 16, 16), np.float32)
+
+            def __getitem__(self, number):  # here
+                self.buffer[:] = number
+                return torch.from_numpy(self.buffer), number
+
+        train(DataLoader(Records(), 16, num_workers=2))
+    """,
     "open-files": """
         import resource
         resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
@@ -425,6 +436,39 @@ _SOUND = {
                 model(images).pow(2).mean().backward()
                 optimizer.step()
             shown = next(iter(loader))
+    """,
+    "memory that samples share": """
+        class Shared(Numbers):
+            def __init__(self):
+                self.mask, self.all = torch.ones(3, 16, 16), torch.randn(640, 3, 16, 16)
+                self.scale = torch.zeros(4)
+
+            def __getitem__(self, number):
+                self.scale += 1
+                return {"image": self.all[number], "mask": self.mask, "scale": self.scale}
+
+        train(DataLoader(Shared(), 16, num_workers=2), step_s=0.03)
+
+        class Alone(Numbers):
+            def __init__(self):
+                self.buffer = np.empty((3, 16, 16), np.float32)
+
+            def __getitem__(self, number):
+                self.buffer[:] = number
+                return self.buffer
+
+        train(DataLoader(Alone(), None, num_workers=2), step_s=0.01)
+    """,
+    "one batch, again and again": """
+        class Few(Numbers):
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, number):
+                time.sleep(0.01)
+                return torch.full((8,), float(number)), number
+
+        train(DataLoader(Few(), 4), epochs=12, step_s=0.02)
     """,
     "set_epoch": """
         from torch.utils.data.distributed import DistributedSampler

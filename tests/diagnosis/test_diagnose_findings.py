@@ -42,6 +42,7 @@ from fastpipe.diagnosis.observation import (
     observation,
     records,
 )
+from fastpipe.diagnosis.report import report
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.words import WORDS
 
@@ -192,6 +193,34 @@ def test_lines_that_keep_something(tmp_path: Path) -> None:
     assert kept_in_class(f"{path}:1") == [f"{path}:4"]
 
 
+def test_a_cached_function_that_a_dataset_calls_keeps_something(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        """@functools.lru_cache(maxsize=None)
+def read(x): ...
+@functools.cache
+def other(x): ...
+class Data:
+    def __getitem__(self, x):
+        return read(x)
+"""
+    )
+    assert kept_in_class(f"{path}:6") == [f"{path}:1"]
+
+
+def test_a_loop_that_never_waits_looks_at_its_step() -> None:
+    assert "the loop's own step takes 100% of its time: look there" in report(seen(), ROOMY).summary
+
+
+def test_items_that_are_batches_are_counted_as_batches() -> None:
+    observation = late(0.2, lambda number: 0.5, batch_size=None)
+    assert "samples/s" in report(observation, ROOMY).summary
+    for worker in observation.workers:
+        worker.fetches = [replace(fetch, samples=1) for fetch in worker.fetches]
+    assert "; 3.5 batches/s" in report(observation, ROOMY).summary
+    assert "samples/s" not in report(observation, ROOMY).summary
+
+
 def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
     """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
     observation = seen(**facts)
@@ -281,15 +310,15 @@ def test_no_advice_points_to_a_finding_that_is_not_there() -> None:
         assert "see the finding" not in path.read_text(), path
 
 
-def slow_dataset(**fetch: float) -> Finding:
-    """What is found on one CPU if the loop waits for workers whose fetches are so."""
-    observation = seen()
+def slow_dataset(*, cpus: int = 1, num_workers: int = 2, **fetch: float) -> Finding:
+    """What is found on some CPUs if the loop waits for workers whose fetches are so."""
+    observation = seen(num_workers=num_workers)
     observation.batches = [
         replace(batch, asked_s=0.07 * batch.number, came_s=0.07 * batch.number + 0.05) for batch in observation.batches
     ]
     for worker in observation.workers:
         worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
-    return found(observation, replace(ROOMY, cpus=1))["slow-dataset"]
+    return found(observation, replace(ROOMY, cpus=cpus))["slow-dataset"]
 
 
 def test_shares_are_at_most_all() -> None:
@@ -300,6 +329,41 @@ def test_shares_are_at_most_all() -> None:
 def test_samples_that_sleep_are_not_blamed_on_the_cpus() -> None:
     for delayed_s, words in ((0.0034, "waiting for the disk, the network or a lock"), (0.006, "threads are ready")):
         assert words in slow_dataset(cpu_s=0.0005, delayed_s=delayed_s).why
+
+
+def test_workers_that_other_programs_delay_are_no_fault() -> None:
+    """Two workers and the loop are 3 threads on 2 CPUs: each can wait for a third of its time, and no more."""
+    takes = {"seconds": 0.4, "dataset_s": 0.4}
+    busy = slow_dataset(cpus=2, cpu_s=0.056, delayed_s=0.344, **takes)
+    assert (busy.severity, busy.why) == ("note", "other programs use the CPUs")
+    assert "86% waiting for a CPU" in busy.what
+    assert "explain a wait for a CPU of 33% at most" in busy.what
+    assert "OMP_NUM_THREADS" not in busy.change
+    assert "num_workers" not in busy.change
+    one = slow_dataset(cpus=2, num_workers=1, cpu_s=0.14, delayed_s=0.26, **takes)
+    assert (one.severity, one.why) == ("note", "other programs use the CPUs")
+    own = slow_dataset(cpus=2, cpu_s=0.24, delayed_s=0.16, **takes)
+    assert (own.severity, "more threads are ready" in own.why) == ("bad", True)
+    assert slow_dataset(cpus=2, cpu_s=0.5, delayed_s=0.3, **takes).severity == "bad", (
+        "threads of its own in each worker"
+    )
+
+
+def test_the_step_of_an_epochs_only_batch() -> None:
+    """Its end is the asking for the next batch, though none comes; or that for the next epoch."""
+    observation = seen(num_workers=0, batches=1, prefetch_factor=None)
+    observation.workers = [replace(observation.workers[0], number=-1)]
+    observation.epochs = [Epoch(0.1 * number) for number in range(12)]
+    observation.batches = [Batch(number, 0, 0.1 * number, 0.1 * number + 0.02, 1 << 20) for number in range(12)]
+    time = stages(observation)
+    assert time is not None
+    assert time.step_s == pytest.approx(0.08)
+    assert time.waiting == pytest.approx(0.2, abs=0.02)
+    observation.stepped = [(number, 0, 0.1 * number + 0.06) for number in range(12)]
+    time = stages(observation)
+    assert time is not None
+    assert time.step_s == pytest.approx(0.04)
+    assert found(observation) == {}, "workers would make no batch ahead"
 
 
 def test_no_pinning_without_pinned_memory() -> None:

@@ -20,6 +20,7 @@ ALSO = {
     "test_a_full_queue_is_called_so": ("stuck queue",),
     "test_the_signal_and_the_sample_of_a_worker_that_is_killed": ("worker-killed", "worker-killed segv"),
     "test_workers_are_counted_for_next_iter": ("iterator-each-step",),
+    "test_the_step_of_an_only_batch_is_seen": ("one batch, again and again",),
 }
 
 
@@ -103,6 +104,28 @@ def test_the_signal_and_the_sample_of_a_worker_that_is_killed(runs: Runs) -> Non
     assert "was ended by SIGKILL, at sample 200" in first.what
     assert "OOM killer" in first.why
     assert "was ended by SIGSEGV, at sample 200" in findings(runs["worker-killed segv"])[0].what
+
+
+def test_the_step_of_an_only_batch_is_seen(runs: Runs) -> None:
+    (diagnosis,) = runs["one batch, again and again"].diagnoses
+    assert diagnosis.stages is not None
+    assert (diagnosis.stages.step_s or 0.0) >= 0.02
+    assert "without a training step" not in diagnosis.summary
+
+
+def test_an_iterator_is_freed_when_it_is_in_a_sound_program(tmp_path: Path) -> None:
+    source = SOUND["set_epoch"].partition("from torch.utils.data.distributed")[0]
+    source += (
+        "import weakref\n"
+        "loader = DataLoader(Numbers(), 16, num_workers=1)\n"
+        "iterator = iter(loader)\n"
+        "next(iterator)\n"
+        "alive = weakref.ref(iterator)\n"
+        "del iterator\n"
+        "if alive() is not None:\n"
+        "    raise RuntimeError('a watched iterator lives longer than one that is not watched')\n"
+    )
+    assert findings(watched(source, tmp_path)) == []
 
 
 def test_workers_are_counted_for_next_iter(runs: Runs) -> None:

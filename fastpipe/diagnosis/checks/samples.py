@@ -25,6 +25,7 @@ _SHOWN = 5
 _LEAST_DISTINCT = 16
 _LEAST_SHARED = 8
 _LEAST_STATES = 8
+_LEAST_REUSED = 3
 _SEEDS = {
     "random": "random.seed(torch.initial_seed())",
     "np.random": "np.random.seed(torch.initial_seed() % 2**32)",
@@ -49,6 +50,9 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     workers = [worker for worker in seen.workers if worker.number >= 0 and worker.fetches]
     yield from _generators(seen, workers)
     yield from _seeds(seen, workers)
+    reused = [path for worker in seen.workers for path in worker.reused]
+    if len(reused) >= _LEAST_REUSED:
+        yield Finding(Code.REUSED_BUFFER, str(seen.facts["dataset_place"]), {"part": reused[0], "times": len(reused)})
     if seen.facts["stream"]:
         yield from _streams(seen, workers)
 

@@ -23,6 +23,7 @@ _BUSY = 0.6  # less than nearly 1: a machine that is busy otherwise delays the a
 _LEAST_FETCH_S = 2e-3
 _LEAST_ALONE_S = 10e-3  # without workers: with them, their way would take about as long
 _CROWDED = 0.3
+_UNSURE = 0.1  # the scheduler's share for a thread is not exact
 _MOST_LATE = 0.1
 _LEAST_EPOCHS = 5
 _FEW_BATCHES = 1.5  # an epoch
@@ -62,16 +63,21 @@ def summary(seen: Observation, time: Stages) -> str:
     """Who waits for whom, in a sentence."""
     if not _keeps_up(seen, time):
         return say("@waits", _evidence(seen, time))
-    return say("@keeps", {**time.as_dict(), "crowded": time.delayed if (time.delayed or 0.0) > _CROWDED else None})
+    crowded = time.delayed if (time.delayed or 0.0) > _CROWDED else None
+    stepping = 1 - time.waiting if time.waiting <= _MOST_WAITING else None
+    return say("@keeps", {**time.as_dict(), "stepping": stepping, "crowded": crowded})
 
 
 def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
     """Where the time goes: of "@waits" in words.py."""
     stage = _bottleneck(seen, time)
+    rate = time.samples / time.seconds if time.seconds else None
+    batched = seen.facts["batch_size"] is None and time.samples == time.batches  # how many samples it has is not known
     evidence: dict[str, Any] = {
         "waits": None if time.step_s is None else time.waiting,
         "alone": time.batches if time.step_s is None else None,
-        "rate": time.samples / time.seconds if time.seconds else None,
+        "rate": None if batched else rate,
+        "batch_rate": rate if batched else None,
         "stage": _STAGES[stage][0] if stage else None,
         "working": time.busy if seen.num_workers else None,
         "double": 2 * seen.num_workers,
@@ -100,7 +106,8 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
         yield Finding(Code.SAME_ORDER_EACH_EPOCH, last.place or seen.made_at, evidence)
     if time is not None:
         yield from list(_fresh_iterators(seen, time)) or _slow_start(seen, time)
-        if not _keeps_up(seen, time):
+        # The first batch of each worker waits for its start, and has no batch before it whose step could hide it.
+        if not _keeps_up(seen, time) and any(batch.number >= max(seen.num_workers, 1) for batch in seen.batches):
             yield from _waiting(seen, around, time)
 
 
@@ -150,7 +157,9 @@ def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[
         cause = _why_slow(seen, time, around)
         if stage is Code.SLOW_TRANSFER:
             cause = "" if time.fetch_s > _LEAST_FETCH_S else "quick"
-        yield Finding(stage, str(seen.facts[_STAGES[stage][1]]), evidence, cause)
+        evidence["own"] = _own_delay(seen, time, around)
+        severity = Severity.NOTE if cause == "others" else Severity.BAD
+        yield Finding(stage, str(seen.facts[_STAGES[stage][1]]), evidence, cause, severity)
     elif seen.num_workers > 1 and seen.facts["in_order"] and (late := _late(seen, time)) > _MOST_LATE:
         yield Finding(Code.LATE_BATCHES, seen.made_at, {**evidence, "late": late})
 
@@ -168,11 +177,23 @@ def _why_slow(seen: Observation, time: Stages, around: Surroundings) -> str:
     """What workers lack that are busy with making batches."""
     delayed = time.delayed or 0.0
     all_cpus = seen.num_workers >= around.cpus
-    if all_cpus and delayed > max(_CROWDED, 1 - time.on_cpu - delayed):  # the rest sleeps: other CPUs would not help
-        return "crowded"
+    if delayed > max(_CROWDED, 1 - time.on_cpu - delayed):  # the rest sleeps: other CPUs would not help
+        if delayed > _own_delay(seen, time, around) + _UNSURE:
+            return "others"
+        if all_cpus:
+            return "crowded"
     if time.on_cpu <= 0.5 * max(1 - min(delayed, 0.99), 0.01):  # of the time in which it had a CPU
         return "waits"
     return "computes" if all_cpus else "one-cpu"
+
+
+def _own_delay(seen: Observation, time: Stages, around: Surroundings) -> float:
+    """The share of its time that a worker waits for a CPU, at most, if no other process takes one: 0 to 1."""
+    if seen.num_workers > around.cpus or time.on_cpu > 1:
+        return 1.0  # too many of its own
+    in_loop = seen.snapshots[-1].torch_threads if seen.snapshots else None
+    threads = seen.num_workers + (in_loop or 1)
+    return max(0.0, 1 - around.cpus / threads)
 
 
 def _late(seen: Observation, time: Stages) -> float:

@@ -26,8 +26,10 @@ def note_threads() -> None:
     _threads.clear()
     with contextlib.suppress(Exception):
         names = {thread.ident: thread.name for thread in list(threading.enumerate())}
-        for ident, frame in sys._current_frames().items():
-            if ident != threading.get_ident() and (line := own_line(frame)):
+        frames = sys._current_frames()
+        del frames[threading.get_ident()]  # a frame that holds itself, and all that its callers hold, is freed late
+        for ident, frame in frames.items():
+            if line := own_line(frame):
                 _threads.append({"name": names.get(ident, ""), "place": line})
 
 

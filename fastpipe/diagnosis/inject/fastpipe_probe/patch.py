@@ -27,7 +27,7 @@ def install(folder: str) -> None:
     arm(folder)
     leave(folder, {})
     sys.meta_path.insert(0, _Finder(folder))
-    tell = sys.excepthook
+    tell, tell_ignored = sys.excepthook, sys.unraisablehook
 
     def told(kind: type[BaseException], problem: BaseException, traceback: TracebackType | None) -> None:
         """Notes the error that ends this program; but one that was asked to end, and ends for that, is quiet."""
@@ -39,7 +39,12 @@ def install(folder: str) -> None:
         if not (stopping and kind.__name__ in ("KeyboardInterrupt", "SignalException")):
             tell(kind, problem, traceback)
 
-    sys.excepthook = told
+    def told_ignored(problem: Any) -> None:
+        """As `told`, of an error that Python ignores, as while it ends."""
+        if problem.exc_type is not KeyboardInterrupt or not os.path.exists(os.path.join(folder, STOPPING)):
+            tell_ignored(problem)
+
+    sys.excepthook, sys.unraisablehook = told, told_ignored
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -107,6 +107,8 @@ class LoaderWatch:
         try:
             batch = next_batch(iterator)
         except StopIteration:
+            if self._number:  # the step of the last batch ends here
+                self.stepped(asked_s)
             self.line.at("ended")
             raise
         sampler_s, self._indices.seconds = self._indices.seconds, 0.0
@@ -117,9 +119,9 @@ class LoaderWatch:
         self.line.at("step")
         return batch
 
-    def stepped(self) -> None:
-        """The step of the last batch has ended, where that can be told otherwise than by the next batch."""
-        self.line.log.write({"stepped": [(self._epoch, self._number - 1, time.monotonic())]})
+    def stepped(self, at_s: float | None = None) -> None:
+        """The step of the last batch has ended, now or at `at_s`, where no next batch tells it."""
+        self.line.log.write({"stepped": [(self._epoch, self._number - 1, at_s or time.monotonic())]})
 
     def failed(self, problem: BaseException, iterator: Any, dataset: Any, place: str = "") -> None:
         """Asking for a batch, by a line of the program, ended in an error."""

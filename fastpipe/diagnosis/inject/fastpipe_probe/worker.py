@@ -14,13 +14,14 @@ from typing import Any
 from .files import Fetch, Log, State, arm, noted, safe_repr
 from .inherited import Inherited
 from .machine import Snapshots, delayed_s, snapshot
-from .objects import checksums, generators, global_generators, kept_generators, place, sample_name
+from .objects import checksum, checksums, generators, global_generators, kept_generators, place, sample_name, walk
 from .own import raised_at
 
 _WORST = 5
 _CHECKSUMS = 2048
 _STATES = 16
 _LOOKS = 8
+_SMALL = 256  # bytes of an array that may be a setting which all samples share
 _FAILURES = 100
 # Errors of a program, which come again at the same sample: it need not be read once more.
 _MISTAKES = (TypeError, AttributeError, NameError, LookupError, ImportError, NotImplementedError, AssertionError)
@@ -40,6 +41,7 @@ class Recorder:
         self._batches = self._failures = self._summed = 0
         self._checksums: list[list[int]] = []
         self._states: list[dict[str, int]] = []
+        self._held: dict[tuple[Any, ...], int] = {}
 
     def watch(self, fetcher: Any) -> None:
         """Has torch's fetcher, which makes a batch of the dataset's samples, tell this."""
@@ -55,6 +57,7 @@ class Recorder:
 
         def timed_fetch(indices: Any) -> Any:
             self._times: list[tuple[float, Any]] = []
+            self._held, self._collates = {}, bool(fetcher.auto_collation)
             self._seconds = {"dataset": 0.0, "collate": 0.0}
             if not self._states:
                 self._states.append(global_generators())
@@ -90,6 +93,18 @@ class Recorder:
                     self._times.append((seconds, at))
                 if stage == "dataset" and len(self._states) <= _STATES:
                     self._states.append(global_generators())
+
+    def look_at_memory(self, sample: Any) -> None:
+        """Notes arrays that lie where the batch's sample before, which is still in use, had another content."""
+        if self._batches < _LOOKS and self._collates:
+            before, self._held = self._held, {}
+            with contextlib.suppress(Exception):
+                for path, array in walk(sample, "sample"):
+                    if getattr(array, "nbytes", 0) > _SMALL:
+                        at = _lies(array)
+                        self._held[at] = now = checksum(array)
+                        if before.get(at, now) != now:
+                            self.log.write({"reused": [path]})
 
     def came(self, sample: Any) -> None:
         """A sample of a stream: the first ones are told from those of other workers."""
@@ -151,6 +166,13 @@ class Recorder:
         self._batches += 1
 
 
+def _lies(array: Any) -> tuple[Any, ...]:
+    """Where the numbers of a tensor or array lie: two views of the same memory are not the same array."""
+    if hasattr(array, "data_ptr"):
+        return array.data_ptr(), tuple(array.shape), array.stride()
+    return array.ctypes.data, array.shape, array.strides
+
+
 class _Timed:
     """A map-style dataset, or the iterator of a stream, whose samples are timed."""
 
@@ -160,10 +182,13 @@ class _Timed:
             self.__getitems__ = lambda indices: recorder.timed("dataset", indices, samples.__getitems__, indices)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._recorder.timed("dataset", index, getitem, self._samples, index)
+        sample = self._recorder.timed("dataset", index, getitem, self._samples, index)
+        self._recorder.look_at_memory(sample)
+        return sample
 
     def __next__(self) -> Any:
         sample = self._recorder.timed("dataset", self._count, next, self._samples)
+        self._recorder.look_at_memory(sample)
         self._recorder.came(sample)
         self._count += 1
         return sample
