@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torchrun import free_port
@@ -192,13 +193,36 @@ def nodes(data: str, out: Path, world: int) -> Noted:
     return whole, [*again]
 
 
-PROGRAMS = {each.__name__: each for each in (timm, accelerate, trainer, lightning, nodes)}
+def jax(data: str, out: Path, world: int) -> Noted:
+    """By DLPack; JAX connects the processes."""
+    import jax
+
+    jax.distributed.initialize(f"127.0.0.1:{os.environ['MASTER_PORT']}", world, int(os.environ["RANK"]))
+    ranks = {"rank": jax.process_index(), "world_size": jax.process_count()}
+
+    def taken(images: torch.Tensor, labels: torch.Tensor) -> list[Any]:
+        pixels = np.asarray(jax.dlpack.from_dlpack(images.permute(0, 2, 3, 1)))
+        return note(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()), labels)
+
+    train, again = loader_of(data, world, **ranks), loader_of(data, world, **ranks)
+    whole = []
+    for _ in range(EPOCHS):
+        for batch in train:
+            whole.append(taken(*batch))
+            if len(whole) == SEEN:
+                state = train.state_dict()
+    again.load_state_dict(state)
+    return whole, [taken(*batch) for batch in again]
+
+
+PROGRAMS = {each.__name__: each for each in (timm, accelerate, trainer, lightning, nodes, jax)}
 IMPORTED = {  # before its processes are forked; torchvision before a trainer imports it
     "timm": ("fastpipe.timm",),
     "accelerate": ("accelerate",),
     "trainer": ("bench.peers.import_torchvision", "transformers.trainer"),
     "lightning": ("bench.peers.import_torchvision", "pytorch_lightning"),
     "nodes": ("torchdata.nodes",),
+    "jax": (),  # which does not go on in a forked process
 }
 
 

@@ -18,6 +18,8 @@ from field_scenes import write_scenes
 from soak import Tried, long_form
 from wds_tars import image_bytes, written
 
+import fastpipe
+
 RECIPES = ROOT / "docs" / "recipes.md"
 EPOCHS, BATCH_SIZE = 2, 8
 BATCHES = FLAT_IMAGES // BATCH_SIZE
@@ -321,6 +323,11 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
     for epoch in range(3):
         first, second = ([line[1:] for line in lines if line[0] == epoch][-2:] for lines in seen)
+        for rank, batches in enumerate((first, second)):
+            given = {"size": 32, "num_workers": 1, "rank": rank, "world_size": 2}
+            with fastpipe.loader(many_shards, 6, **given) as direct:
+                direct.set_epoch(epoch)
+                assert batches == [batch.ids.tolist() for batch in direct]
         assert sorted(sample for batch in first + second for sample in batch) == list(range(24))  # no sample is of both
     if not long_form():
         assert [line[0] for line in seen[0]] == [line[0] for line in seen[1]] == [0, 0, 1, 1, 2, 2]
