@@ -222,7 +222,7 @@ IMPORTED = {  # before its processes are forked; torchvision before a trainer im
     "trainer": ("bench.peers.import_torchvision", "transformers.trainer"),
     "lightning": ("bench.peers.import_torchvision", "pytorch_lightning"),
     "nodes": ("torchdata.nodes",),
-    "jax": (),  # which does not go on in a forked process
+    "jax": (),  # it warns of forks
 }
 
 
