@@ -64,7 +64,7 @@ def timm(data: str, out: Path, world: int) -> Noted:
 
 
 def accelerate(data: str, out: Path, world: int) -> Noted:
-    """Resumed by `load_state`, and with `skip_first_batches`; both give the same."""
+    """Resumed by `load_state`, and with `skip_first_batches`; both give the same. Its metrics may leave out rows."""
     from accelerate import Accelerator
 
     train, again = loader_of(data, world), loader_of(data, world)
@@ -80,6 +80,10 @@ def accelerate(data: str, out: Path, world: int) -> Noted:
                 accelerator.save_state(str(out / "accelerate"))
     accelerator.load_state(str(out / "accelerate"))
     rest = [note(*batch) for batch in train]
+
+    valid = torch.cat([accelerator.gather_for_metrics(batch.valid) for batch in loader_of(data, world, train=False)])
+    assert valid.sum() == (samples := len(train.dataset))
+    assert len(valid) == samples + samples % world, "a row is repeated"
 
     epoch, batches = divmod(SEEN, len(again))
     again.set_epoch(epoch)
