@@ -23,7 +23,7 @@ def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: fl
     """Runs it with the environment that torchrun gives each rank, but without torchrun, and without the seconds in
     which each would import torch. Returns how each rank ended: its exit code, and what it printed.
     """
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     environment |= {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
 
     def ended(rank: int) -> tuple[int, str]:
@@ -35,7 +35,7 @@ def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: fl
         return list(threads.map(ended, range(processes)))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

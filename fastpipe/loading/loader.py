@@ -288,10 +288,20 @@ class Loader:
     def __getitem__(self, sample: object) -> NoReturn:
         """torch's DataLoader, Subset and random_split call this, if they get a loader as their dataset."""
         raise TypeError(
-            "this is already a loader: iterate over it, it gives whole batches and no single samples. For samples by "
-            "number, and as the dataset of torch's DataLoader, Subset or random_split, use "
+            "this is already a loader: iterate over it, or give it to a trainer as its dataloader. It gives whole "
+            "batches and no single samples. For samples by number, and as the dataset of torch's DataLoader, Subset or "
+            "random_split, use "
             f"fastpipe.open({str(self._data.index.path)!r})"
         )
+
+    def _not_a_dataloader(self) -> NoReturn:
+        """Accelerate's and Ray's prepare_data_loader ask for an option of a DataLoader, and make another one of it."""
+        raise AttributeError(
+            "a loader is no DataLoader, and none can be made of it: it shares epochs among the ranks and moves batches "
+            "to device= itself. Iterate over it, without prepare_data_loader; accelerator.prepare leaves it as it is"
+        )
+
+    drop_last = worker_init_fn = property(_not_a_dataloader)
 
     def __enter__(self) -> Loader:
         return self

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch.utils.data
@@ -299,6 +299,14 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
     def transform(self) -> Any:
         """The transform, as it was passed."""
         return self._single.transform
+
+    @transform.setter
+    def transform(self, transform: object) -> NoReturn:
+        """timm.data.create_loader does this."""
+        raise AttributeError(
+            "a dataset does not change: data.with_transform(transform) is one with a transform. In a program for timm, "
+            "import create_loader from fastpipe.timm, too"
+        )
 
     # Inside
 

@@ -47,6 +47,16 @@ def test_a_loader_as_the_dataset_of_spawned_workers(loader: fastpipe.Loader) -> 
         next(iter(DataLoader(loader, num_workers=1, multiprocessing_context="spawn")))  # type: ignore[arg-type]
 
 
+def test_a_loader_of_which_a_library_would_make_another(loader: fastpipe.Loader) -> None:
+    """Accelerate's and Ray's prepare_data_loader begin with these."""
+    from accelerate.data_loader import prepare_data_loader
+
+    for use in (prepare_data_loader, lambda loader: loader.worker_init_fn):
+        with pytest.raises(AttributeError, match="Iterate over it, without prepare_data_loader"):
+            use(loader)
+    assert not hasattr(loader, "drop_last")
+
+
 def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
     with pytest.raises(TypeError, match=r"write next\(iter\(loader\)\)"):
         next(loader)
@@ -105,6 +115,12 @@ def test_single_samples_are_opened(flat: Path) -> None:
             fastpipe.Dataset(*given)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=re.escape(".with_transform(...), .cropped(...) and .with_fields(...)")):
         fastpipe.Dataset(flat, crop=fastpipe.Resize())  # type: ignore[arg-type, call-arg]
+
+
+def test_a_transform_that_is_set(flat: Path) -> None:
+    """As timm.data.create_loader does it."""
+    with pytest.raises(AttributeError, match=r"import create_loader from fastpipe\.timm, too"):
+        fastpipe.open(flat).transform = torch.nn.Identity()
 
 
 class Photos(TensorDataset):

@@ -1,7 +1,11 @@
-"""Accelerate and Hugging Face's Trainer skip, resume and count as they do with torch's DataLoader."""
+"""Trainers get the batches of the loader, on one and two ranks; Accelerate and Hugging Face's Trainer skip, resume and
+count as they do with torch's DataLoader.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+import trained_ranks
+import warm
+from checkout import ROOT
 from conftest import FLAT_IMAGES
 
 import fastpipe
@@ -176,3 +183,24 @@ def test_trainer_resumes(transformers: Any, flat: Path, tmp_path: Path, accumula
             again.train(resume_from_checkpoint=str(folder))
         done = len(whole.model.seen) - len(again.model.seen)
         assert again.model.seen == whole.model.seen[done:]
+
+
+@pytest.mark.parametrize("trainer", trained_ranks.PROGRAMS)
+def test_batches_are_those_of_the_loader_on_each_rank(textured: Path, tmp_path: Path, trainer: str) -> None:
+    """Of two epochs, and after an interruption in the middle of the second one."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = warm.run(trained_ranks.__file__, trainer, textured, tmp_path, environment=environment, timeout_s=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    options: dict[str, Any] = {}
+    if trainer == "timm":
+        crop = fastpipe.RandomResizedCrop(interpolation="bilinear")
+        options = {"augment": fastpipe.Augment.imagenet(), "crop": crop, "seed": 42}
+    for world_size in trained_ranks.WORLDS:
+        for rank in range(world_size):
+            given = {"rank": rank, "world_size": world_size, "num_workers": 1, "size": trained_ranks.SIZE, **options}
+            with fastpipe.loader(textured, trained_ranks.GLOBAL_BATCH // world_size, **given) as loader:
+                assert len(loader) < trained_ranks.SEEN
+                direct = [trained_ranks.note(*batch) for _ in range(trained_ranks.EPOCHS) for batch in loader]
+            whole, rest = json.loads((tmp_path / f"{world_size}-{rank}.json").read_text())
+            assert whole == direct
+            assert rest == direct[trained_ranks.SEEN :]

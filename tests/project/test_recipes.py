@@ -18,6 +18,8 @@ from field_scenes import write_scenes
 from soak import Tried, long_form
 from wds_tars import image_bytes, written
 
+import fastpipe
+
 RECIPES = ROOT / "docs" / "recipes.md"
 EPOCHS, BATCH_SIZE = 2, 8
 BATCHES = FLAT_IMAGES // BATCH_SIZE
@@ -279,11 +281,16 @@ OBSERVED = """
 import ray
 ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 
-def note(epoch, ids):
-    import os, ray.train
+def note(epoch, ids, train):
+    import os, fastpipe, ray.train
     rank = ray.train.get_context().get_world_rank()
     with open(f"{folder}/rank-{rank}", "a") as file:
         print(epoch, *ids.tolist(), file=file)
+    if epoch == 2 and train.remaining == 1:  # as after an interruption here
+        again = fastpipe.loader(train.dataset, 6, size=32, num_workers=1)
+        again.load_state_dict(train.state_dict())
+        with open(f"{folder}/rest-{rank}", "w") as file:
+            print(*next(iter(again)).ids.tolist(), file=file)
     if dies and epoch == 1 and rank == 1 and not os.path.exists(f"{folder}/died"):
         open(f"{folder}/died", "x").close()
         os._exit(1)
@@ -305,7 +312,7 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         "resnet50(": "small(",
         "    from torchvision.models import resnet50\n": "",
         "for images, labels in train:": "for images, labels, ids in ((*batch, batch.ids) for batch in train):",
-        "            loss.backward()\n": "            loss.backward()\n            note(epoch, ids)\n",
+        "            loss.backward()\n": "            loss.backward()\n            note(epoch, ids, train)\n",
     }
     for said, instead in smaller_still.items():
         assert said in program
@@ -321,7 +328,14 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
     for epoch in range(3):
         first, second = ([line[1:] for line in lines if line[0] == epoch][-2:] for lines in seen)
+        for rank, batches in enumerate((first, second)):
+            given = {"size": 32, "num_workers": 1, "rank": rank, "world_size": 2}
+            with fastpipe.loader(many_shards, 6, **given) as direct:
+                direct.set_epoch(epoch)
+                assert batches == [batch.ids.tolist() for batch in direct]
         assert sorted(sample for batch in first + second for sample in batch) == list(range(24))  # no sample is of both
+    for rank, lines in enumerate(seen):
+        assert list(map(int, Path(f"rest-{rank}").read_text().split())) == lines[-1][1:]
     if not long_form():
         assert [line[0] for line in seen[0]] == [line[0] for line in seen[1]] == [0, 0, 1, 1, 2, 2]
         return
