@@ -220,11 +220,11 @@ def jax(data: str, out: Path, world: int) -> Noted:
 
 
 PROGRAMS = {each.__name__: each for each in (timm, accelerate, trainer, lightning, nodes, jax)}
-IMPORTED = {  # before its processes are forked; torchvision before a trainer imports it
+IMPORTED = {  # once, before its processes are forked; torchvision before a trainer imports it
     "timm": ("fastpipe.timm",),
-    "accelerate": ("accelerate",),
-    "trainer": ("bench.peers.import_torchvision", "transformers.trainer"),
-    "lightning": ("bench.peers.import_torchvision", "pytorch_lightning"),
+    "accelerate": ("accelerate", "torch._dynamo", "torch.distributed.fsdp"),
+    "trainer": ("bench.peers.import_torchvision", "transformers.trainer", "torch._dynamo"),
+    "lightning": ("bench.peers.import_torchvision", "pytorch_lightning", "torch._dynamo"),
     "nodes": ("torchdata.nodes",),
     "jax": (),  # it warns of forks
 }
