@@ -7,9 +7,10 @@ In a program that trains with timm, such as its train.py, change one import:
 Arguments mean what they mean there, and so do `mixup_enabled` and `set_epoch`. Photos are decoded by threads. All
 draws follow from (seed, epoch, batch, sample), so a resumed run repeats them. What differs:
 
-- "rand-..." of `auto_augment` picks from torchvision's operations of RandAugment, with timm's m, n, p, mstd and mmax.
-- A row is mixed with the row before it, not with the one at the other end of the batch.
+- "rand-..." of `auto_augment` picks from torchvision's operations of RandAugment, with their ranges of magnitudes and
+  black where nothing is; m, n, p, mstd and mmax mean what they mean in timm, inc has no effect.
 - `interpolation="random"` is bicubic for all photos.
+- `num_aug_repeats` also works in one process, and `num_batches` without sizes to choose from.
 
 Source of names and defaults: timm 1.0, timm/data/loader.py, transforms_factory.py, mixup.py and auto_augment.py.
 """
@@ -35,11 +36,11 @@ from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Batches, Loader, Samples
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
-from fastpipe.plan.draws import key
+from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.opening import open as open_dataset
 
-_SPLITS = (("train", "training"), ("val", "validation", "eval", "valid", "test"))
+_SPLITS = (("train", "training"), ("val", "valid", "validation", "eval", "evaluation"))
 _BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
 _OF_OTHERS = ("class_map", "repeats", "input_key", "target_key")
 # Arguments of create_loader that name no choice here: threads need no seeds, no pinning and no processes that persist.
@@ -47,17 +48,20 @@ _WITHOUT_EFFECT = (
     *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding"),
     *("batch_schedule_epochs", "batch_schedule_spread", "batch_schedule_random_mix"),
 )
+_OFF = ("crop_border_pixels", "fp16", "tf_preprocessing")  # what cannot be had, and may be passed as False or None
+_NOISE = {"": None, "const": None, "rand": "box", "pixel": "pixel"}  # of re_mode
 
 
 def create_dataset(
-    name: str = "", root: str | os.PathLike[str] | None = None, split: str = "validation", **options: Any
+    name: str = "", root: Any = None, split: str = "validation", search_split: bool = True, **options: Any
 ) -> Dataset:
     """Opens the dataset of a split: ROOT/SPLIT, or ROOT/val for "validation" and the like, if it exists; else ROOT.
 
     Args:
         name: "" or "fastpipe". timm's other datasets have to be packed first.
-        root: a folder or URL of packed datasets, or what else `fastpipe.open` takes.
-        split: as in timm.
+        root: a folder with a packed dataset for each split; or a URL or what else `fastpipe.open` takes, as it is.
+        split: "train", "training", "val", "valid", "validation", "eval", "evaluation" or another folder's name.
+        search_split: whether to look for folders of splits in root.
         options: timm's others, such as batch_size and seed, which have no effect on a packed dataset.
 
     Raises:
@@ -68,6 +72,10 @@ def create_dataset(
         raise ConfigError(f'fastpipe.timm.create_dataset: expected name="" and root=FOLDER, got {name!r} and {root!r}')
     if refused := {name: options[name] for name in _OF_OTHERS if options.get(name)}:
         raise ConfigError(f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with fastpipe.open(...)")
+    if "[" in split:
+        raise ConfigError(f"split={split!r}: choose samples with fastpipe.open(...).select(...), without [...]")
+    if not search_split or not isinstance(root, (str, os.PathLike)):
+        return open_dataset(root)
     words = next((words for words in _SPLITS if split in words), ())
     folders = [os.path.join(root, word) for word in dict.fromkeys((split, *words))]
     return open_dataset(next((folder for folder in folders if os.path.exists(folder)), root))
@@ -109,7 +117,7 @@ def create_loader(
     input_size_choices: Sequence[Any] | None = None,
     batch_size_choices: Sequence[int] | None = None,
     batch_choice_weights: Sequence[float] | None = None,
-    batch_choice_seed: int = 42,
+    batch_choice_seed: int = 0,
     batch_choice_schedule: str = "constant",
     num_batches: int | None = None,
     seed: int | None = None,
@@ -126,14 +134,23 @@ def create_loader(
     Raises:
         ConfigError: an argument is wrong, or is one of timm's that cannot be had: train_crop_mode but "rrc", crop_mode
             "border" or "squash" with a crop_pct, crop_border_pixels, tf_preprocessing, fp16, sizes with batch sizes,
-            weights or a schedule of their own, AutoAugment and AugMix policies.
+            weights or a schedule of their own, AutoAugment and AugMix policies, evaluation of images that are no
+            squares, but for "squash", and splits with mixing or sizes.
     """
-    said = {name: value for name, value in others.items() if name not in _WITHOUT_EFFECT and value}
+    off = {name for name in _OFF if not others.get(name)}
+    said = {name: value for name, value in others.items() if name not in (*_WITHOUT_EFFECT, *off)}
     said |= {"train_crop_mode": train_crop_mode} if train_crop_mode not in (None, "rrc") else {}
     said |= {"batch_choice_weights": batch_choice_weights} if batch_choice_weights else {}
     said |= {"batch_choice_schedule": batch_choice_schedule} if batch_choice_schedule != "constant" else {}
     if batch_size_choices and set(batch_size_choices) != {batch_size}:
         said["batch_size_choices"] = batch_size_choices
+    splits = num_aug_splits if is_training and not no_aug and num_aug_splits > 1 else 1
+    if splits > 1 and (collate_fn is not None or input_size_choices is not None):
+        said["num_aug_splits"] = num_aug_splits
+    if re_mode.lower() not in _NOISE:
+        said["re_mode"] = re_mode
+    if num_aug_repeats != int(num_aug_repeats):
+        said["num_aug_repeats"] = num_aug_repeats
     if said:
         names = ", ".join(f"{name}={value!r}" for name, value in said.items())
         known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
@@ -141,31 +158,37 @@ def create_loader(
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
     channels, height, width = _shape(input_size, len(mean))
     augmented = is_training and not no_aug
-    interpolation = "bicubic" if interpolation == "random" else interpolation
-    crop = (
-        RandomResizedCrop(scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation)
-        if augmented
-        else _fixed_crop(None if is_training else crop_pct, crop_mode, min(height, width), interpolation, mean, no_aug)
-    )
+    if interpolation == "random":
+        interpolation = "bicubic" if augmented else "bilinear"
+    crop: Crop
+    if augmented:
+        crop = RandomResizedCrop(scale=scale or (0.08, 1.0), ratio=ratio or (3 / 4, 4 / 3), interpolation=interpolation)
+    elif is_training and isinstance(input_size, int):
+        crop = CenterCrop(resize=input_size, interpolation=interpolation)
+    elif is_training:
+        crop = Resize(interpolation=interpolation)
+    else:
+        crop = _crop_of_evaluation(crop_pct or 0.875, crop_mode, (height, width), interpolation, mean)
     options: dict[str, Any] = {"mean": mean, "std": std, "dtype": img_dtype or torch.float32}
     jitter = None if auto_augment and "3a" not in auto_augment else color_jitter
     flip = [kornia.augmentation.RandomVerticalFlip(p=vflip)] if augmented and vflip else []
     operations = _operations(jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment)
     after: list[Any] = []
-    if augmented and re_prob:
-        noise = {"const": None, "rand": "box", "pixel": "pixel"}.get(re_mode, re_mode)
-        spared = 1 / (num_aug_splits or 2) if re_split else 0.0
-        after.append(Erasing(re_prob, noise=noise, most=re_count, spared=spared))
     if is_training and collate_fn is not None:
         after.append(_mixing(collate_fn))
         options |= {"label_smoothing": collate_fn.label_smoothing, "num_classes": collate_fn.num_classes}
-    splits = num_aug_splits if augmented and num_aug_splits > 1 else 1
-    inside = Augment([*flip, *(operations if augmented and splits == 1 else [])], after=after, **options)
+    if augmented and re_prob:  # of splits, the first is what re_split spares
+        spared = 0.5 if re_split and splits == 1 else 0.0
+        after.append(Erasing(re_prob, noise=_NOISE[re_mode.lower()], most=max(1, re_count), spared=spared))
+    if splits == 1:
+        inside = Augment([*flip, *(operations if augmented else [])], after=after, **options)
+    else:
+        inside = Augment([], after=[] if re_split else after, **options)
     loading: dict[str, Any] = {}
-    if num_aug_repeats:
+    if num_aug_repeats and is_training:
         loading = {"sampler": Repeated(int(num_aug_repeats)), "epoch_size": len(data)}
     ranks = 1 if not distributed else torch.distributed.get_world_size()
-    if num_batches is not None:
+    if num_batches is not None and is_training:
         loading["epoch_size"] = num_batches * batch_size * ranks
     if not distributed:
         loading |= {"rank": 0, "world_size": 1}
@@ -186,8 +209,8 @@ def create_loader(
         augment=None if splits > 1 else inside,
         **loading,
     )
-    branches = [] if splits == 1 else [inside, *(Augment([*flip, *operations], after=after, **options),) * (splits - 1)]
-    return TimmLoader(opened, inside, branches, len(input_size_choices or [input_size]))
+    branches = [] if splits == 1 else [inside, *(Augment(operations, after=after, **options),) * (splits - 1)]
+    return TimmLoader(opened, inside, branches, vflip, len(input_size_choices or [input_size]))
 
 
 class _Batches(Batches):
@@ -201,8 +224,8 @@ class _Batches(Batches):
 class TimmLoader:
     """What timm's training loop uses of a loader, and `state_dict` and `load_state_dict`; the rest is `loader`'s."""
 
-    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], sizes: int) -> None:
-        self.loader, self._augment, self._splits = opened, augment, splits
+    def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:
+        self.loader, self._augment, self._splits, self._vflip = opened, augment, splits, vflip
         self.batch_sampler = _Batches(opened, sizes)  # has `set_epoch`
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -211,16 +234,15 @@ class TimmLoader:
             yield from self.loader
             return
         seed = self.loader.parts.recipe.seed
-        for number, batch in enumerate(self.loader):
+        for batch in self.loader:
             images, labels = batch
+            samples, number = batch.ids.numpy(force=True), len(self.loader) - self.loader.remaining - 1
+            turned = uniform(key(seed, batch.epoch, Stream.UPSIDE_DOWN), samples) < self._vflip  # in all splits
+            if turned.any():
+                rows = torch.from_numpy(turned).to(images.device)[:, None, None, None]
+                images = torch.where(rows, images.flip(2), images).contiguous(memory_format=torch.channels_last)
             made = [
-                augment(
-                    images.clone(),
-                    seed=key(seed, split, 0),
-                    epoch=batch.epoch,
-                    batch=number,
-                    samples=batch.ids.numpy(force=True),
-                )
+                augment(images.clone(), seed=key(seed, split, 0), epoch=batch.epoch, batch=number, samples=samples)
                 for split, augment in enumerate(self._splits)
             ]
             yield torch.cat(made), labels.repeat(len(made))
@@ -248,6 +270,7 @@ class TimmLoader:
         for mixer in self._augment.mixers:
             if isinstance(mixer, Mixing):
                 mixer.probability = mixer.usual if enabled else 0.0
+        self.loader.forget_ahead()
 
     def state_dict(self) -> dict[str, Any]:
         """See fastpipe.Loader."""
@@ -264,26 +287,27 @@ class TimmLoader:
 
 def _shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:
     """timm's size, a number, (height, width) or (channels, height, width), as the last of these."""
-    if isinstance(size, int):
-        return channels, size, size
-    return (channels, *size) if len(size) == 2 else tuple(size)  # type: ignore[return-value]
+    found = (size, size) if isinstance(size, int) else tuple(size)
+    found = (channels, *found) if len(found) == 2 else found
+    if len(found) != 3 or found[0] not in (1, 3):
+        raise ConfigError(f"input_size: expected a number, (height, width) or (1 or 3, height, width), got {size}")
+    return found
 
 
-def _fixed_crop(
-    crop_pct: float | None, mode: str | None, side: int, interpolation: str, mean: Sequence[float], whole: bool
+def _crop_of_evaluation(
+    share: float, mode: str | None, size: tuple[int, int], interpolation: str, mean: Sequence[float]
 ) -> Crop:
-    """The crop of evaluation, or of training without augmentation."""
-    share = 1.0 if whole else crop_pct or 0.875
-    if mode in (None, "center"):
-        return CenterCrop(resize=math.floor(side / share), interpolation=interpolation)
-    if mode not in ("squash", "border") or share != 1:
-        raise ConfigError(
-            f'crop_mode={mode!r}: expected "center", or "squash" or "border" with crop_pct=1, got {share}'
-        )
-    if mode == "squash":
+    if mode in (None, "center") and size[0] == size[1]:
+        return CenterCrop(resize=math.floor(size[0] / share), interpolation=interpolation)
+    if mode == "squash" and share == 1:
         return Resize(interpolation=interpolation)
-    red, green, blue = (round(255 * each) for each in mean)
-    return Letterbox(fill=(red, green, blue), interpolation=interpolation)
+    if mode == "border" and share == 1:
+        red, green, blue = (round(255 * each) for each in (mean if len(mean) == 3 else [mean[0]] * 3))
+        return Letterbox(fill=(red, green, blue), interpolation=interpolation)
+    raise ConfigError(
+        f'crop_mode={mode!r}: expected "center" and a square input_size, or "squash" or "border" with crop_pct=1; got '
+        f"input_size {size} and crop_pct={share}"
+    )
 
 
 def _operations(
@@ -300,21 +324,20 @@ def _operations(
 def _rand_augment(policy: str) -> Policy:
     """ "rand-m9-mstd0.5-inc1" and the like."""
     name, *parts = policy.split("-")
-    numbers = {"m": 10.0, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": 10.0, "inc": 0.0}
+    numbers = {"m": 10.0, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": 10.0}
     for part in parts:
         found = re.fullmatch(r"(m|n|p|mstd|mmax|inc)(\d+(?:\.\d+)?)", part)
         if found is None or name != "rand":
             break
         numbers[found[1]] = float(found[2])
     else:
-        if name == "rand":
-            magnitude = min(numbers["m"], numbers["mmax"], 10) * _BINS
-            spread = numbers["mstd"] * _BINS
-            even = numbers["mstd"] > 100
-            layers = int(numbers["n"])
-            return Policy(RANDAUGMENT, layers, None if even else magnitude, spread=spread, probability=numbers["p"])
+        if name == "rand" and numbers["mmax"] <= 10:
+            magnitude, most, spread = (numbers[each] * _BINS for each in ("m", "mmax", "mstd"))
+            spread = math.inf if numbers["mstd"] > 100 else spread
+            return Policy(RANDAUGMENT, int(numbers["n"]), magnitude, spread=spread, most=most, probability=numbers["p"])
     raise ConfigError(
-        f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI", such as "rand-m9-mstd0.5-inc1"'
+        f'auto_augment={policy!r}: expected "rand-mM-nN-pP-mstdS-mmaxX-incI" with X of at most 10, such as '
+        '"rand-m9-mstd0.5-inc1"'
     )
 
 
@@ -322,11 +345,18 @@ def _mixing(mixup: Any) -> Mixing:
     """timm's FastCollateMixup or Mixup, of which only the parameters are used."""
     if getattr(mixup, "mode", None) not in ("batch", "elem"):
         raise ConfigError(f'collate_fn: expected timm\'s FastCollateMixup with mode="batch" or "elem", got {mixup!r}')
-    return Mixing(
+    if getattr(mixup, "multi_label", False) or not getattr(mixup, "correct_lam", True):
+        raise ConfigError("collate_fn: expected multi_label=False and correct_lam=True")
+    if not mixup.mixup_alpha and not mixup.cutmix_alpha:
+        raise ConfigError("collate_fn: expected a mixup_alpha or cutmix_alpha above 0, or cutmix_minmax")
+    mixing = Mixing(
         mixup.mixup_alpha,
         mixup.cutmix_alpha,
         probability=mixup.mix_prob,
         cutting=mixup.switch_prob,
         sides=mixup.cutmix_minmax,
         at_once=mixup.mode == "batch",
+        from_the_end=True,
     )
+    mixing.probability = mixing.usual if getattr(mixup, "mixup_enabled", True) else 0.0
+    return mixing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastpipe.augment import pixels
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
 from fastpipe.augment.moving import moved
-from fastpipe.augment.normalised import one_hot
+from fastpipe.augment.normalised import Mixing, one_hot
 from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
@@ -172,7 +173,9 @@ class Chain(torch.nn.Module):
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
         (place,) = (place for place, operation in enumerate(self._sequence) if operation.mixes)
         if (share := plan.arrays.get(f"{place}.share")) is not None:
-            return np.roll(np.arange(plan.count), 1), share
+            mixer = self._sequence[place]
+            assert isinstance(mixer, Mixing)
+            return mixer.partners(torch.arange(plan.count)).numpy(), share
         return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
 
     @torch.no_grad()
@@ -261,7 +264,7 @@ class Chain(torch.nn.Module):
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
         after = [*enumerate(self._sequence)][len(self.stages) :]
-        whole = any(not operation.by_rows for _, operation in after)
+        by_rows = [*takewhile(lambda each: each[1].by_rows, after)]
         part_bytes: int | None = pixels.NORMALISE_BYTES
         if self.stages:
             part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
@@ -272,16 +275,14 @@ class Chain(torch.nn.Module):
                 return part.to(self.dtype)
             if out is None:
                 self._check_size(part, plan.channels, size if after else None)
-                dtype = torch.float32 if whole else self.dtype
+                dtype = self.dtype if by_rows == after else torch.float32
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
             normalise(part, stages[-1]["scale"], stages[-1]["shift"], out[first:end])
-            for number, operation in after:
-                if operation.by_rows:
-                    operation.run(out[first:end], first, plan.hosts[number], stages[number])
+            for number, operation in by_rows:
+                operation.run(out[first:end], first, plan.hosts[number], stages[number])
         assert out is not None
-        for number, operation in after:
-            if not operation.by_rows:
-                out = operation.run(out, 0, plan.hosts[number], stages[number])
+        for number, operation in after[len(by_rows) :]:
+            out = operation.run(out, 0, plan.hosts[number], stages[number])
         return out.to(self.dtype)
 
     def _steps(

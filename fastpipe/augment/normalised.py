@@ -131,7 +131,7 @@ class Mixing(Operation):
 
     probability: of being mixed at all. cutting: probability of cutmix, where there are both. sides: least and most of a
     box's sides, as parts of the image's, in place of cutmix's alpha; such a box lies inside. at_once: one draw for the
-    whole batch. These four are timm's.
+    whole batch. from_the_end: a row's neighbour is the one as far from the end of the batch. These five are timm's.
     """
 
     by_rows = False
@@ -146,12 +146,17 @@ class Mixing(Operation):
         cutting: float = 0.5,
         sides: tuple[float, float] | None = None,
         at_once: bool = False,
+        from_the_end: bool = False,
     ) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
         self.probability = self.usual = probability
-        self.cutting, self.sides, self.at_once = cutting, sides, at_once
+        self.cutting, self.sides, self.at_once, self.from_the_end = cutting, sides, at_once, from_the_end
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
+
+    def partners(self, rows: Tensor) -> Tensor:
+        """(n, ...): what is mixed into each of these."""
+        return rows.flip(0) if self.from_the_end else rows.roll(1, 0)
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Draws the shares; where rows have padding, cutmix counts the pixels of images only.
@@ -177,7 +182,7 @@ class Mixing(Operation):
             left = draw(Stream.MIX) >= self.probability
             cut, share = cut & ~left, np.where(left, 1, share)
         boxes = np.where(cut[:, None], boxes, 0)
-        share = np.where(cut, 1 - box_share(boxes, np.roll(np.arange(len(draws)), 1), draws, size), share)
+        share = np.where(cut, 1 - box_share(boxes, self.partners(torch.arange(len(draws))).numpy(), draws, size), share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
@@ -185,18 +190,18 @@ class Mixing(Operation):
         """Mixes the images."""
         cut, share, boxes = host
         images = images.permute(0, 2, 3, 1)  # as they lie in memory
-        if pixels.on_cpu(images.device):
+        if pixels.on_cpu(images.device) and not self.from_the_end:
             return _one_by_one(images, cut, share, boxes).permute(0, 3, 1, 2)
         mask = tensors["share"][:, None, None, None]
         if cut.any():
             # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
-        return torch.lerp(images.roll(1, 0), images, mask).permute(0, 3, 1, 2)
+        return torch.lerp(self.partners(images), images, mask).permute(0, 3, 1, 2)
 
     def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
-        partner = values.roll(1, 0)
+        partner = self.partners(values)
         pasted = torch.where(inside(tensors["boxes"], *values.shape[2:])[:, None], partner, values)
         if kind != "shown":
             return pasted
@@ -204,7 +209,7 @@ class Mixing(Operation):
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""
-        return torch.lerp(labels.roll(1, 0), labels, tensors["share"][:, None])
+        return torch.lerp(self.partners(labels), labels, tensors["share"][:, None])
 
 
 def box_share(

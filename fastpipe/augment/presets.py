@@ -10,6 +10,7 @@ of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -130,7 +131,8 @@ class Layer:
 
 class Policy(Operation):
     """Gives each sample operations of its own, one a layer. magnitude: the bin of all samples, or None: drawn evenly;
-    spread: the standard deviation of bins around it; probability: of an operation in a layer.
+    spread: the standard deviation of bins around it, or infinity: drawn evenly from 0 to it; most: of all that is drawn
+    so. probability: of an operation in a layer.
     """
 
     name = "RandAugment or TrivialAugment"
@@ -143,11 +145,12 @@ class Policy(Operation):
         magnitude: float | None,
         *,
         spread: float = 0.0,
+        most: float = LAST_BIN,
         probability: float = 1.0,
     ) -> None:
         super().__init__()
         self.space, self.layers, self.magnitude = space, layers, magnitude
-        self.spread, self.probability = spread, probability
+        self.spread, self.most, self.probability = spread, most, probability
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: a Layer each. Arrays: for each layer l "l.moves" (n,), which image of the layer before comes where, and
@@ -165,12 +168,18 @@ class Policy(Operation):
 
     def _plan_layer(self, draws: Draws, size: tuple[int, int], number: int) -> tuple[Layer, NDArray[np.float32]]:
         pick_at = draws.each(Stream.OPERATION + number)
-        picked = (np.where(pick_at < self.probability, pick_at / self.probability, 0) * len(PICKS)).astype(np.int64)
+        pick_at = np.where(pick_at < self.probability, pick_at / (self.probability or 1), 0)  # 0: stays as it is
+        picked = (pick_at * len(PICKS)).astype(np.int64)
         at = draws.each(Stream.MAGNITUDE + number)
         bins = np.floor(at * (LAST_BIN + 1))
         if self.magnitude is not None:
-            around = torch.special.ndtri(torch.from_numpy(at)).numpy() * self.spread if self.spread else 0.0
-            bins = np.clip(np.full(len(draws), self.magnitude) + around, 0, LAST_BIN)
+            if self.spread == math.inf:
+                bins = at * self.magnitude
+            elif self.spread:
+                bins = self.magnitude + torch.special.ndtri(torch.from_numpy(at)).numpy() * self.spread
+            else:
+                bins = np.full(len(draws), float(self.magnitude))
+            bins = np.clip(bins, 0, self.most)
         sign = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
         numbers = np.zeros((len(draws), 6))
         for code, pick in enumerate(PICKS):

@@ -75,6 +75,10 @@ class Course:
             self.next = Position(epoch)
         self.position = replace(self.next)
 
+    def forget_ahead(self) -> None:
+        """The next epoch is made when it begins."""
+        self._early = None
+
     def go_on_at(self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]) -> None:
         """The next iteration begins there. `recipe` is taken to be that of its epoch; `check` raises if it is not."""
         self.next = position

@@ -218,6 +218,11 @@ class Loader:
         with self._course.lock:
             self.parts.recipes.set_weights(weights, self._data)
 
+    def forget_ahead(self) -> None:
+        """Lets go of batches of the next epoch that were made ahead, after a change of what makes them."""
+        with self._course.lock:
+            self._course.forget_ahead()
+
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
 

@@ -66,6 +66,7 @@ class Stream(IntEnum):
     MIX = 86
     CUT_HEIGHT = 87
     CUT_WIDTH = 88
+    UPSIDE_DOWN = 89
     ERASE_AREA = 96  # to 105: one a try
     ERASE_RATIO = 112  # to 121
     OPERATION = 128  # to 143: one a layer

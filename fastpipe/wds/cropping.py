@@ -53,6 +53,9 @@ class PipelineCropping(Cropping):
                 "use fastpipe.loader, or fastpipe.open(...).cropped(...)"
             )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({super().__repr__()})"
+
     def images(
         self, samples: Sequence[dict[str, Any]], handler: Handler | None = None, threads: int = 1, planar: bool = False
     ) -> tuple[dict[str, NDArray[np.uint8]], list[int]]:

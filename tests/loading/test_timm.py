@@ -12,7 +12,8 @@ from conftest import FLAT_IMAGES
 from PIL import Image
 
 import fastpipe
-from fastpipe.timm import TimmLoader, create_dataset, create_loader
+from fastpipe.device.streams import Stream
+from fastpipe.timm import TimmLoader, _rand_augment, create_dataset, create_loader
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
@@ -105,6 +106,42 @@ def test_evaluation_is_timms(timm_data: Any, textured: Path) -> None:
     assert (torch.cat([images for images, _ in batches]) - expected).abs().max() < 1.5 / 255 / 0.22
 
 
+@pytest.mark.parametrize("size", [40, (40, 32)])
+def test_training_without_augmentation_is_timms(timm_data: Any, textured: Path, size: Any) -> None:
+    data = create_dataset(root=textured)
+    batches = list(train(data, input_size=size, no_aug=True, interpolation="bilinear", re_prob=1.0))
+    transform = timm_data.create_transform(size, is_training=True, no_aug=True, interpolation="bilinear")
+    expected = [transform(Image.fromarray(picture.permute(1, 2, 0).numpy())) for picture, _ in data]
+    ids = [number for batch in train(data, input_size=size, no_aug=True).loader for number in batch.ids.tolist()]
+    images = torch.cat([images for images, _ in batches])
+    assert (images - torch.stack([expected[number] for number in ids])).abs().max() < 1.5 / 255 / 0.22
+
+
+def test_erasing_comes_after_mixing_and_rows_are_mixed_from_the_end(timm_data: Any, data: fastpipe.Dataset) -> None:
+    mixup = timm_data.FastCollateMixup(mixup_alpha=1.0, cutmix_alpha=1.0, label_smoothing=0.0, num_classes=3)
+    loader = train(data, collate_fn=mixup, re_prob=1.0, re_mode="CONST")
+    for batch in loader.loader:
+        images, labels = batch
+        assert (images == 0).all(1).flatten(1).any(1).all(), "each row has its box"
+        own = torch.nn.functional.one_hot(torch.from_numpy(data.targets[batch.ids.numpy()]), 3)
+        assert ((labels > 0) <= (own + own.flip(0) > 0)).all()
+
+
+def test_mixing_ends_with_the_epoch_also_of_batches_made_ahead(
+    timm_data: Any, data: fastpipe.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stream, "lookahead", 1)  # as on a GPU
+    mixup = timm_data.FastCollateMixup(mixup_alpha=1.0, label_smoothing=0.0, num_classes=3)
+    mixup.mixup_enabled = False
+    loader = train(data, collate_fn=mixup)
+    for enabled in (False, True, True, False):
+        loader.mixup_enabled = enabled
+        hard = [bool((labels.max(1).values == 1).all()) for _, labels in loader]
+        assert hard == [not enabled] * len(loader)
+        if enabled is False:
+            assert not loader.mixup_enabled
+
+
 @pytest.mark.parametrize("mode", ["batch", "elem"])
 def test_mixup_has_timms_parameters(timm_data: Any, data: fastpipe.Dataset, mode: str) -> None:
     mixup = timm_data.FastCollateMixup(
@@ -182,6 +219,43 @@ def test_splits(timm_data: Any, data: fastpipe.Dataset) -> None:
         assert torch.equal(labels, classes.repeat(3))
 
 
+def test_splits_share_flips_and_re_split_spares_the_first(textured: Path) -> None:
+    data = create_dataset("", textured)
+    options = {"num_aug_splits": 3, "vflip": 0.5, "color_jitter": 1e-6}
+    plain = list(train(data, vflip=0.0))
+    turned = 0
+    for (images, _), (upright, _) in zip(train(data, **options), plain, strict=True):
+        first, second, third = images.split(6)
+        assert (first - second).abs().max() < 1e-3
+        assert (first - third).abs().max() < 1e-3
+        turned += int((first != upright).flatten(1).any(1).sum())
+    assert 0 < turned < 6 * len(plain)
+    for spares in (True, False):
+        for images, _ in train(data, **options, re_prob=1.0, re_mode="const", re_split=spares):
+            erased = (images == 0).all(1).flatten(1).any(1)
+            assert erased.tolist() == [not spares] * 6 + [True] * 12
+
+
+def test_a_state_of_splits_goes_on(textured: Path) -> None:
+    data = create_dataset("", textured)
+    options = {"num_aug_splits": 2, "vflip": 0.5, "color_jitter": 0.4}
+    loader, again = train(data, **options), train(data, **options)
+    for _ in range(2):
+        batches = iter(loader)
+        next(batches)
+        again.load_state_dict(loader.state_dict())
+        rest = list(batches)
+        assert len(rest) == len(loader) - 1 > 0
+        assert all(torch.equal(left[0], right[0]) for left, right in zip(rest, again, strict=True))
+
+
+def test_policies_have_timms_numbers() -> None:
+    policy = _rand_augment("rand-m15-n3-p0.7-mstd0.5-mmax9-inc1")
+    assert (policy.layers, policy.probability) == (3, 0.7)
+    assert [policy.magnitude, policy.spread, policy.most] == pytest.approx([45.0, 1.5, 27.0])
+    assert _rand_augment("rand-m5-mstd101").spread == float("inf")
+
+
 def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
     numbers = [batch.ids.tolist() for batch in train(data, num_aug_repeats=3).loader]
     assert len(numbers) == FLAT_IMAGES // 6
@@ -216,8 +290,15 @@ def test_a_state_goes_on(data: fastpipe.Dataset) -> None:
         ({"auto_augment": "original-mstd0.5"}, 'expected "rand-'),
         ({"auto_augment": "rand-w0"}, 'expected "rand-'),
         ({"tf_preprocessing": True}, "tf_preprocessing=True"),
-        ({"is_training": False, "crop_mode": "border"}, "with crop_pct=1, got 0.875"),
+        ({"is_training": False, "crop_mode": "border"}, "with crop_pct=1; got .* crop_pct=0.875"),
         ({"collate_fn": torch.stack}, "FastCollateMixup"),
+        ({"auto_augment": "rand-m9-mmax30"}, "X of at most 10"),
+        ({"is_training": False, "input_size": (3, 72, 64)}, "square input_size"),
+        ({"re_mode": "random"}, "re_mode='random'"),
+        ({"num_aug_repeats": 1.5}, "num_aug_repeats=1.5"),
+        ({"shufle": False}, "shufle=False"),
+        ({"input_size": (4, 32, 32)}, "1 or 3, height, width"),
+        ({"num_aug_splits": 3, "input_size_choices": [24, 32]}, "num_aug_splits=3"),
     ],
 )
 def test_what_cannot_be_had_is_said(data: fastpipe.Dataset, changed: dict[str, Any], said: str) -> None:
@@ -233,3 +314,7 @@ def test_datasets(flat: Path, tmp_path: Path) -> None:
         create_dataset("hfds/imagenet", flat)
     with pytest.raises(fastpipe.ConfigError, match="repeats"):
         create_dataset("", flat, repeats=3)
+    with pytest.raises(fastpipe.ConfigError, match=r"without \[\.\.\.\]"):
+        create_dataset("", flat, "train[:10]")
+    with pytest.raises(fastpipe.DatasetError):
+        create_dataset("", tmp_path, "validation", search_split=False)

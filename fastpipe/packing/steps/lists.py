@@ -10,6 +10,7 @@ sources or so, and the driver holds none.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import json
@@ -122,6 +123,8 @@ def _read_listed(job: Job, names: Sequence[str], start: int, stop: int) -> list[
     sizes, bounds = spool.sizes(), [((start, ""), (stop, ""))]
 
     def samples(name: str) -> list[Sample]:
+        if name not in sizes:  # this machine, perhaps, does not see the folder
+            raise FileNotFoundError(errno.ENOENT, "no such run in the spool", name)
         (part,) = parts_of(spool, name, sizes[name], bounds)
         return [each for each in samples_in(spool, name, part, _WINDOW_BYTES) if start <= each.place[0] < stop]
 
