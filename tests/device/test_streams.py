@@ -49,7 +49,7 @@ def test_what_is_no_device_is_named(device: object) -> None:
 
 @pytest.mark.parametrize("device", ["meta", "xla"])
 def test_devices_without_a_module_are_refused_with_a_way_out(device: str) -> None:
-    with pytest.raises(ConfigError, match=f"{device}.*no module torch.{device}; .*move the batches yourself"):
+    with pytest.raises(ConfigError, match=f"{device}.*there is no torch.{device}; .*move the batches yourself"):
         stream_of(device)
 
 
