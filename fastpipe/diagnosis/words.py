@@ -181,7 +181,7 @@ slow-dataset/slow-collate others, 6: @slow; the program's own threads explain a 
   change  watch it again when no other program runs: these figures say little about this line
 slow-dataset/slow-collate computes, 6: @slow
   why     the CPUs granted ({cpus}) are all in use: making samples needs more CPU time than there is
-  change  make this line faster (decode smaller images, move augmentation to the GPU), or use fastpipe.loader
+  change  make this line faster (smaller images, augmentation on the GPU, arrays for lists), or use fastpipe.loader
 slow-dataset/slow-collate one-cpu, 6
   why     a worker uses at most one CPU, and there are more CPUs
   change  DataLoader(..., num_workers={cpus}), now {num_workers} ({made_at}); or make this line faster
