@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _LINE_EVERY_S = 10.0
 _MOVE_EVERY_S = 0.1
@@ -42,6 +42,8 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
     """Shows how far work is: a bar with time left, or a line now and then, which begin with `doing`. Yields a function
     to call as often as there is something new; it asks for `words` only when they are shown.
     """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
     terminal = console.is_terminal
     last: float | None = None
     every_s = _MOVE_EVERY_S if terminal else _LINE_EVERY_S
