@@ -77,12 +77,16 @@ class Cropping:
         """
         self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
 
+    @property
+    def knows_epoch(self) -> bool:
+        """Whether `set_epoch` has been called."""
+        return int(self._epoch) != _NO_EPOCH
+
     def draws(self, named: NDArray[np.int64]) -> Draws:
         """What the draws of samples are a hash of; `named` names them after `set_epoch`."""
-        epoch = int(self._epoch)
-        if epoch == _NO_EPOCH and (self.mirrors or self.crop.is_random):
+        if not self.knows_epoch and (self.mirrors or self.crop.is_random):
             named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
-        return Draws(max(epoch, 0), named)
+        return Draws(max(int(self._epoch), 0), named)
 
     def crops_of(
         self, widths: NDArray[np.int64], heights: NDArray[np.int64], draws: Draws, **how: Any

@@ -86,7 +86,8 @@ class PipelineCropping(Cropping):
 
     def named_draws(self, names: Sequence[bytes]) -> Draws:
         """Those of some samples, each named by its key, or by its bytes where the key is not known."""
-        return self.draws(np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64))
+        hashes = [_engine.xxh3_64(name) if self.knows_epoch else 0 for name in names]
+        return self.draws(np.array(hashes, dtype=np.uint64).view(np.int64))
 
     def rows(
         self, pictures: Sequence[bytes], draws: Draws, *, threads: int = 1, planar: bool = False

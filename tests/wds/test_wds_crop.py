@@ -122,6 +122,11 @@ def test_two_views_of_a_sample_get_one_crop() -> None:
         assert torch.equal(found["left.jpg"], found["right.jpg"])
 
 
+def test_the_repr_names_the_stage() -> None:
+    assert repr(fastpipe.wds.crop(32)).startswith("SampleCrop(crop=RandomResizedCrop(")
+    assert repr(fastpipe.wds.batch_crop(32)).startswith("BatchCrop(crop=RandomResizedCrop(")
+
+
 @pytest.mark.parametrize("key", [".jpg", "jpg", ".left.jpg"])
 def test_a_member_of_decode(key: str) -> None:
     """Its sample's key is not told: the bytes name the draws."""
