@@ -14,6 +14,7 @@ from pack_sources import digests
 from remote.s3 import Bucket
 
 import fastpipe
+from fastpipe.packing.cluster.tasks import is_of_machine
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import lists
 from fastpipe.packing.steps.parts import Job, read_listed, read_parts
@@ -43,6 +44,13 @@ def in_other_processes(function: Callable[[Any], Any], items: Iterable[Any]) -> 
     for item in reversed(list(items)):
         do, given = pickle.loads(pickle.dumps((function, item)))  # noqa: S301 (our own)
         yield pickle.loads(pickle.dumps(do(given)))  # noqa: S301
+
+
+def test_a_run_that_a_machine_does_not_see_is_an_error_of_the_machine(source: Path, tmp_path: Path) -> None:
+    job = Job.of(source, tmp_path / "packed", pack_options(**OPTIONS))
+    with pytest.raises(FileNotFoundError, match="listed-0-0") as caught:
+        lists._read_listed(job, ["listed-0-0"], 0, 1)
+    assert is_of_machine(caught.value)
 
 
 @pytest.mark.parametrize("most", [1, 5, 23])
