@@ -263,13 +263,13 @@ class TimmLoader:
     @property
     def mixup_enabled(self) -> bool:
         """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft, as in timm."""
-        return any(mixer.probability > 0 for mixer in self._augment.mixers if isinstance(mixer, Mixing))
+        return any(mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing))
 
     @mixup_enabled.setter
     def mixup_enabled(self, enabled: bool) -> None:
         for mixer in self._augment.mixers:
             if isinstance(mixer, Mixing):
-                mixer.probability = mixer.usual if enabled else 0.0
+                mixer.enabled = enabled
         self.loader.forget_ahead()
 
     def state_dict(self) -> dict[str, Any]:
@@ -358,5 +358,5 @@ def _mixing(mixup: Any) -> Mixing:
         at_once=mixup.mode == "batch",
         from_the_end=True,
     )
-    mixing.probability = mixing.usual if getattr(mixup, "mixup_enabled", True) else 0.0
+    mixing.enabled = getattr(mixup, "mixup_enabled", True)
     return mixing

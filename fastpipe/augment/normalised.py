@@ -150,7 +150,7 @@ class Mixing(Operation):
     ) -> None:
         super().__init__()
         self.alphas = mixup, cutmix
-        self.probability = self.usual = probability
+        self.probability, self.enabled = probability, True
         self.cutting, self.sides, self.at_once, self.from_the_end = cutting, sides, at_once, from_the_end
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
@@ -178,8 +178,8 @@ class Mixing(Operation):
             if alpha > 0:
                 share[rows] = beta(u[rows], v[rows], alpha)
         boxes = _boxes(draw, size, share) if self.sides is None else _sided_boxes(draw, size, self.sides)
-        if self.probability < 1:
-            left = draw(Stream.MIX) >= self.probability
+        if (probability := self.probability * self.enabled) < 1:
+            left = draw(Stream.MIX) >= probability
             cut, share = cut & ~left, np.where(left, 1, share)
         boxes = np.where(cut[:, None], boxes, 0)
         share = np.where(cut, 1 - box_share(boxes, self.partners(torch.arange(len(draws))).numpy(), draws, size), share)
