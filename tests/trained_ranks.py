@@ -78,6 +78,7 @@ def accelerate(data: str, out: Path, world: int) -> Noted:
             whole.append(note(*batch))
             if len(whole) == SEEN:
                 accelerator.save_state(str(out / "accelerate"))
+    accelerator.wait_for_everyone()  # the first rank writes the model
     accelerator.load_state(str(out / "accelerate"))
     rest = [note(*batch) for batch in train]
 

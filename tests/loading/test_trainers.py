@@ -194,7 +194,7 @@ def test_batches_are_those_of_the_loader_on_each_rank(textured: Path, tmp_path: 
     options: dict[str, Any] = {}
     if trainer == "timm":
         crop = fastpipe.RandomResizedCrop(interpolation="bilinear")
-        options = {"augment": fastpipe.Augment.imagenet(), "crop": crop, "seed": 42}
+        options = {"augment": fastpipe.Augment.imagenet(), "crop": crop, "seed": 0}
     for world_size in trained_ranks.WORLDS:
         for rank in range(world_size):
             given = {"rank": rank, "world_size": world_size, "num_workers": 1, "size": trained_ranks.SIZE, **options}
