@@ -46,6 +46,8 @@ class Code(StrEnum):
     SAME_ORDER_EACH_EPOCH = "same-order-each-epoch"
     STALE_DATASET = "stale-dataset"
     SLOW_EPOCH_START = "slow-epoch-start"
+    MEMORY_GROWS = "memory-grows"
+    SLOW_SAMPLES = "slow-samples"
     SLOW_SAMPLER = "slow-sampler"
     NO_WORKERS = "no-workers"
     SLOW_DATASET = "slow-dataset"
@@ -59,11 +61,9 @@ class Code(StrEnum):
     PREFETCH_MEMORY = "prefetch-memory"
     COPY_ON_WRITE = "copy-on-write"
     OBJECTS_IN_EACH_WORKER = "objects-in-each-worker"
-    MEMORY_GROWS = "memory-grows"
     OPENCV_THREADS = "opencv-threads"
     TORCH_THREADS = "torch-threads"
     TOO_MANY_THREADS = "too-many-threads"
-    SLOW_SAMPLES = "slow-samples"
     LAMBDA = "lambda"
 
 

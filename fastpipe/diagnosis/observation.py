@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Batch, Ending, Epoch, Fetch, Snapshot
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import alike
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills
 
@@ -54,6 +55,7 @@ class Observation:
     workers: list[Worker] = field(default_factory=list)  # in the order of their numbers, then of their starts
     snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates
     errors: list[Ending] = field(default_factory=list)  # with which asking for a batch ended
+    others: list[Observation] = field(default_factory=list)  # the same DataLoader in other processes
     holds: list[str] = field(default_factory=list)  # multiprocessing's locks that it held when it started workers
 
     @property
@@ -83,6 +85,9 @@ def programs(folder: Path) -> list[Program]:
 def observations(folder: Path) -> list[Observation]:
     """Every DataLoader that was iterated, in the order in which they were."""
     found = [seen for path in folder.glob("loader-*.jsonl") if (seen := observation(path)) is not None]
+    for seen in found:
+        same = [other for other in found if alike(other.facts) == alike(seen.facts)]
+        seen.others = [other for other in same if other.facts["pid"] != seen.facts["pid"]]
     return sorted(found, key=lambda seen: (seen.epochs[0].at_s if seen.epochs else 0.0, seen.key))
 
 

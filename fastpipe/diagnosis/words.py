@@ -96,6 +96,8 @@ open-files, 4: @ended
   why     each tensor of a worker is an open file while the program keeps it; so are the dataset's open files
   change  torch.multiprocessing.set_sharing_strategy("file_system") at the start of the program; or keep copies
           (labels.clone()), not the batches; or ulimit -n 65535
+open-files grows, 4: {process} has {opened:,} more files open than at first, {files:,} in all, and more after each
+          batch; its limit of {limit:,} is {left:batch} away
 out-of-memory, 15
   why     there is not enough memory
   change  @memory
@@ -131,7 +133,7 @@ bad-collate/unequal-samples, 13: @ended
 same-random-numbers generator, 8: {generator} is a random generator, with the same state in several workers
           [[; so are {others}]]
   why     each worker has a copy, and draws the same numbers; without persistent_workers, again in each epoch
-  change  draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__
+  change  draw with torch, which seeds each worker anew; or make the generator in the worker, of torch.initial_seed()
 same-random-numbers sample, 8: {generator} has the same state after every sample: each sample draws the same numbers
   why     it is seeded with a constant for each sample
   change  remove this line
@@ -146,6 +148,14 @@ every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker 
           an epoch contains every sample {num_workers:time}
   why     each worker has a copy of the IterableDataset and iterates over all of it
   change  in __iter__: worker = torch.utils.data.get_worker_info(), and only samples[worker.id :: worker.num_workers]
+every-sample-per-worker rank, 9: {shared:,} of the first {total:,} samples of a worker came in another rank, too
+  why     each rank has a copy of the IterableDataset, and __iter__ does not leave out what other ranks read
+  change  in __iter__: only samples[rank * workers + worker.id :: world_size * workers], with get_rank() and
+          get_world_size() of torch.distributed; ranks that hold parts of one model may read the same
+every-sample-per-worker sampler, 9: {ranks:rank} train together, and each reads all {length:,} samples in each epoch
+  why     no sampler divides the samples between the ranks
+  change  sampler=torch.utils.data.DistributedSampler(dataset) in place of shuffle=, and sampler.set_epoch(epoch) in
+          each epoch; ranks that hold parts of one model may read the same
 refused-options workers, 11: torch refused to create a DataLoader: {refused}
   why     these options need workers, and there are none
   change  prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
@@ -20,6 +21,7 @@ RESTORE = "restore it (fastpipe verify DATA --repair SRC), or pack the source ag
 # Ranges that lie closer to one another are read in one go: 4 kB more of memory cost less than one more system call.
 _NEAR_BYTES = 4608
 _PIECE_BYTES = 64 << 20  # at once: a range whose length is a lie must not cost its memory
+_TRIES = 10
 _HEADER_BYTES = 4096  # more than an .npy file of ours has
 
 
@@ -158,6 +160,16 @@ class Rows:
             ) from problem
 
 
+def _header(head: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """numpy reads it with Python's own parser, whose count of its depth threads of Python 3.11 share: SystemError."""
+    start = head.tell()
+    for _ in range(_TRIES):
+        with contextlib.suppress(SystemError):
+            return np.lib.format.read_array_header_1_0(head)
+        head.seek(start)
+    return np.lib.format.read_array_header_1_0(head)
+
+
 def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, int]:
     """The rows of an .npy file of a dataset, which has so many, None: any number; and how many. Or DatasetError."""
     file = OpenFile(path, RESTORE)
@@ -165,7 +177,7 @@ def open_npy(path: Path, row: np.dtype[Any], rows: int | None) -> tuple[Rows, in
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
         if np.lib.format.read_magic(head) != (1, 0):
             raise ValueError("not of version 1.0")
-        shape, in_columns, dtype = np.lib.format.read_array_header_1_0(head)
+        shape, in_columns, dtype = _header(head)
         if in_columns or not shape or rows not in (None, shape[0]) or np.dtype((dtype, shape[1:])) != row:
             raise ValueError(f"{shape} of {dtype}")
         size_bytes, expected = os.fstat(file.descriptor).st_size, head.tell() + shape[0] * row.itemsize

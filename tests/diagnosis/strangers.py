@@ -24,6 +24,19 @@ def train(loader, epochs=1, step_s=0.01):
             time.sleep(step_s)
 """
 
+_RANKS = """
+        def train_on_ranks(work):
+            def rank(number, world_size=2):
+                store = torch.distributed.FileStore(__file__ + ".group", world_size)
+                torch.distributed.init_process_group("gloo", store=store, rank=number, world_size=world_size)
+                work()
+                torch.distributed.destroy_process_group()
+
+            ranks = [mp.get_context("fork").Process(target=rank, args=(number,)) for number in range(2)]
+            [each.start() for each in ranks]
+            [each.join() for each in ranks]
+"""
+
 # Name of the finding -> the script. Every loader has workers that are forked, if it does not say otherwise.
 _FAULTY = {
     "shared-file zip": """
@@ -88,6 +101,12 @@ _FAULTY = {
         for images, labels in DataLoader(Numbers(), 8, num_workers=2):  # here
             kept.append((images, labels))
     """,
+    "open-files grows": """
+        kept = []
+        for images, labels in DataLoader(Numbers(), 8, num_workers=2):  # here
+            kept.append(labels)
+            time.sleep(0.06)
+    """,
     "iterator-each-step": """
         loader = DataLoader(Numbers(), 16, shuffle=True, num_workers=2)
         for step in range(12):
@@ -134,6 +153,34 @@ _FAULTY = {
                 return number + RNG.normal()
 
         train(DataLoader(Noisy(), 16, num_workers=2))
+    """,
+    "same-random-numbers collate": """
+        RNG = np.random.default_rng(3)
+
+        def mixed(samples):  # here
+            return torch.stack([images for images, _ in samples]) * RNG.random()
+
+        train(DataLoader(Numbers(), 16, num_workers=2, collate_fn=mixed))
+    """,
+    "every-sample-per-worker ranks": _RANKS
+    + """
+        class Stream(IterableDataset):
+            def __iter__(self):  # here
+                worker = get_worker_info()
+                for number in range(640)[worker.id :: worker.num_workers]:
+                    yield torch.rand(3, 4, 4), number
+
+        train_on_ranks(lambda: train(DataLoader(Stream(), 16, num_workers=2)))
+    """,
+    "every-sample-per-worker sampler": _RANKS
+    + """
+        class Photos(Numbers):
+            files = [f"{number}.jpg" for number in range(640)]
+
+            def __init__(self):
+                self.files = list(self.files)
+
+        train_on_ranks(lambda: train(DataLoader(Photos(), 16, num_workers=1, shuffle=True)))  # here
     """,
     "every-sample-per-worker": """
         class Stream(IterableDataset):
@@ -398,6 +445,24 @@ _SOUND = {
                     yield torch.rand(3, 4, 4), number, number % 10, count
 
         train(DataLoader(Stream(), 32, num_workers=2), step_s=0.03)
+    """,
+    "ranks that evaluate on all samples": _RANKS
+    + """
+        class Stream(IterableDataset):
+            def __iter__(self):
+                worker = get_worker_info()
+                for number in range(640)[worker.id :: worker.num_workers]:
+                    yield torch.rand(3, 4, 4), number
+
+        train_on_ranks(torch.no_grad()(lambda: train(DataLoader(Stream(), 16, num_workers=2), step_s=0.05)))
+    """,
+    "ranks that share the samples": _RANKS
+    + """
+        class Photos(Numbers):
+            def __init__(self):
+                self.files = [f"{number}.jpg" for number in range(torch.distributed.get_rank(), 1280, 2)]
+
+        train_on_ranks(lambda: train(DataLoader(Photos(), 16, num_workers=1, shuffle=True), step_s=0.05))
     """,
     "a stream of noise": """
         class Noise(IterableDataset):

@@ -51,7 +51,7 @@ def test_the_fault_is_among_the_first_two_findings(name: str, runs: Runs) -> Non
     found = runs[name]
     assert found.trouble == ""
     first = {finding.name: finding for finding in findings(found)[:2]}
-    assert name.split()[0] in first, [finding.as_dict() for finding in findings(found)]
+    assert name.split()[0] in first, [found.ended, *(finding.as_dict() for finding in findings(found))]
     lines = FAULTY[name].splitlines()
     line = 1 + next(number for number, text in enumerate(lines) if text.endswith("# here"))
     assert first[name.split()[0]].where == f"{runs.path(name)}:{line}"

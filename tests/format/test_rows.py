@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,21 @@ def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
     assert not os.get_inheritable(file.descriptor)
     del rows, file
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_header_that_two_threads_parse_at_once(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 raises SystemError then, now and again."""
+    parse, refused = np.lib.format.read_array_header_1_0, [SystemError("AST constructor recursion depth mismatch")] * 3
+
+    def at_once(head: io.BytesIO) -> object:
+        head.read(3)
+        if refused:
+            raise refused.pop()
+        head.seek(-3, io.SEEK_CUR)
+        return parse(head)
+
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", at_once)
+    assert open_npy(index, INDEX_DTYPE, SAMPLES)[1] == SAMPLES
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
-from fastpipe.diagnosis.observation import Observation, Surroundings
+from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
 from fastpipe.diagnosis.stages import Stages
 
 _LEAST_COPIED = 8 << 20
@@ -20,6 +20,7 @@ _LEAST_KEPT = 16 << 20  # where a line of the program keeps something
 _LEAST_GROWTH = 48 << 20  # where none is known
 _LEAST_SNAPSHOTS = 8
 _LEAST_BATCHES = 40
+_LEAST_OPENED = 32
 _LEAST_EACH = 8  # of a worker that is one of many
 _EVEN = 0.4
 _LEAST_HEAVY = 200 << 20
@@ -104,8 +105,24 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     if total_bytes and (copied or total_bytes > _LEAST_HEAVY):
         yield _objects(seen, around, total_bytes, copying)
         grown = [growth for growth in grown if growth.in_main or not copied]
+    yield from _opened(seen)
     if grown:
         yield from _kept(seen, max(grown, key=lambda growth: growth.kept_bytes))
+
+
+def _opened(seen: Observation) -> Iterator[Finding]:
+    """A process that has more files open after each batch, up to its limit."""
+    processes: list[Observation | Worker] = [seen, *seen.workers]
+    for process in processes:
+        taken = [(snapshot.batch, snapshot.files) for snapshot in process.snapshots if snapshot.files is not None]
+        opened, rate = _steady(taken) if len(taken) > 1 else (0, 0.0)
+        if opened >= _LEAST_OPENED:
+            limit, files = seen.facts["files_limit"], taken[-1][1]
+            evidence = {"opened": opened, "files": files, "limit": limit, "left": max(0, round((limit - files) / rate))}
+            evidence["process"] = "the main process" if process is seen else "a worker"
+            where = seen.epochs[-1].place if process is seen and seen.epochs else ""
+            yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows")
+            return
 
 
 def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,7 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     reused = [path for worker in seen.workers for path in worker.reused]
     if len(reused) >= _LEAST_REUSED:
         yield Finding(Code.REUSED_BUFFER, str(seen.facts["dataset_place"]), {"part": reused[0], "times": len(reused)})
-    if seen.facts["stream"]:
-        yield from _streams(seen, workers)
+    yield from _streams(seen) if seen.facts["stream"] else _whole(seen)
 
 
 def _shared(seen: Observation, *, failed: bool) -> list[dict[str, str]]:
@@ -128,7 +127,8 @@ def _generators(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
     repeated = sorted({path for (path, _), numbers in states.items() if len(numbers) > 1})
     if repeated:
         evidence = {"generator": repeated[0], "others": ", ".join(repeated[1:4]) or None}
-        yield Finding(Code.SAME_RANDOM_NUMBERS, str(seen.facts["dataset_place"]), evidence, "generator")
+        owner = "collate_place" if repeated[0] in seen.facts["collate_generators"] else "dataset_place"
+        yield Finding(Code.SAME_RANDOM_NUMBERS, str(seen.facts[owner]), evidence, "generator")
 
 
 def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
@@ -160,14 +160,28 @@ def _reseeded(seen: Observation) -> str:
     return ""
 
 
-def _streams(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
-    latest = list({worker.number: worker for worker in workers}.values())
-    for worker, other in combinations(latest, 2):
+def _streams(seen: Observation) -> Iterator[Finding]:
+    """Workers of one process, or of ranks that train together, that give the same samples."""
+    latest = list({worker.number: worker for worker in seen.workers}.values())
+    elsewhere = [worker for other in _ranks(seen) for worker in other.workers]
+    for worker, other in [*combinations(latest, 2), *product(latest, elsewhere)]:
         shared, total = _in_both(worker.checksums, other.checksums)
         if shared:
             evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
-            yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence)
+            cause = "" if other in latest else "rank"
+            yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence, cause)
             return
+
+
+def _whole(seen: Observation) -> Iterator[Finding]:
+    """Ranks that train together, each with all of the same samples."""
+    ranks = [other for other in _ranks(seen) if other.facts["whole"] == seen.facts["whole"] != ""]
+    if ranks:
+        yield Finding(Code.EVERY_SAMPLE_PER_WORKER, seen.made_at, {"ranks": 1 + len(ranks)}, "sampler")
+
+
+def _ranks(seen: Observation) -> list[Observation]:
+    return [other for other in seen.others if all(each.ranks > 1 for each in [*seen.epochs, *other.epochs])]
 
 
 def _in_both(one: list[list[int]], other: list[list[int]]) -> tuple[int, int]:

@@ -175,7 +175,7 @@ def _others_work(seen: Observation, time: Stages, around: Surroundings) -> bool:
 
 def _why_slow(seen: Observation, time: Stages, around: Surroundings) -> str:
     """What workers lack that are busy with making batches."""
-    delayed = time.delayed or 0.0
+    delayed = min(time.delayed or 0.0, max(0.0, 1 - time.on_cpu))
     all_cpus = seen.num_workers >= around.cpus
     if delayed > max(_CROWDED, 1 - time.on_cpu - delayed):  # the rest sleeps: other CPUs would not help
         if delayed > _own_delay(seen, time, around) + _UNSURE:
@@ -191,8 +191,9 @@ def _own_delay(seen: Observation, time: Stages, around: Surroundings) -> float:
     """The share of its time that a worker waits for a CPU, at most, if no other process takes one: 0 to 1."""
     if seen.num_workers > around.cpus or time.on_cpu > 1:
         return 1.0  # too many of its own
+    in_worker = max((each.snapshots[-1].cv2_threads or 1 for each in seen.workers if each.snapshots), default=1)
     in_loop = seen.snapshots[-1].torch_threads if seen.snapshots else None
-    threads = seen.num_workers + (in_loop or 1)
+    threads = (seen.num_workers * in_worker + (in_loop or 1)) * (1 + len(seen.others))
     return max(0.0, 1 - around.cpus / threads)
 
 

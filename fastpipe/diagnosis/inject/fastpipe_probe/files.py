@@ -72,6 +72,7 @@ class Snapshot:
     torch_threads: int | None = None
     cv2_threads: int | None = None
     used_bytes: int | None = None  # memory in use: *Note [memory in use]* in machine.py
+    files: int | None = None  # that are open
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Epoch:
     changed: Sequence[
         str
     ] = ()  # attributes of the dataset with other values than workers that persist were started with
+    ranks: int = 1  # processes that train together
 
 
 # torch's words, in a RuntimeError as others, where no batch came in the DataLoader's own `timeout`.

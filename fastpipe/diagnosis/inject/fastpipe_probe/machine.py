@@ -47,7 +47,7 @@ class _Mallinfo(ctypes.Structure):
 
 def snapshot(batch: int = 0) -> dict[str, Any]:
     """A Snapshot of this process, as a dict; None in it: the kernel, or the C library, does not say."""
-    private = used = threads = torch_threads = cv2_threads = None
+    private = used = threads = torch_threads = cv2_threads = files = None
     shared = 0
     with contextlib.suppress(Exception):
         torch_threads = sys.modules["torch"].get_num_threads()
@@ -56,13 +56,13 @@ def snapshot(batch: int = 0) -> dict[str, Any]:
         fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
         private, shared = int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
     with contextlib.suppress(OSError):
-        threads = len(os.listdir("/proc/self/task"))
+        threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
     with contextlib.suppress(AttributeError, OSError):
         tell = ctypes.CDLL(None).mallinfo2
         tell.restype = _Mallinfo
         told = tell()
         used = int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks() + shared
-    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used))
+    return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used, files))
 
 
 def delayed_s() -> float | None:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import multiprocessing
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable
@@ -14,7 +15,18 @@ from typing import Any
 from .files import Batch, Ending, Epoch, Log, State
 from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
-from .objects import batch_bytes, heavy, own_place, place, plain_values, reached, refused_by_pickle, unpicklable
+from .objects import (
+    batch_bytes,
+    generators,
+    heavy,
+    own_place,
+    place,
+    plain_values,
+    reached,
+    refused_by_pickle,
+    sample_name,
+    unpicklable,
+)
 from .own import raised_at
 from .worker import Recorder, WorkerWatch
 
@@ -70,7 +82,7 @@ class LoaderWatch:
     def iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
         """What `get_iterator(loader)` gives, with workers that are watched. Afterwards the loader is as it was."""
         init = loader.worker_init_fn
-        watch = WorkerWatch(self._folder, self.line.key, init, self.line.forked)
+        watch = WorkerWatch(self._folder, self.line.key, init, loader.collate_fn, self.line.forked)
         self.starting = watch.starting
         loader.worker_init_fn = watch
         self._values = plain_values(loader.dataset)
@@ -97,7 +109,7 @@ class LoaderWatch:
         self.line.epochs += 1
         now = plain_values(loader.dataset) if self._values and loader.persistent_workers else {}
         changed = [key for key, value in self._values.items() if now.get(key, value) != value]
-        epoch = Epoch(time.monotonic(), place, _sampler(loader), self._made, changed)
+        epoch = Epoch(time.monotonic(), place, _sampler(loader), self._made, changed, _ranks())
         self.line.log.write({"epochs": [vars(epoch)]})
 
     def next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
@@ -178,6 +190,23 @@ def _sampler(loader: Any) -> dict[str, Any] | None:
     return None
 
 
+def _ranks() -> int:
+    """Processes that train together, if it is an epoch of a training."""
+    import torch
+
+    group = torch.distributed
+    together = group.is_available() and group.is_initialized() and torch.is_grad_enabled()
+    return group.get_world_size() if together else 1
+
+
+def _whole(loader: Any) -> str:
+    """The dataset's first sample, by name, where each epoch of a loader has all samples; else ""."""
+    from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+
+    plain = type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in (RandomSampler, SequentialSampler)
+    return sample_name(loader.dataset, 0) if plain and len(loader.sampler) == _length(loader.dataset) else ""
+
+
 @functools.cache
 def _note_threads_at_forks() -> None:
     if hasattr(os, "register_at_fork"):
@@ -212,6 +241,9 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "sampler_place": own_place([loader.batch_sampler, loader.sampler], "sampler") or made_at,
         "init": init is not None,
         "init_place": place(init) if init is not None else "",
+        "collate_generators": sorted({*generators(collate, "collate_fn")} - {*generators(dataset, "dataset")}),
+        "whole": _whole(loader),
+        "files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
         "stream": isinstance(dataset, torch.utils.data.IterableDataset),
         "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),

@@ -36,7 +36,7 @@ class Recorder:
         self.log.write({"number": number, "pid": os.getpid(), "began_s": time.monotonic()})
         self.state = State(f"{name}.state")
         self.inherited: Inherited | None = None
-        self._dataset = dataset
+        self._dataset, self._collate = dataset, None
         self._snapshots = Snapshots()
         self._batches = self._failures = self._summed = 0
         self._checksums: list[list[int]] = []
@@ -46,6 +46,7 @@ class Recorder:
     def watch(self, fetcher: Any) -> None:
         """Has torch's fetcher, which makes a batch of the dataset's samples, tell this."""
         collate, fetch = fetcher.collate_fn, fetcher.fetch
+        self._collate = collate
         if hasattr(fetcher, "dataset_iter"):
             fetcher.dataset_iter = _Timed(fetcher.dataset_iter, self)
         else:
@@ -158,7 +159,8 @@ class Recorder:
         line: dict[str, Any] = {"fetches": [vars(fetch)], "checksums": self._checksums}
         self._checksums = []
         if self._batches == 0:
-            line |= {"generators_after": generators(self._dataset, "dataset"), "globals_after": global_generators()}
+            after = {**generators(self._dataset, "dataset"), **generators(self._collate, "collate_fn")}
+            line |= {"generators_after": after, "globals_after": global_generators()}
             line["states"] = self._states
         if self._batches < _LOOKS:
             self._look_at_files()
@@ -204,6 +206,7 @@ class WorkerWatch:
     folder: str
     loader: str
     init: Callable[[int], Any] | None
+    collate: Callable[[Any], Any]
     forked: bool
     starting: list[Any] = field(default_factory=list)  # the processes that it was pickled for
 
@@ -229,7 +232,8 @@ class WorkerWatch:
             self.init(worker_id)
         with noted(self.folder):
             if recorder is not None:
-                started = {"generators_before": generators(dataset, "dataset"), "globals_before": global_generators()}
+                before = {**generators(dataset, "dataset"), **generators(self.collate, "collate_fn")}
+                started = {"generators_before": before, "globals_before": global_generators()}
                 recorder.log.write({**started, "start": snapshot()})
                 _watch_fetchers(recorder)
 
