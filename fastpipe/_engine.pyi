@@ -76,12 +76,7 @@ class Shard:
     def read_picture(self, offset: int, size: int, image: NDArray[Any]) -> None: ...
     def read_mask(self, offset: int, size: int, mask: NDArray[np.uint8] | NDArray[np.int32]) -> None: ...
     def fill_rows(
-        self,
-        tasks: NDArray[np.void],
-        images: NDArray[Any],
-        exact: bool,
-        masks: bool = False,
-        **rendering: Any,
+        self, tasks: NDArray[np.void], images: NDArray[Any], exact: bool, masks: bool = False, **rendering: Any
     ) -> None: ...
 
 def read_headers(paths: list[bytes], offsets: NDArray[np.uint64], sizes: NDArray[np.uint64]) -> NDArray[np.void]: ...

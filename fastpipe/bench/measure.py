@@ -14,11 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from fastpipe.errors import FastpipeError
 
 _GRACE_S = 120.0
-NAMES = {
-    "fastpipe": "fastpipe",
-    "torch-pil": "DataLoader, PIL",
-    "torch-cv2": "DataLoader, turbo, cv2",
-}
+NAMES = {"fastpipe": "fastpipe", "torch-pil": "DataLoader, PIL", "torch-cv2": "DataLoader, turbo, cv2"}
 GROUPS = {"torch": ("torch-pil", "torch-cv2")}
 
 

@@ -33,8 +33,7 @@ Dataset = Annotated[
     ),
 ]
 Packed = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...)."),
+    str, typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...).")
 ]
 
 

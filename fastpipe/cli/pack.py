@@ -27,12 +27,7 @@ PYTHON_ONLY = ("storage_options", "read_timeout", "on_progress")
 
 
 @takes(declared(run_pack, (name for name in signature(run_pack).parameters if name not in PYTHON_ONLY)))
-def pack(
-    step: Step | None = None,
-    part: str | None = None,
-    as_json: AsJson = False,
-    **options: Any,
-) -> None:
+def pack(step: Step | None = None, part: str | None = None, as_json: AsJson = False, **options: Any) -> None:
     """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
     Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the command is

@@ -16,13 +16,7 @@ Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
 
 
 @takes(declared(pack, ["workers"]))
-def unpack(
-    data: Packed,
-    dst: str,
-    format: Format = Format.FOLDER,
-    as_json: AsJson = False,
-    **options: Any,
-) -> None:
+def unpack(data: Packed, dst: str, format: Format = Format.FOLDER, as_json: AsJson = False, **options: Any) -> None:
     """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
 
     They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.

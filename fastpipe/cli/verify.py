@@ -28,11 +28,7 @@ _SHOWN = 20
 
 @takes(declared(run_verify, ("quick", "workers", "executor", "address")))
 def verify(
-    data: Packed,
-    repair: str | None = None,
-    image_root: str | None = None,
-    as_json: AsJson = False,
-    **options: Any,
+    data: Packed, repair: str | None = None, image_root: str | None = None, as_json: AsJson = False, **options: Any
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every image decodes.
 

@@ -23,13 +23,8 @@ _SIGNS = {  # of what the machine or an option lacks, whatever was read
     Code.DISK_FULL: ("No space left on device", "Errno 28"),  # the C library, Python
     Code.NOT_PICKLABLE: ("pickle", "local object"),  # Python
 }
-_GONE = (
-    "killed by signal",
-    "exited unexpectedly",
-    "ConnectionResetError",
-    "EOFError",
-    "BrokenPipeError",
-)  # torch first
+# torch, then Python
+_GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
 _WORKERS_TRACE = "Original Traceback (most recent call last):"  # torch, before a worker's own
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch

@@ -37,10 +37,7 @@ def pack_on_ray(
     started = time.monotonic()
     check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options)
-    with (
-        session(address, workers=options.workers) as cpus,
-        opened(destination, options, shared_spool=True) as journal,
-    ):
+    with session(address, workers=options.workers) as cpus, opened(destination, options, shared_spool=True) as journal:
         # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
         # what made the shards, so the libraries are compared.
         listed = list_all(job, lambda do, items: (found for _, found in run_tasks(do, items, name=lambda _: "list")))

@@ -83,9 +83,7 @@ class Epoch:
     place: str = ""  # the user's line that asked; "" where that is not known
     sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
     made: int = 0  # which of the DataLoaders made at the same line it is of
-    changed: Sequence[
-        str
-    ] = ()  # attributes of the dataset with other values than workers that persist were started with
+    changed: Sequence[str] = ()  # attributes of the dataset that workers that persist have with other values
     ranks: int = 1  # processes that train together
 
 

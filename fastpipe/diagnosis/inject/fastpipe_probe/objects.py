@@ -227,10 +227,10 @@ def kept_generators(*own: Any) -> Iterator[None]:
             getattr(owner, put)(state)
 
 
-def generators(root: object, name: str) -> dict[str, int]:
-    """The random generators that an object holds, and those in global variables -> a checksum of the state of each."""
+def generators(**roots: object) -> dict[str, int]:
+    """The random generators that objects hold, and those in global variables -> a checksum of the state of each."""
     found = {}
-    for path, value in reached(root, name):
+    for path, value in chain.from_iterable(reached(root, name) for name, root in roots.items()):
         with contextlib.suppress(Exception):
             if isinstance(value, random.Random):
                 found[path] = _checksum(value.getstate())

@@ -194,9 +194,8 @@ def _ranks() -> int:
     """Processes that train together, if it is an epoch of a training."""
     import torch
 
-    group = torch.distributed
-    together = group.is_available() and group.is_initialized() and torch.is_grad_enabled()
-    return group.get_world_size() if together else 1
+    together = torch.distributed.is_available() and torch.distributed.is_initialized() and torch.is_grad_enabled()
+    return torch.distributed.get_world_size() if together else 1
 
 
 def _whole(loader: Any) -> str:
@@ -241,7 +240,7 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "sampler_place": own_place([loader.batch_sampler, loader.sampler], "sampler") or made_at,
         "init": init is not None,
         "init_place": place(init) if init is not None else "",
-        "collate_generators": sorted({*generators(collate, "collate_fn")} - {*generators(dataset, "dataset")}),
+        "collate_generators": sorted({*generators(collate_fn=collate)} - {*generators(dataset=dataset)}),
         "whole": _whole(loader),
         "files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],

@@ -159,8 +159,8 @@ class Recorder:
         line: dict[str, Any] = {"fetches": [vars(fetch)], "checksums": self._checksums}
         self._checksums = []
         if self._batches == 0:
-            after = {**generators(self._dataset, "dataset"), **generators(self._collate, "collate_fn")}
-            line |= {"generators_after": after, "globals_after": global_generators()}
+            drawn = generators(dataset=self._dataset, collate_fn=self._collate)
+            line |= {"generators_after": drawn, "globals_after": global_generators()}
             line["states"] = self._states
         if self._batches < _LOOKS:
             self._look_at_files()
@@ -232,9 +232,9 @@ class WorkerWatch:
             self.init(worker_id)
         with noted(self.folder):
             if recorder is not None:
-                before = {**generators(dataset, "dataset"), **generators(self.collate, "collate_fn")}
-                started = {"generators_before": before, "globals_before": global_generators()}
-                recorder.log.write({**started, "start": snapshot()})
+                before = generators(dataset=dataset, collate_fn=self.collate)
+                started = {"generators_before": before, "globals_before": global_generators(), "start": snapshot()}
+                recorder.log.write(started)
                 _watch_fetchers(recorder)
 
 
