@@ -123,7 +123,7 @@ class Engine {
   double read_ns_ = 0;  // of late; and all the rest
   double compute_ns_ = 0;
   double useful_;  // threads at work. Note [calling]
-  double working_ = 0;
+  int working_ = 0;
   std::vector<Taken> taken_;       // one a thread
   std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex
   std::vector<Sleeper> sleepers_;  // one a thread
