@@ -23,6 +23,8 @@ Status run_rows(RowWorker& worker, const RowTask* tasks, const std::vector<Slot>
   }
 }
 
+constexpr double kOfLateNs = 50e6;
+
 std::vector<RowWorker> make_workers(int count, FileCache* files) {
   std::vector<RowWorker> workers;
   workers.reserve(static_cast<std::size_t>(count));
@@ -44,9 +46,16 @@ Job::Job(std::vector<RowTask> tasks, std::vector<Slot> slots)
 // the training loop's thread need not wait for a core behind them all. The thread that fell asleep last is called
 // first: its memory may still be in a cache. Each has a condition of its own: where several wait for one, a notified
 // thread may be missed by older versions of glibc (bug 25847), and here nobody would call again.
-Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
+//
+// More threads at work than there are CPUs are of use only while some of them wait for what they read. In the mean, a
+// thread that reads for a share r of its time and computes for the rest keeps a CPU busy for 1 - r of it, so that
+// cpus / (1 - r) of them keep all busy, and one more. The others sleep: a row whose thread waits for a CPU delays its
+// batch.
+Engine::Engine(std::vector<Shard> shards, int threads, int cpus, std::size_t max_open_files)
     : files_(std::move(shards), max_open_files),
       workers_(make_workers(threads, &files_)),
+      cpus_(cpus),
+      useful_(threads),
       taken_(static_cast<std::size_t>(threads)),
       stages_(static_cast<std::size_t>(threads)),
       sleepers_(static_cast<std::size_t>(threads)),
@@ -165,7 +174,7 @@ bool Engine::close(std::chrono::milliseconds timeout) noexcept {
 }
 
 std::condition_variable* Engine::next_call() {
-  if (queue_.empty() || asleep_ == nullptr || calling_) return nullptr;
+  if (queue_.empty() || asleep_ == nullptr || calling_ || working_ >= useful_) return nullptr;
   calling_ = true;
   Sleeper* const called = std::exchange(asleep_, asleep_->before);
   called->asleep = false;
@@ -179,12 +188,23 @@ void Engine::sleep(Sleeper& self, std::unique_lock<std::mutex>& lock) {
   calling_ = false;
 }
 
+void Engine::measure(const RowCounters& spent) {
+  counters_.add(spent);
+  read_ns_ += static_cast<double>(spent.read_ns);
+  compute_ns_ += static_cast<double>(spent.decode_ns + spent.resize_ns);
+  if (read_ns_ + compute_ns_ > kOfLateNs) {
+    useful_ = 1 + cpus_ * (read_ns_ + compute_ns_) / std::max(compute_ns_, 1.0);
+    read_ns_ /= 2;
+    compute_ns_ /= 2;
+  }
+}
+
 void Engine::work(int number) {
   const auto self = static_cast<std::size_t>(number);
   RowWorker& worker = workers_[self];
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    while (!stopping_ && queue_.empty()) sleep(sleepers_[self], lock);
+    while (!stopping_ && (queue_.empty() || working_ >= useful_)) sleep(sleepers_[self], lock);
     if (stopping_) return;
     const std::shared_ptr<Job> job = queue_.front();
     const std::size_t picture = job->next_++;
@@ -192,6 +212,7 @@ void Engine::work(int number) {
     if (job->next_ == job->pictures_) queue_.pop_front();
     const RowTask* const tasks = &job->tasks_[picture * job->slots_.size()];
     taken_[self] = {tasks->shard, tasks->offset, now_ns()};
+    ++working_;
     std::condition_variable* const call = next_call();
     lock.unlock();
     if (call != nullptr) call->notify_one();
@@ -201,7 +222,8 @@ void Engine::work(int number) {
 
     lock.lock();
     taken_[self] = {};
-    counters_.add(spent);
+    --working_;
+    measure(spent);
     if (!status.ok()) {
       ++counters_.failed;
       job->errors_.push_back({picture, status});

@@ -50,7 +50,8 @@ class Job {
 // is a function of its task.
 class Engine {
  public:
-  Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files);
+  // `cpus`: how many there are for them. Note [calling]
+  Engine(std::vector<Shard> shards, int threads, int cpus, std::size_t max_open_files);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -108,6 +109,7 @@ class Engine {
   // How a thread with nothing to do is called, once the mutex is free; null: none need be. Note [calling]
   std::condition_variable* next_call();
   void sleep(Sleeper& self, std::unique_lock<std::mutex>& lock);
+  void measure(const RowCounters& spent);
 
   FileCache files_;
   std::vector<RowWorker> workers_;  // one a thread
@@ -117,6 +119,11 @@ class Engine {
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
   std::vector<std::weak_ptr<Job>> known_;   // all that have come and are still held; some that are not
   RowCounters counters_;
+  const double cpus_;
+  double read_ns_ = 0;  // of late; and all the rest
+  double compute_ns_ = 0;
+  double useful_;  // threads at work. Note [calling]
+  int working_ = 0;
   std::vector<Taken> taken_;       // one a thread
   std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex
   std::vector<Sleeper> sleepers_;  // one a thread

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -50,8 +51,9 @@ constexpr double kLeastPatience = 0.1;
 class PyEngine {
  public:
   PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files,
-           const std::vector<std::int64_t>& mtimes_ns) {
+           const std::vector<std::int64_t>& mtimes_ns, int cpus) {
     if (threads < 1) throw py::value_error("threads must be at least 1");
+    if (cpus < 1) throw py::value_error("cpus must be at least 1");
     if (!mtimes_ns.empty() && mtimes_ns.size() != shards.size()) {
       throw py::value_error("mtimes_ns: expected one for each shard, or none");
     }
@@ -60,7 +62,7 @@ class PyEngine {
     for (const auto& [path, size] : shards) {
       list.push_back({path, size, mtimes_ns.empty() ? Shard::kAnyTime : mtimes_ns[list.size()]});
     }
-    engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
+    engine_ = std::make_unique<Engine>(std::move(list), threads, cpus, max_open_files);
   }
   ~PyEngine() {
     // Note [the end of the program]; in another thread, the GIL is kept for a row's time, unless `close` came before.
@@ -255,8 +257,9 @@ void register_engine(py::module_& m) {
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
       .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t,
-                    const std::vector<std::int64_t>&>(),
-           "shards"_a, "threads"_a, "max_open_files"_a, "mtimes_ns"_a = std::vector<std::int64_t>())
+                    const std::vector<std::int64_t>&, int>(),
+           "shards"_a, "threads"_a, "max_open_files"_a, "mtimes_ns"_a = std::vector<std::int64_t>(),
+           "cpus"_a = std::numeric_limits<int>::max())
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
       .def("levels", &levels)

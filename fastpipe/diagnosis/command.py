@@ -74,8 +74,10 @@ def watch_command(
             found = observations(folder)  # before the end, which interrupts whoever waits for a batch
             for seen in found:
                 if seen.key == key and (state := read_state(str(folder / f"loader-{key}.state"))):
-                    stacks = stuck.stacks(seen, folder)
-                    stalled[key] = stuck.finding(seen, folder, stacks, time.monotonic() - state[0]), stacks
+                    stacks, in_step = stuck.stacks(seen, folder), state[1] == "step"
+                    waited_s = time.monotonic() - state[0]
+                    if not in_step or not stacks[0].status.startswith("R"):  # a step may compute for long
+                        stalled[key] = stuck.finding(seen, folder, stacks, waited_s, in_step=in_step), stacks
             (folder / STOPPING).touch()
             if process.poll() is None:
                 say(why)
@@ -154,6 +156,7 @@ def _until(
     began_s = time.monotonic()
     first_s: float | None = None
     while True:
+        at: dict[str, tuple[float, str]] = {}  # since when each loader is at what
         ended = process.poll() is not None
         now_s = time.monotonic()
         for path in folder.glob("loader-*.state"):
@@ -161,6 +164,7 @@ def _until(
                 continue
             first_s = first_s or now_s
             since_s, stage, count = state
+            at[path.stem.removeprefix("loader-")] = since_s, stage
             if int(count) >= batches:
                 return f"after {int(count):,} batches", None
             if stage in ("waiting", "starting") and now_s - since_s > stall_timeout and not ended:
@@ -169,7 +173,8 @@ def _until(
             code = process.returncode
             return ("the command ended" if code == 0 else f"the command ended with exit code {code}"), None
         if first_s is not None and now_s - first_s > seconds:
-            return f"after {seconds:g} s of batches", None
+            idle = all(now_s - since_s > stall_timeout for since_s, _ in at.values())
+            return f"after {seconds:g} s of batches", next((key for key in at if idle and at[key][1] == "step"), None)
         if first_s is None and now_s - began_s > _TIMES_UNTIL_FIRST * seconds:
             return f"the command iterated over no DataLoader in {_TIMES_UNTIL_FIRST * seconds:g} s", None
         time.sleep(_LOOK_S)

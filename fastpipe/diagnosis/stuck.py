@@ -60,14 +60,14 @@ def _worker_to_be(pid: int, main: int) -> bool:
     return b"multiprocessing.spawn" in command or (command == own and bool(command))
 
 
-def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float) -> Finding:
-    """Which process holds the loader up, at what, for how long."""
+def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float, *, in_step: bool = False) -> Finding:
+    """Which process holds the loader up, at what, for how long; `in_step`: it is the loop, which asks for no batch."""
     evidence: dict[str, Any] = {"waited_s": waited_s, "batches": len(seen.batches) or None}
     by_pid = {stack.pid: stack for stack in found}
-    working = [each for each in at_work(seen, folder) if each[0].pid in by_pid]
-    silent = [stack for stack in found if stack.role == SILENT]
+    working = [] if in_step else [each for each in at_work(seen, folder) if each[0].pid in by_pid]
+    silent = [] if in_step else [stack for stack in found if stack.role == SILENT]
     stack = by_pid.get(int(seen.facts["pid"]))
-    cause = "lost"
+    cause = "step" if in_step else "lost"
     if working:
         worker, stage, sample, busy_s = working[0]
         stack = by_pid[worker.pid]

@@ -71,6 +71,10 @@ stuck start, 10
 stuck lost, 13: @late: no worker is working[[; the main process is in {line}]]
   why     a batch was lost between a worker and the main process, or the sampler does not return
   change  read the stacks below
+stuck step, 17: no batch was asked for in {waited_s:.0f} s, after {batches:batch}: the main process is in {line}
+          [[, inside of {inner}]][[; the kernel says {kernel}]]
+  why     the program waits in this line, not for the loader; ranks that get one batch less leave the others waiting so
+  change  see what this line waits for; give each rank the same number of batches: DistributedSampler, or drop_last=True
 stuck timeout, 13: @late[[; workers were at sample {samples}]]
   why     a sample took longer than the timeout of the DataLoader
   change  look at what these samples wait for; a larger timeout= if they only are slow
@@ -170,7 +174,7 @@ iterator-each-step, 14: {iterators:iterator} for {batches:batch}[[: {processes:w
 same-order-each-epoch, 17: {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
   why     {sampler} shuffles by its seed and its epoch, and nobody called set_epoch
   change  sampler.set_epoch(epoch) before this line, in each epoch
-stale-dataset, 14: dataset.{attribute} has another value than when the workers were started
+stale-dataset, 14: {attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change
   change  persistent_workers=False; or pass the value by torch.tensor(...).share_memory_() or multiprocessing.Value
 slow-epoch-start, 14: an epoch's first batch comes after {start_s:.1f} s, although making it takes {fetch_s:ms}; a later

@@ -192,6 +192,17 @@ _FAULTY = {
 
         train(DataLoader(Stream(), 16, num_workers=2))
     """,
+    "every-sample-per-worker shuffled": """
+        class Stream(IterableDataset):
+            def __iter__(self):  # here
+                order = list(range(320))
+                random.shuffle(order)
+                half = 160 * get_worker_info().id
+                for number in order[half : half + 160]:
+                    yield torch.rand(3, 4, 4), number
+
+        train(DataLoader(Stream(), 8, num_workers=2), epochs=2)
+    """,
     "same-order-each-epoch": """
         from torch.utils.data.distributed import DistributedSampler
         sampler = DistributedSampler(Numbers(), num_replicas=2, rank=0, shuffle=True)
@@ -347,6 +358,28 @@ _FAULTY = {
             dataset.size = 8 + epoch
             for images in loader:  # here
                 time.sleep(0.005)
+    """,
+    "stale-dataset nested": """
+        class Noise:
+            level = 0.0
+
+            def __call__(self, number):
+                return number + self.level
+
+        class Noisy(Numbers):
+            def __init__(self):
+                self.transforms = [Noise()]
+
+            def __getitem__(self, number):
+                return self.transforms[0](number)
+
+        dataset = Noisy()
+        dataset.transforms[0].level = 0.1
+        loader = DataLoader(dataset, 32, num_workers=1, persistent_workers=True)
+        for epoch in range(3):
+            for batch in loader:  # here
+                time.sleep(0.005)
+            dataset.transforms[0].level += 0.1
     """,
     "no-batches": """
         loader = DataLoader(Numbers(), 1000, num_workers=2, drop_last=True)  # here

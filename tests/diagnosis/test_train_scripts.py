@@ -12,6 +12,7 @@ import warm
 from script_runs import Runs, findings, started_warm, watched
 from strangers import FAULTY, SOUND
 
+from fastpipe.diagnosis.findings import Code
 from fastpipe.diagnosis.stacks import children
 
 # Looked at by tests beside the one for each of them.
@@ -97,6 +98,15 @@ def test_a_lock_that_the_loop_holds(tmp_path: Path) -> None:
     first = findings(watched(source, tmp_path))[0]
     assert "the main process held dataset.lock" in first.why
     assert first.where.endswith(f":{1 + source.splitlines().index('        with self.lock:')}")
+
+
+def test_a_step_that_waits_for_ever(tmp_path: Path) -> None:
+    """As a rank does that has a batch more than the others; one that computes may take its time."""
+    source = FAULTY["no-batches"].partition("loader = ")[0] + "for batch in DataLoader(Numbers(), 16, num_workers=1):\n"
+    (stuck,) = findings(watched(f"{source}    threading.Event().wait()\n", tmp_path, seconds=4.0, stall_timeout=2.0))
+    assert (stuck.code, stuck.where) == (Code.STUCK, f"{tmp_path}/train.py:{len(source.splitlines()) + 1}")
+    computing = watched(f"{source}    while True: pass\n", tmp_path, seconds=4.0, stall_timeout=2.0)
+    assert findings(computing) == []
 
 
 def test_the_signal_and_the_sample_of_a_worker_that_is_killed(runs: Runs) -> None:

@@ -108,7 +108,7 @@ std::vector<std::uint8_t> room_for(std::size_t rows) { return std::vector<std::u
 
 // What each row becomes, by a single thread.
 void know_pixels(Rows* rows) {
-  Engine engine(rows->shards, 1, 4);
+  Engine engine(rows->shards, 1, 1, 4);
   for (const RowTask& task : rows->tasks) {
     std::vector<std::uint8_t> image = room_for(1);
     const auto job = std::make_shared<Job>(std::vector<RowTask>{task}, one_slot(image.data(), RowOptions{true, true}));
@@ -234,7 +234,7 @@ void stress(const Options& options, const Rows& rows, Done* done) {
   const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
   for (std::uint64_t round = 0; Clock::now() < end && done->wrong == 0; ++round) {
     Random random(options.seed, round);
-    Engine engine(rows.shards, 1 + random.below(4), 1 + random.below(std::size_t{4}));
+    Engine engine(rows.shards, 1 + random.below(4), 1 + random.below(2), 1 + random.below(std::size_t{4}));
     ++done->engines;
     std::vector<std::thread> users;
     for (int number = 0; number < kUsers; ++number) {
@@ -247,7 +247,7 @@ void stress(const Options& options, const Rows& rows, Done* done) {
 }
 
 void run_epochs(const Options& options, const Rows& rows, Done* done) {
-  Engine engine(rows.shards, 2, 4);
+  Engine engine(rows.shards, 2, 1, 4);
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     for (std::size_t first = 0; first < rows.tasks.size(); first += 8) {
       std::vector<std::size_t> picked;
@@ -267,7 +267,7 @@ bool cancel_wakes_others(const Rows& rows) {
   std::vector<RowTask> many;
   for (int i = 0; i < 20; ++i) many.insert(many.end(), rows.tasks.begin(), rows.tasks.end());
   for (std::size_t i = 0; i < many.size(); ++i) many[i].out_row = static_cast<std::uint32_t>(i % rows.tasks.size());
-  Engine engine(rows.shards, 1, 4);
+  Engine engine(rows.shards, 1, 1, 4);
   const auto busy = std::make_shared<Job>(many, one_slot(images.data(), RowOptions{true, false}));
   const auto waiting = std::make_shared<Job>(rows.tasks, one_slot(images.data(), RowOptions{true, false}));
   engine.submit(busy);

@@ -162,15 +162,26 @@ def _reseeded(seen: Observation) -> str:
 
 def _streams(seen: Observation) -> Iterator[Finding]:
     """Workers of one process, or of ranks that train together, that give the same samples."""
-    latest = list({worker.number: worker for worker in seen.workers}.values())
-    elsewhere = [worker for other in _ranks(seen) for worker in other.workers]
-    for worker, other in [*combinations(latest, 2), *product(latest, elsewhere)]:
-        shared, total = _in_both(worker.checksums, other.checksums)
-        if shared:
-            evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
-            cause = "" if other in latest else "rank"
-            yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence, cause)
-            return
+    own, elsewhere = _by_start(seen), [_by_start(other) for other in _ranks(seen)]
+    for start, together in own.items():
+        others = [worker for other in elsewhere for worker in other.get(start, [])]
+        for worker, other in [*combinations(together, 2), *product(together, others)]:
+            shared, total = _in_both(worker.checksums, other.checksums)
+            if shared:
+                evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
+                cause = "" if other in together else "rank"
+                yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence, cause)
+                return
+
+
+def _by_start(seen: Observation) -> dict[int, list[Worker]]:
+    """The workers that were started together: those of one epoch, if they do not persist."""
+    started: Counter[int] = Counter()
+    together: dict[int, list[Worker]] = {}
+    for worker in seen.workers:  # of each number in the order of their starts
+        together.setdefault(started[worker.number], []).append(worker)
+        started[worker.number] += 1
+    return together
 
 
 def _whole(seen: Observation) -> Iterator[Finding]:

@@ -161,11 +161,16 @@ def refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
 
 
 def plain_values(root: Any) -> dict[str, str]:
-    """The numbers, words and truth values that an object has as attributes, and that its methods read."""
-    items = list(getattr(root, "__dict__", {}).items())[: 4 * _ITEMS]
-    methods = [each for each in _functions(root) if each.__name__ != "__init__" and is_own(each.__code__.co_filename)]
-    read = {step.argval for each in methods for step in dis.get_instructions(each) if step.opname == "LOAD_ATTR"}
-    return {key: repr(value)[:100] for key, value in items if isinstance(value, _VALUES) and key in read}
+    """The numbers, words and truth values that a dataset's objects have as attributes, and that their methods read."""
+    found: dict[str, str] = {}
+    for path, owner in walk(root, "dataset"):
+        items = [] if isinstance(owner, _CONTAINERS) else list(getattr(owner, "__dict__", {}).items())[: 4 * _ITEMS]
+        methods = [each for each in _functions(owner) if items and each.__name__ != "__init__"]
+        own = [each for each in methods if is_own(each.__code__.co_filename)]
+        read = {step.argval for each in own for step in dis.get_instructions(each) if step.opname == "LOAD_ATTR"}
+        plain = {key: value for key, value in items if isinstance(value, _VALUES) and key in read}
+        found |= {f"{path}.{key}": repr(value)[:100] for key, value in plain.items()}
+    return found
 
 
 def heavy(root: object, name: str) -> list[dict[str, Any]]:
