@@ -497,6 +497,18 @@ _SOUND = {
 
         train_on_ranks(lambda: train(DataLoader(Photos(), 16, num_workers=1, shuffle=True), step_s=0.05))
     """,
+    "a stream that is shuffled alike and then shared": """
+        class Stream(IterableDataset):
+            def __init__(self):
+                self.rng = np.random.default_rng(3)
+
+            def __iter__(self):
+                worker = get_worker_info()
+                for number in self.rng.permutation(640)[worker.id :: worker.num_workers]:
+                    yield torch.rand(3, 4, 4), int(number)
+
+        train(DataLoader(Stream(), 16, num_workers=2), step_s=0.05)
+    """,
     "a stream of noise": """
         class Noise(IterableDataset):
             def __iter__(self):
