@@ -500,12 +500,15 @@ _SOUND = {
     "a stream that is shuffled alike and then shared": """
         class Stream(IterableDataset):
             def __init__(self):
-                self.rng = np.random.default_rng(3)
+                self.rng = random.Random(3)
 
             def __iter__(self):
-                worker = get_worker_info()
-                for number in self.rng.permutation(640)[worker.id :: worker.num_workers]:
-                    yield torch.rand(3, 4, 4), int(number)
+                worker, order = get_worker_info(), list(range(640))
+                self.rng.seed(3)
+                self.rng.shuffle(order)
+                pictures = torch.rand(640, 3, 4, 4)  # once: torch's state stays as it is then
+                for number in order[worker.id :: worker.num_workers]:
+                    yield pictures[number], number
 
         train(DataLoader(Stream(), 16, num_workers=2), step_s=0.05)
     """,
