@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 _KEEPING = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
+_SEEDING = re.compile(r"((.*\.)?(random|torch|cuda)\.)?(seed|manual_seed(_all)?)|(.*\.)?(seed_everything|set_seed)")
 _NUMBERS = ("item", "float", "int", "len", "round", "str", "time", "perf_counter", "monotonic", "tolist")
 
 
@@ -80,9 +82,9 @@ def assigned_at(path: str, owner: str) -> str:
 
 
 def seeded_at(function: str) -> str:
-    """The line in a function, of which `function` is the first line, that seeds a generator; else that first line."""
+    """The line in a function, of which `function` is the first line, that seeds a global generator; else that line."""
     for node in ast.walk(_around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)):
-        if isinstance(node, ast.Call) and _named(node.func) in ("seed", "manual_seed", "seed_everything", "set_seed"):
+        if isinstance(node, ast.Call) and _SEEDING.fullmatch(ast.unparse(node.func)):
             return f"{split(function)[0]}:{node.lineno}"
     return function
 

@@ -34,7 +34,7 @@ def watched(source: str, folder: Path, **limits: Any) -> Watched:
     script.write_text(source)
     if "stall_timeout" not in limits:
         limits["stall_timeout"] = 4.0 * slowdown()
-    limits = {"batches": 60, "seconds": 60.0, "output": 2, **limits}
+    limits = {"batches": 60, "seconds": max(60.0, 3 * limits["stall_timeout"]), "output": 2, **limits}
     return watch_command(f"{sys.executable} {script}", **limits)
 
 

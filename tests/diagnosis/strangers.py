@@ -497,6 +497,21 @@ _SOUND = {
 
         train_on_ranks(lambda: train(DataLoader(Photos(), 16, num_workers=1, shuffle=True), step_s=0.05))
     """,
+    "a stream that is shuffled alike and then shared": """
+        class Stream(IterableDataset):
+            def __init__(self):
+                self.rng = random.Random(3)
+
+            def __iter__(self):
+                worker, order = get_worker_info(), list(range(640))
+                self.rng.seed(3)
+                self.rng.shuffle(order)
+                pictures = torch.rand(640, 3, 4, 4)  # once: torch's state stays as it is then
+                for number in order[worker.id :: worker.num_workers]:
+                    yield pictures[number], number
+
+        train(DataLoader(Stream(), 16, num_workers=2), step_s=0.05)
+    """,
     "a stream of noise": """
         class Noise(IterableDataset):
             def __iter__(self):

@@ -109,6 +109,8 @@ class Recorder:
 
     def came(self, sample: Any) -> None:
         """A sample of a stream: the first ones are told from those of other workers."""
+        if self._summed == 0:  # what it drew before that was for the order, which workers may have in common
+            self.log.write({"generators_before": generators(dataset=self._dataset, collate_fn=self._collate)})
         if self._summed < _CHECKSUMS:
             self._summed += 1
             self._checksums.append([-1])
