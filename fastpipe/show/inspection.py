@@ -23,7 +23,6 @@ from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import checked_crop, flip_probability
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.show.sheet import contact_sheet, write_png
 from fastpipe.sources.scan.opening import open_data
 
 _MOST_ROWS = 1_000_000
@@ -118,6 +117,8 @@ def write_contact_sheet(
     that of an unpacked source that was scanned just now. Returns how many pictures the sheet shows, and how many of
     them stand in for pictures that cannot be decoded.
     """
+    from fastpipe.show.sheet import contact_sheet, write_png  # OpenCV, which other commands do without
+
     index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)

@@ -73,6 +73,18 @@ def test_only_commands_that_need_torch_import_it(
     assert run(environment, "preview", packed, "--out", tmp_path / "preview.png").stderr == "torch is imported\n"
 
 
+def test_only_what_draws_needs_opencv(with_module: Callable[[str, str], Environment], tmp_path: Path) -> None:
+    """There is no wheel of it for the free-threaded Python."""
+    environment = with_module("cv2", "raise ModuleNotFoundError('no OpenCV')")
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    for arguments in (["--help"], ["pack", source, packed], ["inspect", packed, "--no-sheet"], ["verify", packed]):
+        done = run(environment, *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+    done = run(environment, "inspect", packed, "--sheet", tmp_path / "sheet.png")
+    assert done.returncode != 0
+    assert "no OpenCV" in done.stderr
+
+
 # A library may turn KeyboardInterrupt into another error: numpy's C extensions do.
 SLOW = """
 import time
@@ -86,7 +98,7 @@ except BaseException:
 
 @pytest.mark.parametrize(
     ("module", "command"),
-    [("typer", "--help"), ("numpy", "pack"), ("cv2", "verify"), ("torch", "preview"), ("torch", "doctor")],
+    [("typer", "--help"), ("numpy", "pack"), ("rich", "verify"), ("torch", "preview"), ("torch", "doctor")],
 )
 def test_ctrl_c_in_the_middle_of_an_import(
     with_module: Callable[[str, str], Environment], tmp_path: Path, module: str, command: str

@@ -17,7 +17,7 @@ from rich.console import Console
 import fastpipe
 from fastpipe.cli.inspect import inspection_tables
 from fastpipe.format.index import Index
-from fastpipe.show import inspection, sheet
+from fastpipe.show import sheet
 from fastpipe.show.inspection import inspect, write_contact_sheet
 
 
@@ -63,8 +63,7 @@ def test_samples_without_a_label_have_no_class_in_a_sheet(
         told.append(captions)
         return contact_sheet(cells, captions, **options)
 
-    for module in (inspection, sheet):
-        monkeypatch.setattr(module, "contact_sheet", noted)
+    monkeypatch.setattr(sheet, "contact_sheet", noted)
     write_contact_sheet(copy, tmp_path / "sheet.png", count=6)
     with fastpipe.loader(copy, 2, size=64) as loader:
         fastpipe.preview(loader, tmp_path / "preview.png", rows=2)

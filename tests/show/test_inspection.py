@@ -13,7 +13,7 @@ from conftest import FLAT_CLASSES, damage, flat_colour
 from PIL import Image
 
 from fastpipe.format.index import Index
-from fastpipe.show import inspection
+from fastpipe.show import inspection, sheet
 from fastpipe.show.inspection import Histogram, inspect, write_contact_sheet
 
 SIZE, GAP, CAPTION, BACKGROUND = 160, 6, 18, 250
@@ -99,13 +99,13 @@ def test_the_sheet_shows_pictures_of_the_dataset(flat: Path, tmp_path: Path) -> 
 
 def test_captions_are_the_classes(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[list[str]] = []
-    real = inspection.contact_sheet
+    real = sheet.contact_sheet
 
     def record(images: object, captions: list[str]) -> object:
         drawn.append(captions)
         return real(images, captions)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(inspection, "contact_sheet", record)
+    monkeypatch.setattr(sheet, "contact_sheet", record)
     assert write_contact_sheet(flat, tmp_path / "sheet.png", count=12) == (12, 0)
     blues = [round((float(cell[..., 2].mean()) - 40) / 80) for cell in cells(tmp_path / "sheet.png", 12)]
     assert [FLAT_CLASSES[blue] for blue in blues] == drawn[0]
