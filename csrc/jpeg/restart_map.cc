@@ -53,7 +53,7 @@ NextMarker best_search() {
 }  // namespace
 
 bool RestartMap::find(const std::uint8_t* data, std::size_t size, std::size_t intervals) {
-  static const NextMarker search = best_search();
+  const NextMarker search = best_search();
   data_ = data;
   begins_.clear();
   give_back_if_giant(&begins_);
