@@ -96,12 +96,12 @@ small-shared-memory, 3
   change  @shm
 small-shared-memory ahead, 3: @ahead; /dev/shm had {free_bytes:size} free
   why     workers pass batches in files in /dev/shm
-open-files, 4: @ended
+open-files grows, 4: {process} has {opened:,} more files open than at first, {files:,} in all, and more after each
+          batch; its limit of {limit:,} is {left:batch} away
   why     each tensor of a worker is an open file while the program keeps it; so are the dataset's open files
   change  torch.multiprocessing.set_sharing_strategy("file_system") at the start of the program; or keep copies
           (labels.clone()), not the batches; or ulimit -n 65535
-open-files grows, 4: {process} has {opened:,} more files open than at first, {files:,} in all, and more after each
-          batch; its limit of {limit:,} is {left:batch} away
+open-files, 4: @ended
 out-of-memory, 15
   why     there is not enough memory
   change  @memory

@@ -112,7 +112,7 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
 
 def _opened(seen: Observation) -> Iterator[Finding]:
     """A process that has more files open after each batch, up to its limit."""
-    processes: list[Observation | Worker] = [seen, *seen.workers]
+    processes: list[Observation | Worker] = [seen, *(worker for worker in seen.workers if worker.number >= 0)]
     for process in processes:
         taken = [(snapshot.batch, snapshot.files) for snapshot in process.snapshots if snapshot.files is not None]
         opened, rate = _steady(taken) if len(taken) > 1 else (0, 0.0)
