@@ -23,7 +23,7 @@ Status run_rows(RowWorker& worker, const RowTask* tasks, const std::vector<Slot>
   }
 }
 
-constexpr double kOfLateNs = 50e6;
+constexpr double kOfLateNs = 50e6;  // of all threads, that tell how many are of use. Note [calling]
 
 std::vector<RowWorker> make_workers(int count, FileCache* files) {
   std::vector<RowWorker> workers;

@@ -156,24 +156,21 @@ def _until(
     began_s = time.monotonic()
     first_s: float | None = None
     while True:
-        at: dict[str, tuple[float, str]] = {}  # since when each loader is at what
         ended = process.poll() is not None
         now_s = time.monotonic()
-        for path in folder.glob("loader-*.state"):
-            if (state := read_state(str(path))) is None:
-                continue
+        states = {path.stem.removeprefix("loader-"): read_state(str(path)) for path in folder.glob("loader-*.state")}
+        at = {key: state for key, state in states.items() if state is not None}
+        for key, (since_s, stage, count) in at.items():
             first_s = first_s or now_s
-            since_s, stage, count = state
-            at[path.stem.removeprefix("loader-")] = since_s, stage
             if int(count) >= batches:
                 return f"after {int(count):,} batches", None
             if stage in ("waiting", "starting") and now_s - since_s > stall_timeout and not ended:
-                return f"no batch for {stall_timeout:g} s", path.stem.removeprefix("loader-")
+                return f"no batch for {stall_timeout:g} s", key
         if ended:
             code = process.returncode
             return ("the command ended" if code == 0 else f"the command ended with exit code {code}"), None
         if first_s is not None and now_s - first_s > seconds:
-            idle = all(now_s - since_s > stall_timeout for since_s, _ in at.values())
+            idle = all(now_s - since_s > stall_timeout for since_s, *_ in at.values())
             return f"after {seconds:g} s of batches", next((key for key in at if idle and at[key][1] == "step"), None)
         if first_s is None and now_s - began_s > _TIMES_UNTIL_FIRST * seconds:
             return f"the command iterated over no DataLoader in {_TIMES_UNTIL_FIRST * seconds:g} s", None

@@ -12,7 +12,7 @@ from typing import Any
 from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
-from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
+from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import Stages
 
 _LEAST_COPIED = 8 << 20
@@ -54,16 +54,19 @@ def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
     batches = seen.facts["batches"]
     each_of = None if batches is None else batches / max(seen.num_workers, 1)
-    of_workers = [
-        _growth(f"worker {worker.number}, pid {worker.pid}", False, worker.snapshots, each_of)
-        for worker in seen.workers
-        if worker.number >= 0
-    ]
-    found = [_growth("the main process", True, seen.snapshots, batches), *of_workers]
+    main, *workers = _processes(seen)
+    found = [_growth(*main, True, batches), *(_growth(*worker, False, each_of) for worker in workers)]
     return [growth for growth in found if growth is not None]
 
 
-def _growth(process: str, in_main: bool, snapshots: list[Snapshot], epoch: float | None) -> Growth | None:
+def _processes(seen: Observation) -> list[tuple[str, list[Snapshot]]]:
+    """The process that iterates, then each worker."""
+    workers = [worker for worker in seen.workers if worker.number >= 0]
+    named = [(f"worker {worker.number}, pid {worker.pid}", worker.snapshots) for worker in workers]
+    return [("the main process", seen.snapshots), *named]
+
+
+def _growth(process: str, snapshots: list[Snapshot], in_main: bool, epoch: float | None) -> Growth | None:
     """Of a process that takes part in `epoch` batches of an epoch."""
     taken = [(snapshot.batch, snapshot.private_bytes) for snapshot in snapshots if snapshot.private_bytes is not None]
     if len(taken) < 2:
@@ -77,10 +80,12 @@ def _growth(process: str, in_main: bool, snapshots: list[Snapshot], epoch: float
 
 
 def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
-    """Bytes by which a process grew evenly after the first third of its batches, and how many a batch; 0 if it did not.
+    """What a process grew by evenly after the first third of its batches, and how much a batch; 0 if it did not.
 
     The rest is cut into four. The median grows from each quarter to the next, and in none much less than in another.
     """
+    if len(taken) < _LEAST_SNAPSHOTS:
+        return 0, 0.0
     first, last = taken[0][0], taken[-1][0]
     rest = [(batch, size_bytes) for batch, size_bytes in taken if batch - first >= (last - first) / 3]
     begin, length = rest[0][0], max(last - rest[0][0], 1)
@@ -112,15 +117,14 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
 
 def _opened(seen: Observation) -> Iterator[Finding]:
     """A process that has more files open after each batch, up to its limit."""
-    processes: list[Observation | Worker] = [seen, *(worker for worker in seen.workers if worker.number >= 0)]
-    for process in processes:
-        taken = [(snapshot.batch, snapshot.files) for snapshot in process.snapshots if snapshot.files is not None]
-        opened, rate = _steady(taken) if len(taken) > 1 else (0, 0.0)
+    for process, snapshots in _processes(seen):
+        taken = [(snapshot.batch, snapshot.files) for snapshot in snapshots if snapshot.files is not None]
+        opened, rate = _steady(taken)
         if opened >= _LEAST_OPENED:
             limit, files = seen.facts["files_limit"], taken[-1][1]
-            evidence = {"opened": opened, "files": files, "limit": limit, "left": max(0, round((limit - files) / rate))}
-            evidence["process"] = "the main process" if process is seen else "a worker"
-            where = seen.epochs[-1].place if process is seen and seen.epochs else ""
+            left = max(0, round((limit - files) / rate))
+            evidence = {"process": process, "opened": opened, "files": files, "limit": limit, "left": left}
+            where = seen.epochs[-1].place if snapshots is seen.snapshots and seen.epochs else ""
             yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows")
             return
 

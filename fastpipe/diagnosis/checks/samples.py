@@ -165,11 +165,12 @@ def _streams(seen: Observation) -> Iterator[Finding]:
     own, elsewhere = _by_start(seen), [_by_start(other) for other in _ranks(seen)]
     for start, together in own.items():
         others = [worker for other in elsewhere for worker in other.get(start, [])]
-        for worker, other in [*combinations(together, 2), *product(together, others)]:
+        pairs = [("", *pair) for pair in combinations(together, 2)]
+        pairs += [("rank", *pair) for pair in product(together, others)]
+        for cause, worker, other in pairs:
             shared, total = _in_both(worker.checksums, other.checksums)
             if shared:
                 evidence = {"shared": shared, "total": total, "worker": worker.number, "other": other.number}
-                cause = "" if other in together else "rank"
                 yield Finding(Code.EVERY_SAMPLE_PER_WORKER, str(seen.facts["dataset_place"]), evidence, cause)
                 return
 
