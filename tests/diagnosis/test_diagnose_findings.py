@@ -179,6 +179,17 @@ def test_little_growth_counts_where_a_line_keeps_something() -> None:
     assert "this line keeps something: self.kept.append(" in finding.what
 
 
+@pytest.mark.parametrize(("limit", "severity"), [(120, "bad"), (20_000, "note")])
+def test_files_that_stay_open_are_bad_where_an_epoch_opens_too_many(limit: int, severity: str) -> None:
+    """Else they may be what is kept for the metrics of an epoch, and let go of at its end."""
+    observation = seen(batches=100, files_limit=limit)
+    observation.snapshots = [Snapshot(batch, None, 3, files=20 + batch) for batch in range(60)]
+    finding = found(observation)["open-files"]
+    assert (finding.severity, "the main process has 39 more files open" in finding.what) == (severity, True)
+    observation.snapshots = [Snapshot(batch, None, 3, files=20 + batch % 9) for batch in range(60)]
+    assert found(observation) == {}
+
+
 def test_lines_that_keep_something(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(

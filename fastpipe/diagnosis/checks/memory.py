@@ -125,7 +125,9 @@ def _opened(seen: Observation) -> Iterator[Finding]:
             left = max(0, round((limit - files) / rate))
             evidence = {"process": process, "opened": opened, "files": files, "limit": limit, "left": left}
             where = seen.epochs[-1].place if snapshots is seen.snapshots and seen.epochs else ""
-            yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows")
+            # What is kept for an epoch's metrics may be let go of at its end.
+            severity = Severity.BAD if left < (seen.facts["batches"] or 0) else Severity.NOTE
+            yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows", severity)
             return
 
 
