@@ -10,8 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _KEEPING = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
 _SEEDING = re.compile(r"((.*\.)?(random|torch|cuda)\.)?(seed|manual_seed(_all)?)|(.*\.)?(seed_everything|set_seed)")
 _NUMBERS = ("item", "float", "int", "len", "round", "str", "time", "perf_counter", "monotonic", "tolist")
@@ -83,35 +84,88 @@ def assigned_at(path: str, owner: str) -> str:
 
 def seeded_at(function: str) -> str:
     """The line in a function, of which `function` is the first line, that seeds a global generator; else that line."""
-    for node in ast.walk(_around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)):
-        if isinstance(node, ast.Call) and _SEEDING.fullmatch(ast.unparse(node.func)):
-            return f"{split(function)[0]}:{node.lineno}"
-    return function
+    line = _seeded(_around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda))
+    return f"{split(function)[0]}:{line}" if line else function
+
+
+def seeded_again_at(loop: str) -> str:
+    """The line that seeds a global generator in what runs again with a loop; "" where none does."""
+    return next((f"{split(loop)[0]}:{line}" for around in _again(loop) if (line := _seeded(around))), "")
+
+
+def _again(place: str) -> list[ast.AST]:
+    """What runs again and again with a line: the loops that it is in, also by calls, and the functions they call."""
+    file, line = split(place)
+    loops = (node for node in ast.walk(_tree(file)) if isinstance(node, _LOOPS))
+    run = ([loop, *_called(file, loop)] for loop in loops)
+    return [part for parts in run if any(_holds(part, line) for part in parts) for part in parts]
+
+
+def _seeded(around: ast.AST) -> int:
+    """The first line that seeds a global generator; 0 where none does."""
+    calls = (node for node in ast.walk(around) if isinstance(node, ast.Call))
+    return next((call.lineno for call in calls if _SEEDING.fullmatch(ast.unparse(call.func))), 0)
+
+
+def changed_at(path: str, loop: str) -> str:
+    """The line that changes an attribute, such as dataset.size, in what runs again with a loop, if it can be from
+    outside of its object; "" where none does.
+    """
+    stored = (_unindexed(node) for around in _again(loop) for node in _stored(around))
+    named = [node for node in stored if isinstance(node, ast.Attribute) and node.attr == path.rpartition(".")[2]]
+    lines = sorted((_named(node.value) == "self", node.lineno) for node in named)
+    return f"{split(loop)[0]}:{lines[0][1]}" if lines else ""
 
 
 def kept_in_loop(place: str) -> list[str]:
     """The lines of the loop that `place` is in which keep something other than numbers, iteration by iteration."""
-    loop = _around(place, ast.For, ast.AsyncFor, ast.While)
-    return [f"{split(place)[0]}:{line}" for line in sorted(set(_kept(loop)))]
+    return [f"{split(place)[0]}:{line}" for line in sorted(set(_kept(_around(place, *_LOOPS))))]
+
+
+def kept_by_calls(place: str) -> list[str]:
+    """The same of the functions of this file that the loop calls, and of those that these call."""
+    file, _ = split(place)
+    found = {line for function in _called(file, _around(place, *_LOOPS)) for line in _kept_by(function)}
+    return [f"{file}:{line}" for line in sorted(found)]
 
 
 def kept_in_class(place: str) -> list[str]:
     """The lines that keep something in an attribute, a global variable or the cache of a function that is called, in
     the class that `place` is in.
     """
+    file, _ = split(place)
     around = _around(place, ast.ClassDef, ast.FunctionDef)
-    called = {_named(each.func) for each in ast.walk(around) if isinstance(each, ast.Call)}
-    found: set[int] = set()
-    for node in ast.walk(_tree(split(place)[0])):
-        if isinstance(node, ast.FunctionDef) and node.name in called:
-            found |= {each.lineno for each in node.decorator_list if "cache" in ast.dump(each)}
+    found = {line for function in _called(file, around) for line in _cached(function)}
     for node in ast.walk(around):
-        if isinstance(node, ast.FunctionDef) and node.name != "__init__":
-            local = {name for each in ast.walk(node) for name in _new(each)}
-            outer = {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}
-            found |= set(_kept(node, local - outer))
-            found |= {each.lineno for each in node.decorator_list if "cache" in ast.dump(each)}
-    return [f"{split(place)[0]}:{line}" for line in sorted(found)]
+        if isinstance(node, ast.FunctionDef):
+            found |= _kept_by(node)
+    return [f"{file}:{line}" for line in sorted(found)]
+
+
+def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
+    """The functions of a file whose names a piece of it calls, and those that these call, and so on."""
+    functions = [node for node in ast.walk(_tree(file)) if isinstance(node, ast.FunctionDef)]
+    found: list[ast.FunctionDef] = []
+    waiting = [around]
+    while waiting:
+        called = {_named(each.func) for each in ast.walk(waiting.pop()) if isinstance(each, ast.Call)}
+        new = [function for function in functions if function.name in called and function not in found]
+        found += new
+        waiting += new
+    return found
+
+
+def _cached(function: ast.FunctionDef) -> set[int]:
+    return {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
+
+
+def _kept_by(function: ast.FunctionDef) -> set[int]:
+    """The lines of a function that keep something for longer than it runs."""
+    if function.name == "__init__":
+        return set()
+    local = {name for each in ast.walk(function) for name in _new(each)}
+    outer = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
+    return {*_kept(function, local - outer), *_cached(function)}
 
 
 def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:
@@ -129,11 +183,17 @@ def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:
             yield kept[0].lineno
 
 
-def _root(node: ast.AST) -> str:
+def _root(node: ast.expr) -> str:
     """The variable that an expression begins with: `self.a[1].b` -> "self.a" is kept apart from a local `a`."""
+    node = _unindexed(node)
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _unindexed(node: ast.expr) -> ast.expr:
+    """a[1][2] -> a."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return node
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -145,11 +205,11 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _stored(around: ast.AST) -> list[ast.expr]:
-    """The names and attributes that get a value."""
+    """The names, attributes and items that get a value."""
     return [
         node
         for node in ast.walk(around)
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
     ]
 
 
@@ -169,13 +229,12 @@ def _named(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def _holds(node: ast.AST, line: int) -> TypeGuard[ast.stmt | ast.expr]:
+    return isinstance(node, (ast.stmt, ast.expr)) and node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
 def _around(place: str, *kinds: type[ast.AST]) -> ast.AST:
     """The innermost node of some kinds that a line is in; an empty one where there is none."""
     file, line = split(place)
-    found = [
-        node
-        for node in ast.walk(_tree(file))
-        if isinstance(node, kinds) and isinstance(node, (ast.stmt, ast.expr))
-        if node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
+    found = [node for node in ast.walk(_tree(file)) if isinstance(node, kinds) and _holds(node, line)]
     return max(found, key=lambda node: node.lineno, default=ast.Pass())

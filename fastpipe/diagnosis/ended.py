@@ -28,6 +28,7 @@ _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOF
 _WORKERS_TRACE = "Original Traceback (most recent call last):"  # torch, before a worker's own
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
+_ENDED_BY = {"SIGKILL": "outside", "SIGALRM": "alarm", "SIGVTALRM": "alarm", "SIGPROF": "alarm"}
 UNEQUAL = "equal size"  # torch, of samples that do not make a batch
 
 
@@ -86,7 +87,7 @@ def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder:
     if kills_before is not None and now is not None and now > kills_before:
         cause = "memory"
     else:
-        cause = "outside" if how.get("signal") == "SIGKILL" else "itself"
+        cause = _ENDED_BY.get(how.get("signal", ""), "itself")
     return Finding(Code.WORKER_KILLED, where or str(seen.facts["dataset_place"]), evidence, cause)
 
 

@@ -38,7 +38,7 @@ class Diagnosis:
         summary: one sentence.
         stacks: of all processes, where the loader was stuck.
         memory: how it grew, a process at a time.
-        threads: of the process that iterates and its workers, at the last snapshot.
+        threads: of the process that iterates and its workers, at the last snapshot; 0: not known.
         processes: that made batches at the same time.
         options: the loader's.
         made_at: file and line that made the loader; "" where that is not known.
@@ -81,7 +81,8 @@ class Diagnosis:
         where = f"{readable(self.made_at)}: " if self.made_at else ""
         yield Text(f"{where}DataLoader({arguments})")
         yield Text(self.summary)
-        yield Text(f"{count(self.processes + 1, 'process')}, {count(self.threads, 'thread')} in all")
+        threads = f", {count(self.threads, 'thread')} in all" if self.threads else ""
+        yield Text(f"{count(self.processes + 1, 'process')}{threads}")
         if self.stages is not None:
             yield _stages_table(self.stages, int(self.options["num_workers"]))
         if self.memory:
@@ -105,7 +106,7 @@ def report(
     elif time is None:
         told = "no batch came" + (": the dataset has no sample" if seen.facts["length"] == 0 else "")
     else:
-        told = summary(seen, time)
+        told = summary(seen, time, sound=not findings)
     return Diagnosis(
         findings=tuple(findings),
         stages=time,
@@ -173,12 +174,13 @@ def _stages_table(found: Stages, workers: int) -> RenderableType:
 
 
 def _memory_table(memory: Sequence[Growth]) -> RenderableType:
-    """How the memory of each process grew."""
+    """How the memory of each process grew; of the processes that one worker had in turn, the one that grew most."""
     table = _table("private memory", "batches", "at first", "grew by", "an epoch")
-    for growth in memory[:_MOST_PROCESSES]:
+    most = {growth.number: growth for growth in sorted(memory, key=lambda growth: growth.grown_bytes)}
+    for _, growth in sorted(most.items())[:_MOST_PROCESSES]:
         grown = f"{'+' if growth.grown_bytes >= 0 else '-'}{size(abs(growth.grown_bytes))}"
         an_epoch = "" if growth.epoch_bytes is None else f"+{size(growth.epoch_bytes)}"
         table.add_row(growth.process, f"{growth.batches:,}", size(growth.first_bytes), grown, an_epoch)
-    if len(memory) > _MOST_PROCESSES:
-        table.add_row(f"... and {len(memory) - _MOST_PROCESSES} more")
+    if len(most) > _MOST_PROCESSES:
+        table.add_row(f"... and {len(most) - _MOST_PROCESSES} more")
     return table

@@ -14,8 +14,6 @@ from typing import Any
 _TABLE = """
 @keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch
           [[; the loop's own step takes {stepping:.0%} of its time: look there]]
-          [[; but a worker that makes a batch waits {crowded:.0%} of the time for a CPU, and perhaps the training steps
-          wait too]]
 @waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
           [[; {rate:,.0f} samples/s]][[; {batch_rate:,.1f} batches/s]]
           [[; the bottleneck is {stage}]][[ ({share:.0%} of making a batch)]]
@@ -88,6 +86,9 @@ worker-killed outside, 15
   why     SIGKILL comes from outside: most often from the kernel's OOM killer, where there is too little memory[[; its
           count did not rise here (it is {kills}), so a job manager, a container's limit or a person sent it]]
   change  look at `dmesg -T | grep -i kill` and the job's memory limit; @memory
+worker-killed alarm, 15
+  why     an alarm of the program (signal.alarm, signal.setitimer) ran out where no handler was set
+  change  signal.alarm(0) in a finally: after the work it was set for; or pass a timeout to the call instead
 worker-killed itself, 15
   why     the program or a library called exit, or did something that the machine refused, often after a fork
   change  run it with num_workers=0 to see the error; look for sys.exit and os._exit; update the library of this line
@@ -146,7 +147,7 @@ same-random-numbers init, 8: [[workers {one} and {other} begin]][[worker {again}
   why     worker_init_fn seeds it with the same number in every {each}
   change  in worker_init_fn: {seed}, which differs for each worker and epoch; or leave all seeds to torch
 same-random-numbers torch, 8
-  why     torch seeds workers from its own generator, or the loader's: it is seeded again for each {each}
+  why     torch seeds workers, and shuffles, by its own generator or the loader's: it is seeded again for each {each}
   change  seed once, at the start of the program
 every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too:
           an epoch contains every sample {num_workers:time}
@@ -201,7 +202,8 @@ slow-dataset/slow-collate one-cpu, 6
   change  DataLoader(..., num_workers={cpus}), now {num_workers} ({made_at}); or make this line faster
 slow-dataset/slow-collate waits, 6
   why     workers spend more time on waiting for the disk, the network or a lock than on computing
-  change  a faster disk for the data; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no CPU
+  change  a faster disk for the data; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no CPU,
+          unless workers wait for each other: hold a lock (flock) only for what needs it
 slow-transfer, 3
   why     each batch is copied into shared memory, and again if it is pinned; lists and objects are pickled one by one
   change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn

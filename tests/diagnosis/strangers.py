@@ -137,6 +137,19 @@ _FAULTY = {
 
         train(DataLoader(Noisy(), 64, num_workers=2, worker_init_fn=seed), epochs=3)
     """,
+    "same-random-numbers seeded again": """
+        class Noisy(Numbers):
+            def __getitem__(self, number):
+                return number + random.random()
+
+        def begin():
+            torch.manual_seed(7)  # here
+
+        loader = DataLoader(Noisy(), 64, num_workers=2)
+        for epoch in range(3):
+            begin()
+            train(loader)
+    """,
     "same-random-numbers samples": """
         class Noisy(Numbers):
             def __getitem__(self, number):
@@ -243,6 +256,30 @@ _FAULTY = {
             time.sleep(0.01)
         train(DataLoader(dataset, 16, num_workers=1))
     """,
+    "stuck lock of a client": """
+        class Client:
+            def __init__(self):
+                self.mutex = threading.Lock()
+                threading.Thread(target=self.send, daemon=True, name="sender").start()
+
+            def send(self):
+                with self.mutex:
+                    time.sleep(3600)
+
+            def count(self, number):
+                with self.mutex:  # here
+                    pass
+
+        CLIENT = Client()
+        while not CLIENT.mutex.locked():
+            time.sleep(0.01)
+
+        def collate(samples):
+            CLIENT.count(len(samples))
+            return samples
+
+        train(DataLoader(Numbers(), 16, num_workers=1, collate_fn=collate))
+    """,
     "stuck queue": """
         class Telling(Numbers):
             def __init__(self, queue):
@@ -262,6 +299,18 @@ _FAULTY = {
                 return number
 
         train(DataLoader(Large(), 16, num_workers=2))
+    """,
+    "worker-killed alarm": """
+        import signal
+
+        class Timed(Numbers):
+            def __getitem__(self, number):  # here
+                if number == 200:
+                    signal.setitimer(signal.ITIMER_REAL, 0.2)
+                    time.sleep(1)
+                return number
+
+        train(DataLoader(Timed(), 16, num_workers=2))
     """,
     "worker-killed segv": """
         import ctypes
@@ -322,6 +371,22 @@ _FAULTY = {
 
         train(DataLoader(Caching(), 16, num_workers=2), step_s=0.1)  # memory is looked at a few times a second
     """,
+    "memory-grows method": """
+        class Trainer:
+            def __init__(self):
+                self.outputs = []
+
+            def log(self, outputs):
+                self.outputs.append(outputs)  # here
+
+            def step(self, images):
+                self.log(images.repeat(1, 20_000))
+
+        trainer = Trainer()
+        for images, labels in DataLoader(Numbers(), 8, num_workers=2):
+            trainer.step(images)
+            time.sleep(0.1)
+    """,
     "memory-grows loop": """
         model = torch.nn.Sequential(torch.nn.Linear(8, 20_000), torch.nn.ReLU(), torch.nn.Linear(20_000, 1))
         losses, seen = [], 0
@@ -355,8 +420,8 @@ _FAULTY = {
         dataset = Growing()
         loader = DataLoader(dataset, 32, num_workers=2, persistent_workers=True)
         for epoch in range(3):
-            dataset.size = 8 + epoch
-            for images in loader:  # here
+            dataset.size = 8 + epoch  # here
+            for images in loader:
                 time.sleep(0.005)
     """,
     "stale-dataset nested": """
@@ -377,9 +442,42 @@ _FAULTY = {
         dataset.transforms[0].level = 0.1
         loader = DataLoader(dataset, 32, num_workers=1, persistent_workers=True)
         for epoch in range(3):
-            for batch in loader:  # here
+            for batch in loader:
                 time.sleep(0.005)
-            dataset.transforms[0].level += 0.1
+            dataset.transforms[0].level += 0.1  # here
+    """,
+    "stale-dataset items": """
+        class Labelled(Numbers):
+            def __init__(self):
+                self.labels = np.zeros(640, np.int64)
+
+            def relabel(self, number, label):
+                self.labels[number] = label  # here
+
+            def __getitem__(self, number):
+                return self.labels[number]
+
+        dataset = Labelled()
+        loader = DataLoader(dataset, 32, num_workers=1, persistent_workers=True)
+        for epoch in range(3):
+            for labels in loader:
+                time.sleep(0.005)
+            dataset.relabel(3, 7)
+    """,
+    "stale-dataset list": """
+        class Mined(Numbers):
+            def __init__(self):
+                self.numbers = list(range(640))
+
+            def __getitem__(self, number):
+                return self.numbers[number]
+
+        dataset = Mined()
+        loader = DataLoader(dataset, 32, num_workers=1, persistent_workers=True)
+        for epoch in range(3):
+            for numbers in loader:
+                time.sleep(0.005)
+            dataset.numbers = [640 - number for number in dataset.numbers]  # here
     """,
     "no-batches": """
         loader = DataLoader(Numbers(), 1000, num_workers=2, drop_last=True)  # here
@@ -571,6 +669,24 @@ _SOUND = {
                 return self.buffer
 
         train(DataLoader(Alone(), None, num_workers=2), step_s=0.01)
+    """,
+    "what a dataset makes for itself": """
+        class Cached(Numbers):
+            def __init__(self):
+                self.cache, self.kept, self.order, self.file = {}, [None] * 640, None, None
+                self.shared = torch.zeros(640).share_memory_()
+
+            def __getitem__(self, number):
+                self.file = self.file or open(__file__)
+                self.order = self.order or list(range(640))
+                self.kept[number] = self.cache.setdefault(number, number)
+                return self.order[number] + self.shared[number] + self.kept[number]
+
+        dataset = Cached()
+        loader = DataLoader(dataset, 32, num_workers=2, persistent_workers=True)
+        for epoch in range(4):
+            train(loader, step_s=0.03)
+            dataset.shared[epoch] = dataset[epoch]
     """,
     "one batch, again and again": """
         class Few(Numbers):

@@ -18,6 +18,7 @@ from fastpipe.diagnosis.stacks import children
 # Looked at by tests beside the one for each of them.
 ALSO = {
     "test_whose_lock_it_was": ("stuck lock",),
+    "test_a_lock_that_collate_fn_takes": ("stuck lock of a client",),
     "test_a_full_queue_is_called_so": ("stuck queue",),
     "test_the_signal_and_the_sample_of_a_worker_that_is_killed": ("worker-killed", "worker-killed segv"),
     "test_workers_are_counted_for_next_iter": ("iterator-each-step",),
@@ -75,6 +76,12 @@ def test_whose_lock_it_was(runs: Runs) -> None:
     assert f"dataset.lock was held by the main process's thread refresher (at {place})" in first.why
     assert "forkserver" not in first.change  # pickle takes no lock
     assert "get_worker_info().dataset.lock = threading.Lock()" in first.change
+
+
+def test_a_lock_that_collate_fn_takes(runs: Runs) -> None:
+    first = findings(runs["stuck lock of a client"])[0]
+    assert "CLIENT.mutex was held by the main process's thread sender" in first.why
+    assert "CLIENT.mutex = threading.Lock()" in first.change
 
 
 def test_a_full_queue_is_called_so(runs: Runs) -> None:

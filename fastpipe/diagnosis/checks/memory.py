@@ -9,10 +9,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from fastpipe.diagnosis.code import kept_in_class, kept_in_loop, source
+from fastpipe.diagnosis.code import kept_by_calls, kept_in_class, kept_in_loop, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
-from fastpipe.diagnosis.observation import Observation, Surroundings
+from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
 from fastpipe.diagnosis.stages import Stages
 
 _LEAST_COPIED = 8 << 20
@@ -32,7 +32,7 @@ class Growth:
     """Memory of one process's own; steady_bytes are 0 of growth that slowed down, as when a process takes it once."""
 
     process: str
-    in_main: bool  # the process that iterates
+    number: int  # of the worker; WITHOUT_WORKERS: the process that iterates
     first_bytes: int  # at the first look
     last_bytes: int
     batches: int  # between the two
@@ -41,32 +41,34 @@ class Growth:
     epoch_bytes: int | None  # an epoch's growth at this rate; None: not steady, or an epoch's length is not known
 
     @property
+    def in_main(self) -> bool:
+        return self.number == WITHOUT_WORKERS
+
+    @property
     def grown_bytes(self) -> int:
         return self.last_bytes - self.first_bytes
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, and as evidence."""
-        told = {name: value for name, value in vars(self).items() if name != "in_main"}
-        return {**told, "grown_bytes": self.grown_bytes}
+        return {**vars(self), "grown_bytes": self.grown_bytes}
 
 
 def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
     batches = seen.facts["batches"]
     each_of = None if batches is None else batches / max(seen.num_workers, 1)
-    main, *workers = _processes(seen)
-    found = [_growth(*main, True, batches), *(_growth(*worker, False, each_of) for worker in workers)]
+    found = [_growth(*each, batches if each[1] == WITHOUT_WORKERS else each_of) for each in _processes(seen)]
     return [growth for growth in found if growth is not None]
 
 
-def _processes(seen: Observation) -> list[tuple[str, list[Snapshot]]]:
-    """The process that iterates, then each worker."""
-    workers = [worker for worker in seen.workers if worker.number >= 0]
-    named = [(f"worker {worker.number}, pid {worker.pid}", worker.snapshots) for worker in workers]
-    return [("the main process", seen.snapshots), *named]
+def _processes(seen: Observation) -> list[tuple[str, int, list[Snapshot]]]:
+    """The process that iterates, then each worker: in words, its number, what was seen of it."""
+    workers = [worker for worker in seen.workers if worker.number != WITHOUT_WORKERS]
+    named = [(f"worker {worker.number}, pid {worker.pid}", worker.number, worker.snapshots) for worker in workers]
+    return [("the main process", WITHOUT_WORKERS, seen.snapshots), *named]
 
 
-def _growth(process: str, snapshots: list[Snapshot], in_main: bool, epoch: float | None) -> Growth | None:
+def _growth(process: str, number: int, snapshots: list[Snapshot], epoch: float | None) -> Growth | None:
     """Of a process that takes part in `epoch` batches of an epoch."""
     taken = [(snapshot.batch, snapshot.private_bytes) for snapshot in snapshots if snapshot.private_bytes is not None]
     if len(taken) < 2:
@@ -76,7 +78,7 @@ def _growth(process: str, snapshots: list[Snapshot], in_main: bool, epoch: float
     kept = min(_steady(used)[0], steady) if len(used) == len(taken) else steady
     an_epoch = round(rate * epoch) if steady and epoch is not None else None
     (first, first_bytes), (last, last_bytes) = taken[0], taken[-1]
-    return Growth(process, in_main, first_bytes, last_bytes, last - first, steady, kept, an_epoch)
+    return Growth(process, number, first_bytes, last_bytes, last - first, steady, kept, an_epoch)
 
 
 def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
@@ -117,14 +119,14 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
 
 def _opened(seen: Observation) -> Iterator[Finding]:
     """A process that has more files open after each batch, up to its limit."""
-    for process, snapshots in _processes(seen):
+    for process, number, snapshots in _processes(seen):
         taken = [(snapshot.batch, snapshot.files) for snapshot in snapshots if snapshot.files is not None]
         opened, rate = _steady(taken)
         if opened >= _LEAST_OPENED:
             limit, files = seen.facts["files_limit"], taken[-1][1]
             left = max(0, round((limit - files) / rate))
             evidence = {"process": process, "opened": opened, "files": files, "limit": limit, "left": left}
-            where = seen.epochs[-1].place if snapshots is seen.snapshots and seen.epochs else ""
+            where = seen.epochs[-1].place if number == WITHOUT_WORKERS and seen.epochs else ""
             # What is kept for an epoch's metrics may be let go of at its end.
             severity = Severity.BAD if left < (seen.facts["batches"] or 0) else Severity.NOTE
             yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows", severity)
@@ -142,6 +144,7 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
         _LEAST_KEPT if lines else _LEAST_GROWTH
     ):
+        lines += kept_by_calls(loop)
         evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
         yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpipe.diagnosis.checks.options import several
-from fastpipe.diagnosis.code import assigned_at, seeded_at
+from fastpipe.diagnosis.code import assigned_at, seeded_again_at, seeded_at
 from fastpipe.diagnosis.ended import UNEQUAL, cause_of
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Fetch
@@ -145,7 +145,8 @@ def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
     if alike:
         one, other, name = max(alike, key=lambda each: each[0] != each[1])
         evidence = {"one": one, "other": other, "each": "worker"} if one != other else {"again": one, "each": "epoch"}
-        place, cause = (seeded_at(init), "init") if init else (seen.made_at, "torch")
+        again = seeded_again_at(seen.epochs[-1].place) if seen.epochs else ""
+        place, cause = (seeded_at(init), "init") if init else (again or seen.made_at, "torch")
         yield Finding(Code.SAME_RANDOM_NUMBERS, place, {**evidence, "generator": name, "seed": _SEEDS[name]}, cause)
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from fastpipe.diagnosis.code import changed_at
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.stages import Stages, steps_s
@@ -59,13 +60,12 @@ def _keeps_up(seen: Observation, time: Stages) -> bool:
     return time.waiting <= _MOST_WAITING or time.wait_s <= (_LEAST_WAIT_S if time.busy >= _BUSY else _LEAST_LATE_S)
 
 
-def summary(seen: Observation, time: Stages) -> str:
-    """Who waits for whom, in a sentence."""
+def summary(seen: Observation, time: Stages, *, sound: bool) -> str:
+    """Who waits for whom, in a sentence; of a sound loader also where to look instead."""
     if not _keeps_up(seen, time):
         return say("@waits", _evidence(seen, time))
-    crowded = time.delayed if (time.delayed or 0.0) > _CROWDED else None
-    stepping = 1 - time.waiting if time.waiting <= _MOST_WAITING else None
-    return say("@keeps", {**time.as_dict(), "stepping": stepping, "crowded": crowded})
+    stepping = 1 - time.waiting if sound and time.waiting <= _MOST_WAITING else None
+    return say("@keeps", {**time.as_dict(), "stepping": stepping})
 
 
 def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:
@@ -97,7 +97,9 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     """Whether the loop waits, for what, and how its epochs begin."""
     changed = [epoch for epoch in seen.epochs if epoch.changed]
     if changed and seen.num_workers:  # workers that persist have a copy of the dataset
-        yield Finding(Code.STALE_DATASET, changed[0].place or seen.made_at, {"attribute": changed[0].changed[0]})
+        attribute, loop = changed[0].changed[0], changed[0].place
+        where = changed_at(attribute, loop) or loop or seen.made_at
+        yield Finding(Code.STALE_DATASET, where, {"attribute": attribute})
     begun = {batch.epoch for batch in seen.batches}
     told = [(epoch, epoch.sampler) for number, epoch in enumerate(seen.epochs) if number in begun and epoch.sampler]
     if len(told) > 1 and len({(epoch.made, sampler["epoch"]) for epoch, sampler in told}) == 1:

@@ -34,12 +34,12 @@ def note_threads() -> None:
 
 
 class Inherited:
-    """What a dataset holds at the beginning of a forked worker: open files, handles of databases, locks in use."""
+    """What a dataset and collate_fn hold as a forked worker begins: open files, handles of databases, locks in use."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, **roots: Any) -> None:
         self.threads = _threads[:_MOST]  # the parent's other threads at the fork
-        self._found = dict(reached(dataset))
-        self._dataset = dataset
+        self._found = dict(reached(**roots))
+        self._roots = roots
         files: dict[int, tuple[str, Any, int]] = {}  # by descriptor: path, file, position
         locks: dict[str, dict[str, str]] = {}
         self._handles: list[tuple[str, Any]] = []
@@ -65,7 +65,7 @@ class Inherited:
                 name = os.path.realpath(f"/proc/self/fd/{number}")
                 kind = type(self._found.get(holder, file)).__name__
                 found.append({"path": holder, "kind": kind, "file": name, "place": owner})
-        held = dict(reached(self._dataset)) if self._handles else {}
+        held = dict(reached(**self._roots)) if self._handles else {}
         for path, handle in self._handles:
             if held.get(path) is handle and _is_open(handle):
                 kind = f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
@@ -79,7 +79,9 @@ class Inherited:
             if not isinstance(self._found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
                 return path, owner
             path = outer
-        return path, own_place(self._dataset, "dataset")  # of a global variable: most often of the same file
+        return path, own_place(
+            list(self._roots.values()), "dataset"
+        )  # of a global variable: most often of the same file
 
 
 def held_lock(value: Any) -> str | None:

@@ -66,11 +66,11 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{path}.{key}", item
 
 
-def reached(root: object, name: str = "dataset") -> Iterator[tuple[str, Any]]:
-    """What an object holds, and the global variables that the user's own code in it names, such as an open file."""
+def reached(**roots: object) -> Iterator[tuple[str, Any]]:
+    """What objects hold, and the global variables that the user's own code in them names, such as an open file."""
     seen: set[int] = set()
     codes: set[types.CodeType] = set()
-    waiting: deque[tuple[str, Any]] = deque([(name, root)])
+    waiting: deque[tuple[str, Any]] = deque(roots.items())
     while waiting and len(codes) < _ITEMS:
         path, value = waiting.popleft()
         for inner, item in walk(value, path):
@@ -160,17 +160,43 @@ def refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
     return found
 
 
-def plain_values(root: Any) -> dict[str, str]:
-    """The numbers, words and truth values that a dataset's objects have as attributes, and that their methods read."""
-    found: dict[str, str] = {}
+def settings(root: Any) -> dict[str, tuple[Any, Any]]:
+    """The attributes of a dataset's objects that their methods read: the identity of each, and a mark of its content.
+
+    Both differ in one that the program has changed. What a process fills for itself, such as a cache in a dict, keeps
+    its identity; what processes share is left out.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
     for path, owner in walk(root, "dataset"):
         items = [] if isinstance(owner, _CONTAINERS) else list(getattr(owner, "__dict__", {}).items())[: 4 * _ITEMS]
         methods = [each for each in _functions(owner) if items and each.__name__ != "__init__"]
         own = [each for each in methods if is_own(each.__code__.co_filename)]
         read = {step.argval for each in own for step in dis.get_instructions(each) if step.opname == "LOAD_ATTR"}
-        plain = {key: value for key, value in items if isinstance(value, _VALUES) and key in read}
-        found |= {f"{path}.{key}": repr(value)[:100] for key, value in plain.items()}
+        found |= {f"{path}.{key}": marks for key, value in items if key in read and (marks := _marks(value))}
     return found
+
+
+def _marks(value: Any) -> tuple[Any, Any] | None:
+    if isinstance(value, _VALUES):
+        return (repr(value)[:100],) * 2
+    if hasattr(value, "nbytes"):
+        shared = getattr(value, "base", None) is not None or getattr(value, "is_shared", bool)()
+        return None if shared else (checksum(value),) * 2
+    if isinstance(value, _CONTAINERS):
+        content = len(value), checksum(value)
+        plain = isinstance(value, list) and all(isinstance(each, (*_VALUES[:-1], tuple)) for each in value[:_ITEMS])
+        return content if value and plain else id(value), content
+    return id(value), f"{type(value).__qualname__} {place(value)}"
+
+
+def changed(before: dict[str, tuple[Any, Any]], now: dict[str, tuple[Any, Any]]) -> list[str]:
+    """The settings that are others now. One that was None, and is now an object, was only made at its first use."""
+    both = ((key, before[key], now[key]) for key in before if key in now)
+    return [
+        key
+        for key, old, new in both
+        if old[0] != new[0] and old[1] != new[1] and (old[0] != "None" or isinstance(new[0], str))
+    ]
 
 
 def heavy(root: object, name: str) -> list[dict[str, Any]]:
@@ -235,7 +261,7 @@ def kept_generators(*own: Any) -> Iterator[None]:
 def generators(**roots: object) -> dict[str, int]:
     """The random generators that objects hold, and those in global variables -> a checksum of the state of each."""
     found = {}
-    for path, value in chain.from_iterable(reached(root, name) for name, root in roots.items()):
+    for path, value in reached(**roots):
         with contextlib.suppress(Exception):
             if isinstance(value, random.Random):
                 found[path] = _checksum(value.getstate())

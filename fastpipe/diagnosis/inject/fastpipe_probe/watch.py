@@ -17,14 +17,15 @@ from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
 from .objects import (
     batch_bytes,
+    changed,
     generators,
     heavy,
     own_place,
     place,
-    plain_values,
     reached,
     refused_by_pickle,
     sample_name,
+    settings,
     unpicklable,
 )
 from .own import raised_at
@@ -74,7 +75,7 @@ class LoaderWatch:
         self._process = os.getpid()
         self._made = self.line.loaders
         self.line.loaders += 1
-        self._values: dict[str, str] = {}
+        self._settings: dict[str, tuple[Any, Any]] = {}
         self._indices = _TimedIndices(iter(()))
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
         _note_threads_at_forks()
@@ -85,10 +86,10 @@ class LoaderWatch:
         watch = WorkerWatch(self._folder, self.line.key, init, loader.collate_fn, self.line.forked)
         self.starting = watch.starting
         loader.worker_init_fn = watch
-        self._values = plain_values(loader.dataset)
+        self._settings = settings(loader.dataset) if loader.persistent_workers else {}
         if self.line.forked and loader.num_workers:
             # The locks of multiprocessing that this process holds while it starts workers, which wait for them.
-            locks = [(path, value) for path, value in reached(loader.dataset) if hasattr(value, "_semlock")]
+            locks = [(path, value) for path, value in reached(dataset=loader.dataset) if hasattr(value, "_semlock")]
             held = [path for path, value in locks if held_lock(value) and value._semlock._is_mine()]
             if held:
                 self.line.log.write({"holds": held})
@@ -107,9 +108,8 @@ class LoaderWatch:
         self.line.at("starting")
         self._epoch, self._number = self.line.epochs, 0
         self.line.epochs += 1
-        now = plain_values(loader.dataset) if self._values and loader.persistent_workers else {}
-        changed = [key for key, value in self._values.items() if now.get(key, value) != value]
-        epoch = Epoch(time.monotonic(), place, _sampler(loader), self._made, changed, _ranks())
+        stale = changed(self._settings, settings(loader.dataset) if self._settings else {})
+        epoch = Epoch(time.monotonic(), place, _sampler(loader), self._made, stale, _ranks())
         self.line.log.write({"epochs": [vars(epoch)]})
 
     def next(self, iterator: Any, next_batch: Callable[[Any], Any]) -> Any:
@@ -243,7 +243,7 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "collate_generators": sorted({*generators(collate_fn=collate)} - {*generators(dataset=dataset)}),
         "whole": _whole(loader),
         "files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
+        "locks": [path for path, value in reached(dataset=dataset) if is_lock(value)][:4],
         "stream": isinstance(dataset, torch.utils.data.IterableDataset),
         "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),
         "length": _length(dataset),

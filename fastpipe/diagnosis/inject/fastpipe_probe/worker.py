@@ -228,7 +228,7 @@ class WorkerWatch:
             recorder.state.set("worker_init_fn")
             arm(self.folder, fatal=True)
             if self.forked:
-                recorder.inherited = inherited = Inherited(dataset)
+                recorder.inherited = inherited = Inherited(dataset=dataset, collate_fn=self.collate)
                 recorder.log.write({"locks": inherited.locks, "threads": inherited.locks and inherited.threads})
         if self.init is not None:
             self.init(worker_id)
