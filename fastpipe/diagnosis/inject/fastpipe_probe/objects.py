@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from .own import is_own
 
@@ -28,6 +28,7 @@ _PARTS = 4
 _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), types.ModuleType, type)
 _VALUES = (str, int, float, bool, type(None))
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_READING = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__", "__len__")
 _NAMED = ("samples", "imgs", "files", "paths", "filenames", "image_paths", "images")
 
 
@@ -160,42 +161,53 @@ def refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
     return found
 
 
-def settings(root: Any) -> dict[str, tuple[Any, Any]]:
-    """The attributes of a dataset's objects that their methods read: the identity of each, and a mark of its content.
+class Setting(NamedTuple):
+    """An attribute that a dataset reads for a sample."""
 
-    Both differ in one that the program has changed. What a process fills for itself, such as a cache in a dict, keeps
-    its identity; what processes share is left out.
-    """
-    found: dict[str, tuple[Any, Any]] = {}
-    for path, owner in walk(root, "dataset"):
-        items = [] if isinstance(owner, _CONTAINERS) else list(getattr(owner, "__dict__", {}).items())[: 4 * _ITEMS]
-        methods = [each for each in _functions(owner) if items and each.__name__ != "__init__"]
-        own = [each for each in methods if is_own(each.__code__.co_filename)]
-        read = {step.argval for each in own for step in dis.get_instructions(each) if step.opname == "LOAD_ATTR"}
-        found |= {f"{path}.{key}": marks for key, value in items if key in read and (marks := _marks(value))}
+    identity: int
+    content: Any  # a mark of it: of plain values a str
+    in_place: bool  # whether the program may change it in the same object; a dict may be a cache, which fills itself
+
+
+def settings(root: Any) -> dict[str, Setting]:
+    """The attributes of a dataset's objects that it reads for a sample, but for what processes share."""
+    owners = [(path, owner) for path, owner in walk(root, "dataset") if not isinstance(owner, _CONTAINERS)]
+    loads: dict[str, set[str]] = {}
+    for method in (method for _, owner in owners for method in _functions(owner)):
+        if is_own(method.__code__.co_filename):
+            steps = (step for step in dis.get_instructions(method) if step.opname in ("LOAD_ATTR", "LOAD_METHOD"))
+            loads.setdefault(method.__name__, set()).update(step.argval for step in steps)
+    read = set(_READING)
+    while more := {name for method in read & loads.keys() for name in loads[method]} - read:
+        read |= more
+    found: dict[str, Setting] = {}
+    for path, owner in owners:
+        items = islice(getattr(owner, "__dict__", {}).items(), 4 * _ITEMS)
+        marked = ((key, _setting(value)) for key, value in items if key in read)
+        found |= {f"{path}.{key}": setting for key, setting in marked if setting}
     return found
 
 
-def _marks(value: Any) -> tuple[Any, Any] | None:
+def _setting(value: Any) -> Setting | None:
     if isinstance(value, _VALUES):
-        return (repr(value)[:100],) * 2
+        return Setting(id(value), repr(value)[:100], True)
     if hasattr(value, "nbytes"):
         shared = getattr(value, "base", None) is not None or getattr(value, "is_shared", bool)()
-        return None if shared else (checksum(value),) * 2
+        return None if shared else Setting(id(value), checksum(value), True)
     if isinstance(value, _CONTAINERS):
-        content = len(value), checksum(value)
         plain = isinstance(value, list) and all(isinstance(each, (*_VALUES[:-1], tuple)) for each in value[:_ITEMS])
-        return content if value and plain else id(value), content
-    return id(value), f"{type(value).__qualname__} {place(value)}"
+        return Setting(id(value), (len(value), checksum(value)), plain and bool(value))
+    return Setting(id(value), (type(value).__qualname__, place(value)), False)
 
 
-def changed(before: dict[str, tuple[Any, Any]], now: dict[str, tuple[Any, Any]]) -> list[str]:
+def changed(before: dict[str, Setting], now: dict[str, Setting]) -> list[str]:
     """The settings that are others now. One that was None, and is now an object, was only made at its first use."""
-    both = ((key, before[key], now[key]) for key in before if key in now)
+    both = ((path, old, now[path]) for path, old in before.items() if path in now)
     return [
-        key
-        for key, old, new in both
-        if old[0] != new[0] and old[1] != new[1] and (old[0] != "None" or isinstance(new[0], str))
+        path
+        for path, old, new in both
+        if old.content != new.content and (old.in_place or old.identity != new.identity)
+        if old.content != repr(None) or isinstance(new.content, str)
     ]
 
 

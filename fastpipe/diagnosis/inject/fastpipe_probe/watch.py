@@ -16,6 +16,7 @@ from .files import Batch, Ending, Epoch, Log, State
 from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
 from .objects import (
+    Setting,
     batch_bytes,
     changed,
     generators,
@@ -75,7 +76,7 @@ class LoaderWatch:
         self._process = os.getpid()
         self._made = self.line.loaders
         self.line.loaders += 1
-        self._settings: dict[str, tuple[Any, Any]] = {}
+        self._settings: dict[str, Setting] = {}
         self._indices = _TimedIndices(iter(()))
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
         _note_threads_at_forks()
