@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import chain, repeat
 from pathlib import Path
@@ -27,14 +27,14 @@ def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figu
     first_batch_s = time.perf_counter() - asked
     _run(batches, warmup_s)
 
-    before, cpu_before = ours.stats() if ours else None, _cpu_seconds()
+    before, cpu_before = ours.stats() if ours else None, _of_all(_cpu_seconds)
     images, took = _run(batches, seconds)
-    cpu_after, after = _cpu_seconds(), ours.stats() if ours else None
+    cpu_after, after = _of_all(_cpu_seconds), ours.stats() if ours else None
     figures = Figures(
         images_per_s=images / took,
         first_batch_s=first_batch_s,
         cpus=None if cpu_before is None or cpu_after is None else (cpu_after - cpu_before) / took,
-        memory_mb=_memory_mb(),
+        memory_mb=_of_all(_memory_mb),
     )
     if ours is None or before is None or after is None:
         return figures
@@ -61,37 +61,27 @@ def _run(batches: Iterator[Batch], seconds: float) -> tuple[int, float]:
             return images, took
 
 
-def _processes() -> list[int]:
-    """This process and its children, on Linux."""
-    found = [os.getpid()]
-    for process in found:
-        for task in Path(f"/proc/{process}/task").glob("*/children"):
-            found.extend(int(child) for child in task.read_text().split())
-    return found
-
-
-def _cpu_seconds() -> float | None:
-    """User and system time of this process and its children so far; None where /proc is not Linux's."""
-    ticks = 0
+def _of_all(of: Callable[[Path], float]) -> float | None:
+    """The sum over this process and its children; None where /proc is not Linux's."""
+    processes = [os.getpid()]
     try:
-        for process in _processes():
-            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+        for process in processes:
+            for task in Path(f"/proc/{process}/task").glob("*/children"):
+                processes.extend(map(int, task.read_text().split()))
+        return sum(of(Path(f"/proc/{process}")) for process in processes)
     except (OSError, IndexError, ValueError):
         return None
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _memory_mb() -> float | None:
-    total = 0
-    try:
-        for process in _processes():
-            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1])
-    except (OSError, IndexError, ValueError):
-        return None
-    return total / 1e3
+def _cpu_seconds(process: Path) -> float:
+    """User and system time so far."""
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mb(process: Path) -> float:
+    lines = (process / "smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1e3
 
 
 def main() -> None:

@@ -76,14 +76,11 @@ class Cache:
         self._lock = threading.Lock()
         self._dirty: set[int] = set()  # blocks that are written and not synced
         self._accounts = cache_root.open_accounts(self.root)
-        try:
-            with cache_root.locked(self._accounts) as accounts, hold.alone(beside) as alone:
-                # (blocks of the dataset,) Note [states of a block]
-                self.states = shared_states(hold.descriptor, int(blocks.first[self.shards.stop]) - self.first)
-                used = self._keep_to_limit(alone=alone)
-                os.pwrite(accounts, used.to_bytes(8, "little"), 8)
-        except OSError as problem:
-            raise cache_root.unusable(self.root, problem) from problem
+        with cache_root.writing(self.root), cache_root.locked(self._accounts) as accounts, hold.alone(beside) as alone:
+            # (blocks of the dataset,) Note [states of a block]
+            self.states = shared_states(hold.descriptor, int(blocks.first[self.shards.stop]) - self.first)
+            used = self._keep_to_limit(alone=alone)
+            os.pwrite(accounts, used.to_bytes(8, "little"), 8)
 
     def _keep_to_limit(self, *, alone: bool) -> int:
         """Removes datasets that no process uses, least recently used first, where this one needs the room; then its own

@@ -160,16 +160,11 @@ class RemoteFile(io.RawIOBase):
         self._at = max(0, start + offset)
         return self._at
 
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(self.state.size_bytes - self._at, 0)
-        data = self.read_at(left if size is None or size < 0 else min(size, left), self._at)
-        self._at += len(data)
-        return data
-
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
+        data = self.read_at(len(view), self._at)
         view[: len(data)] = data
+        self._at += len(data)
         return len(data)
 
     def close(self) -> None:
