@@ -65,10 +65,6 @@ class Packed:
     identity: int = 0  # of the source's picture: sample_layout.identity_of
     class_name: str | None = None  # the name of its class; None: it has none, or is called after its label
 
-    @property
-    def oriented(self) -> bool:
-        return self.orientation != 1
-
 
 def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
     """Packs a file, or pixels whose EXIF orientation is given; None: the file's own. ImageError: it is refused."""
@@ -117,18 +113,17 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     except ImageError:
         # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded again.
         jpeg, info = _transcode(data, segments, how, check_only=True)
+    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
     kind = "12-bit" if info["precision"] == 12 else None
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
-    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
-    if jpeg is None:
         rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
     elif known.change is None:
         return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     else:  # the source's pixels, without stray bytes and 12-bit samples
         rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
     samples = rgb[:, :, :1] if info["components"] == 1 else rgb
-    return _encoded(samples, known, how, kind, _kept(header, known, how, cmyk=info["components"] == 4))
+    return _encoded(samples, known, how, kind, segments)
 
 
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
@@ -136,7 +131,7 @@ def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> P
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
     known, segments = _known(opened.size, orientation or opened.orientation, how), list[Segment]()
     with contextlib.suppress(ImageError):
-        segments = _kept(read_header(data), known, how, cmyk=opened.cmyk)
+        segments = _kept(read_header(data), known, how)
     return _encoded(opened.samples(), replace(known, change="damaged JPEG"), how, None, segments)
 
 
@@ -198,10 +193,10 @@ def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
         raise ImageError(f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it")
 
 
-def _kept(header: JpegHeader, known: Packed, how: EncodeOptions, *, cmyk: bool = False) -> list[Segment]:
+def _kept(header: JpegHeader, known: Packed, how: EncodeOptions) -> list[Segment]:
     """The segments to write. A profile of CMYK speaks of other pixels than those that are stored."""
-    upright = how.apply_exif and known.oriented
-    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=not cmyk)
+    upright = how.apply_exif and known.orientation != 1
+    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=header.components != 4)
 
 
 def _transcode(

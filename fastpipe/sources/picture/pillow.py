@@ -88,7 +88,6 @@ class OpenedImage:
     orientation: int = 1
     multi_frame: bool = False  # the file has more frames (animation, pages), which are not looked at
     lossless: bool = True  # it has no loss, as far as that is known
-    cmyk: bool = False  # its colours are inks
     form: PixelForm = _PHOTO  # of what packing makes of a file, unless options change it
 
     def rgb(self) -> NDArray[np.uint8]:
@@ -137,12 +136,12 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
         elif name == "PPM" and isinstance(image.tile[0].args, tuple):
             most = image.tile[0].args[1]
         orientation = exif_orientation(image.info.get("exif") or b"")
-        animated, cmyk = bool(getattr(image, "is_animated", False)), image.mode == "CMYK"
+        animated = bool(getattr(image, "is_animated", False))
     decode = partial(_samples, image, name, bits, inverted=inverted)
     form = _form(image, lossless=lossless)
     if 255 < most < 65536 and image.mode in ("RGB", "RGBA"):
         decode, form = partial(_all_bits, data, most, decode), form._replace(bits=16 if lossless else 8)
-    return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk, form)
+    return OpenedImage(image.size, decode, orientation, animated, lossless, form)
 
 
 def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:

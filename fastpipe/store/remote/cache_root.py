@@ -52,9 +52,7 @@ def release(descriptor: int, start: int, length: int) -> None:
 
 
 def holders(descriptor: int, places: Collection[int]) -> list[int]:
-    """The processes that have locked some of these bytes of an open file, as far as this user may see them. The locks
-    themselves name no process, but /proc has the locks of each open file of each process.
-    """
+    """The processes that have locked some of these bytes of an open file, as far as /proc shows this user its locks."""
     found, file = set(), os.fstat(descriptor)
     for process in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # it has ended, or is another user's
