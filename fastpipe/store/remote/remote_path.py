@@ -173,7 +173,7 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class RemotePath:
     """A file or folder behind a URL, with the methods of pathlib.Path that listing a source needs.
 
@@ -188,12 +188,6 @@ class RemotePath:
 
     def __str__(self) -> str:
         return str(self.objects.url / self.key if self.key else self.objects.url)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
 
     @property
     def key(self) -> str:
