@@ -105,7 +105,7 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 groups.append(group)
                 cells = file.values(group, [columns.label], _SCAN_ROWS) if columns.label else [[[None] * group.rows]]
                 labels += chain.from_iterable(values for (values,) in cells)
-            state = file.state()
+            state = file.opened.state
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
         for row, label in enumerate(labels):

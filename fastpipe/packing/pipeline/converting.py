@@ -227,7 +227,7 @@ def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, N
     for name, wanted in sorted(of_file.items()):
         path, table = listing.root / name, listing.tables[name]
         with open_table(listing.kind, path) as file:
-            if file.state()[:2] != table.state[:2]:
+            if file.opened.state[:2] != table.state[:2]:
                 raise changed(path)
             for group in needed_groups(table, wanted):
                 row = group.first_row

@@ -117,7 +117,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     kind = "12-bit" if info["precision"] == 12 else None
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
-        rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
+        rgb = rgb_of(open_image(data, "JPEG", max_pixels=how.max_pixels).samples())
     elif known.change is None:
         return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     else:  # the source's pixels, without stray bytes and 12-bit samples

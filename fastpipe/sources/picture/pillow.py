@@ -90,10 +90,6 @@ class OpenedImage:
     lossless: bool = True  # it has no loss, as far as that is known
     form: PixelForm = _PHOTO  # of what packing makes of a file, unless options change it
 
-    def rgb(self) -> NDArray[np.uint8]:
-        """Decodes it to (height, width, 3) uint8; see `rgb_of`."""
-        return rgb_of(self.samples())
-
 
 def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
     """Samples -> (height, width, 3) uint8, as ``convert("RGB")``: no alpha, gray repeated, the high 8 bits of 16."""

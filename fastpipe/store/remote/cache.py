@@ -7,8 +7,7 @@ ALLOTTED: the limit has room for it; that is decided once, so the first blocks t
 WRITTEN: its bytes are in the file, checked; every process of this machine may read them, also when the one that wrote
 them has been killed. But if the machine itself stops, the disk may have the state and not the bytes: so SYNCED comes
 after fdatasync of the shard, some seconds later, and WRITTEN counts only as long as the machine runs (the boot's id
-stands in the header). A block that is being fetched is locked: its byte in `blocks`, by a lock of the open file (OFD),
-which the kernel drops when the process is gone. There are no lock files.
+stands in the header). A block that is being fetched is locked: its byte in `blocks`, by a lock of the open file (OFD).
 """
 
 from __future__ import annotations
@@ -192,7 +191,7 @@ class Cache:
         self._opened.cache_clear()
         hold, self._hold = self._hold, None
         if hold is not None:
-            hold.touch()
+            os.utime(hold.descriptor)
             # Closing the file would not: the map of the states, and a forked child, have it open, too.
             cache_root.release(hold.descriptor, 0, 0)
 

@@ -148,10 +148,6 @@ class Hold:
     def share(self) -> None:
         claim(self.descriptor, _IN_USE_AT, 1, shared=True)
 
-    def touch(self) -> None:
-        """It is used now: the states change only while blocks come."""
-        os.utime(self.descriptor)
-
     @contextmanager
     def alone(self, beside: Hold | None) -> Iterator[bool]:
         """Whether nobody but this and `beside` uses it; the lock on the accounts has to be held meanwhile."""

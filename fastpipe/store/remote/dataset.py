@@ -56,7 +56,7 @@ class RemoteIndex(Index):
             data, info = self._description(at)
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
-        self._hold.touch()
+        os.utime(self._hold.descriptor)  # it is used now: the states change only while blocks come
         self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
         self._at = version_folder(info["version"])
         self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
