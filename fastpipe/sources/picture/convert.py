@@ -123,7 +123,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     else:  # the source's pixels, without stray bytes and 12-bit samples
         rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
     samples = rgb[:, :, :1] if info["components"] == 1 else rgb
-    return _encoded(samples, known, how, kind, segments)
+    return _encoded(samples, known, how, kind, segments, png=how.as_png(lossless=False))
 
 
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
@@ -132,7 +132,8 @@ def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> P
     known, segments = _known(opened.size, orientation or opened.orientation, how), list[Segment]()
     with contextlib.suppress(ImageError):
         segments = _kept(read_header(data), known, how)
-    return _encoded(opened.samples(), replace(known, change="damaged JPEG"), how, None, segments)
+    known = replace(known, change="damaged JPEG")
+    return _encoded(opened.samples(), known, how, None, segments, png=how.as_png(lossless=False))
 
 
 def _pack_opened(
@@ -145,7 +146,7 @@ def _pack_opened(
     samples = opened.samples()
     if ours is not None and png and known.change is None:
         return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
-    return _encoded(samples, known, how, name, [], lossless=opened.lossless)
+    return _encoded(samples, known, how, name, [], png=png)
 
 
 def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False) -> Packed:
@@ -162,13 +163,7 @@ def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: 
 
 
 def _encoded(
-    samples: NDArray[Any],
-    known: Packed,
-    how: EncodeOptions,
-    kind: str | None,
-    segments: list[Segment],
-    *,
-    lossless: bool = False,
+    samples: NDArray[Any], known: Packed, how: EncodeOptions, kind: str | None, segments: list[Segment], *, png: bool
 ) -> Packed:
     """A picture of the source's samples. `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG."""
     if how.apply_exif:
@@ -177,9 +172,9 @@ def _encoded(
     if how.max_size is not None and max(samples.shape[:2]) > how.max_size:
         samples, quality, sampling = shrink(samples, how.max_size), _SHRUNK_QUALITY, "420"
     known = replace(known, width=samples.shape[1], height=samples.shape[0])
-    if how.as_png(lossless=lossless):
-        png = _within_limit(encode_png(samples))
-        return replace(known, data=png, png_of=kind or "JPEG", jpeg_bytes=len(png))
+    if png:
+        data = _within_limit(encode_png(samples))
+        return replace(known, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
     sampling = "gray" if samples.shape[2] < 3 else sampling
     encoded = encode_jpeg(rgb_of(samples), quality=how.quality or quality, sampling=sampling)
     jpeg, info = _transcode(encoded, segments, how)

@@ -55,14 +55,7 @@ class Cache:
     """
 
     def __init__(
-        self,
-        hold: Hold,
-        names: list[str],
-        blocks: Blocks,
-        first_shard: int,
-        objects: Objects,
-        limit: int,
-        beside: Hold | None = None,
+        self, hold: Hold, names: list[str], blocks: Blocks, first_shard: int, objects: Objects, limit: int, beside: Hold
     ) -> None:
         self.folder, self.root = hold.folder, hold.folder.parent
         self.objects, self.blocks, self.limit = objects, blocks, limit

@@ -149,16 +149,14 @@ class Hold:
         claim(self.descriptor, _IN_USE_AT, 1, shared=True)
 
     @contextmanager
-    def alone(self, beside: Hold | None) -> Iterator[bool]:
+    def alone(self, beside: Hold) -> Iterator[bool]:
         """Whether nobody but this and `beside` uses it; the lock on the accounts has to be held meanwhile."""
-        if beside is not None:
-            release(beside.descriptor, _IN_USE_AT, 1)
+        release(beside.descriptor, _IN_USE_AT, 1)
         try:
             yield claim(self.descriptor, _IN_USE_AT, 1)
         finally:
             self.share()
-            if beside is not None:
-                beside.share()
+            beside.share()
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class RemoteIndex(Index):
         names = [shard.name for shard in self.shards]
         hold = Hold(self.options.cache_dir, self.fingerprint, self.url)
         limit = self.options.cache_limit
-        return Cache(hold, names, blocks, first_shard, self._objects.apart(), limit, beside=self._hold)
+        return Cache(hold, names, blocks, first_shard, self._objects.apart(), limit, self._hold)
 
     def open_shard(self, number: int) -> RemoteShard:
         """A shard, to read notes in it: those of samples that are in use lie beside them."""
