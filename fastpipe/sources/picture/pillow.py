@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import importlib
 import io
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -286,7 +285,7 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
     return bits, tags.get(262) == _WHITE_IS_ZERO
 
 
-@functools.cache
+@cache
 def _quiet_core() -> Any:
     """Pillow's extension, whose libtiff no longer writes to stderr about bad files: we report the reason ourselves."""
     core = importlib.import_module("PIL._imaging")

@@ -200,10 +200,6 @@ class RemotePath:
         return self._at.name
 
     @property
-    def stem(self) -> str:
-        return self._at.stem
-
-    @property
     def suffix(self) -> str:
         return self._at.suffix
 
