@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def write_photos(
     finally:
         pool.shutdown(cancel_futures=True)  # else an interrupt would wait for every photo
         cv2.setNumThreads(opencv_threads)
-    _write_atomically(folder / MANIFEST, _manifest(count, seed))
+    _write_atomically(folder / MANIFEST, [_manifest(count, seed)])
     (folder / _UNFINISHED).unlink(missing_ok=True)
     if truth is not None and (truth / _UNFINISHED).exists():
         _write_coco(truth, count, seed)
@@ -99,7 +100,7 @@ def _write_one(folder: Path, truth: Path | None, seed: int, index: int, scale: f
     contents = (photo.jpeg, mask.tobytes(), photo.caption.encode())
     for path, content in zip(_paths(folder, truth, index), contents, strict=False):
         if not path.exists():
-            _write_atomically(path, content)
+            _write_atomically(path, [content])
 
 
 def _write_coco(truth: Path, count: int, seed: int) -> None:
@@ -112,16 +113,14 @@ def _write_coco(truth: Path, count: int, seed: int) -> None:
             raise ConfigError(f"expected the mask of a demo photo in {mask}; delete {mask} and try again")
         return name.as_posix(), annotation(index, index % len(CLASSES), ids != 0, caption.read_text())
 
-    unfinished = truth / f"{MANIFEST}.tmp"
-    with unfinished.open("w") as file:
-        file.writelines(coco_lines(_info(count, seed), map(described, range(count))))
-    os.replace(unfinished, truth / MANIFEST)
+    _write_atomically(truth / MANIFEST, map(str.encode, coco_lines(_info(count, seed), map(described, range(count)))))
 
 
-def _write_atomically(path: Path, content: bytes) -> None:
+def _write_atomically(path: Path, pieces: Iterable[bytes]) -> None:
     """Write beside the final name first, so that a reader never meets half a file."""
     unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_bytes(content)
+    with unfinished.open("wb") as file:
+        file.writelines(pieces)
     os.replace(unfinished, path)
 
 
@@ -148,7 +147,7 @@ def _claim(folder: Path, count: int, seed: int) -> None:
                 f"of seed {held[0]}; pass another folder or delete this one"
             )
         if not (folder / MANIFEST).exists() or held != (seed, count):
-            _write_atomically(folder / _UNFINISHED, _manifest(count, seed))
+            _write_atomically(folder / _UNFINISHED, [_manifest(count, seed)])
         for name in CLASSES[:count]:  # torchvision's ImageFolder refuses a class folder without photos
             (folder / name).mkdir(exist_ok=True)
     except OSError as error:

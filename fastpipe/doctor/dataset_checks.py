@@ -31,11 +31,7 @@ _DECODED = 256
 
 
 def dataset(path: Place) -> Iterator[Check]:
-    """What is wrong with its files, as far as that can be told in seconds; then how fast it is.
-
-    Raises:
-        DatasetError: there is no dataset, or it is unfinished.
-    """
+    """What is wrong with its files, as far as that can be told in seconds; then how fast it is. Raises as `examine`."""
     try:
         index = open_data(path)
     except DatasetError:
@@ -54,15 +50,13 @@ def dataset(path: Place) -> Iterator[Check]:
     if len(index) == 0:
         return
     try:
-        rate, errors = _decode(index)
+        rate, wrong = _decode(index)
     except DatasetError as problem:  # a record of the index that cannot be, such as a shard that does not exist
         yield Check("decoding", str(problem), Verdict.BAD, f"to list all damage: fastpipe verify {path}")
         return
-    found = f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
-    if errors:
-        found = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
+    found = wrong or f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
     command = f"verify {path}" if index.packed else f"pack {path} DST"
-    yield judged("decoding", found, not errors, f"to list all damaged samples: fastpipe {command}", Verdict.BAD)
+    yield judged("decoding", found, not wrong, f"to list all damaged samples: fastpipe {command}", Verdict.BAD)
     needed = rate * index.stored_bytes / len(index)
     yield _link(index, needed) if isinstance(index, RemoteIndex) else _reading(index, needed)
 
@@ -77,8 +71,8 @@ def _files(path: Place) -> Check:
     return Check("dataset", f"{found}{report.findings[0]}{more}", Verdict.BAD, advice)
 
 
-def _decode(index: Index) -> tuple[float, list[str]]:
-    """Images/s, of some random crops from files in the page cache; what is wrong with those that failed."""
+def _decode(index: Index) -> tuple[float, str]:
+    """Images/s, of some random crops from files in the page cache; how many failed, and why the first did, or ""."""
     count = min(_DECODED, len(index))
     recipe = Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
     plan = EpochPlan(recipe, 0).batch(0)
@@ -91,11 +85,13 @@ def _decode(index: Index) -> tuple[float, list[str]]:
         taken = time.perf_counter() - started
     finally:
         engine.close()
-    wrong = [(index.where(int(plan.samples[row])), int(plan.samples[row]), reason) for row, reason in errors]
-    return count / taken, [
-        f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
-        for (path, key, offset), sample, reason in wrong
-    ]
+    if not errors:
+        return count / taken, ""
+    row, reason = errors[0]
+    sample = int(plan.samples[row])
+    path, key, offset = index.where(sample)
+    first = f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
+    return count / taken, f"{len(errors)} of {count} samples cannot be decoded: {first}"
 
 
 def _link(index: RemoteIndex, needed: float) -> Check:

@@ -35,9 +35,6 @@ class Cgroup(NamedTuple):
         """A file that holds one number."""
         return int((self.folder / name).read_text())
 
-    def numbers(self, name: str) -> dict[str, int]:
-        return numbers(self.folder / name)
-
 
 def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
     """What the groups say that a controller ("cpu", "memory") limits this process by; not those that say nothing."""

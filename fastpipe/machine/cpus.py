@@ -14,14 +14,8 @@ def granted_cpus() -> int:
     A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle.
     """
     quota = cpu_quota()
-    return max(1, affinity() if quota is None else min(affinity(), math.ceil(quota)))
-
-
-def affinity() -> int:
-    """CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, allowed if quota is None else min(allowed, math.ceil(quota)))
 
 
 def cpu_quota() -> float | None:

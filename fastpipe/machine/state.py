@@ -73,7 +73,7 @@ def _throttled() -> tuple[int, float] | None:
     """How often the CPU quota has stopped this process's cgroups, and for how many seconds; the most of them."""
 
     def read(group: Cgroup) -> tuple[int, float]:
-        stat = group.numbers("cpu.stat")
+        stat = numbers(group.folder / "cpu.stat")
         seconds = stat["throttled_usec"] / 1e6 if group.version == 2 else stat["throttled_time"] / 1e9
         return stat["nr_throttled"], seconds
 
@@ -107,7 +107,7 @@ def _memory(group: Cgroup) -> tuple[int, int] | None:
     limit = group.number("memory.max" if new else "memory.limit_in_bytes")
     used = group.number("memory.current" if new else "memory.usage_in_bytes")
     with contextlib.suppress(OSError, ValueError, KeyError):
-        used -= group.numbers("memory.stat")["inactive_file" if new else "total_inactive_file"]
+        used -= numbers(group.folder / "memory.stat")["inactive_file" if new else "total_inactive_file"]
     return None if limit >= _NO_LIMIT else (max(0, used), limit)
 
 
@@ -130,4 +130,4 @@ def container_oom_kills() -> int | None:
 
 
 def _killed(group: Cgroup) -> int:
-    return group.numbers("memory.events" if group.version == 2 else "memory.oom_control")["oom_kill"]
+    return numbers(group.folder / ("memory.events" if group.version == 2 else "memory.oom_control"))["oom_kill"]

@@ -11,6 +11,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -176,7 +177,7 @@ class _Annotated:
 def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
     """The folder with the first image: beside the annotations, or called after their split."""
     path = annotated.paths[0]
-    task, _, after = path.stem.partition("_")
+    task, _, after = Path(path.name).stem.partition("_")
     split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
     tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))

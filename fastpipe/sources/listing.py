@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
@@ -22,7 +22,7 @@ from fastpipe.format.open_file import FileState, read_at
 from fastpipe.sources.files import SourcePath, read_as_listed
 
 if TYPE_CHECKING:
-    from fastpipe.store.remote.remote_path import Coming
+    from fastpipe.store.remote.remote_path import RemotePath
 
 
 _BUFFER_BYTES = 1 << 20
@@ -266,8 +266,6 @@ def change(sources: list[Source], changed: Callable[[Source], Source | None]) ->
     del sources[kept:]
 
 
-_AnyListing = TypeVar("_AnyListing", bound=Listing)
-
 _GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
 START_BYTES = 4096  # enough to tell an image's format
 LARGE_BYTES = 16 << 20  # of such files the start is read first
@@ -290,21 +288,10 @@ def read_source(root: SourcePath, source: Source, most_bytes: int | None = None)
         ) from problem
 
 
-class Arriving:
-    """Files behind a URL, or members of tars there, that will be read soon: fetched in advance, at the same time."""
-
-    def __init__(self, listing: Listing) -> None:
-        self._root = None if isinstance(listing.root, Path) else listing.root
-        self._begun: dict[int, list[Coming]] = {}
-
-    def begin(self, run: Sequence[Source]) -> None:
-        if self._root is not None:
-            self._begun[id(run)] = self._root.expect([_span(source) for source in run if source.problem is None])
-
-    def end(self, run: Sequence[Source]) -> None:
-        """Drops what is left of them."""
-        if self._root is not None:
-            self._root.objects.forget(self._begun.pop(id(run)))
+def expect(root: RemotePath, run: Sequence[Source]) -> None:
+    """Begins to fetch files behind a URL, or members of tars there, that will be read soon, at the same time."""
+    spans = (_span(source) for source in run if source.problem is None)
+    root.objects.expect(id(run), [((root / name).key, start, stop) for name, start, stop in spans])
 
 
 def _span(source: Source) -> tuple[str, int, int]:
@@ -320,13 +307,3 @@ def _span(source: Source) -> tuple[str, int, int]:
         if offset < start and start - (offset + size) <= _GAP_BYTES:
             start = offset
     return source.archive, start, stop
-
-
-def with_own_requests(listing: _AnyListing) -> _AnyListing:
-    return listing if isinstance(listing.root, Path) else replace(listing, root=listing.root.apart())
-
-
-def give_up_requests(listing: Listing) -> None:
-    """Gives up the requests of a listing `with_own_requests`: threads that wait for them end."""
-    if not isinstance(listing.root, Path):
-        listing.root.objects.cancel()

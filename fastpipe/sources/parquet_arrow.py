@@ -222,11 +222,11 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
-        self.path, self._opened = path, open_regular(path)
-        self._first = self.state()
+        self.path, self.opened = path, open_regular(path)
+        self._first = self.opened.state
         # Arrow's own file reads ranges of any length, and copies none.
-        self._file = pa.OSFile(os.fspath(path)) if isinstance(path, Path) else pa.PythonFile(self._opened, mode="r")
-        weakref.finalize(self, self._opened.close)  # also where it is found to be no table
+        self._file = pa.OSFile(os.fspath(path)) if isinstance(path, Path) else pa.PythonFile(self.opened, mode="r")
+        weakref.finalize(self, self.opened.close)  # also where it is found to be no table
         with self.reading("its description"):
             self._open()
 
@@ -257,10 +257,6 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
                 found = [_values(batch.column(column)).to_pylist() for column in columns]
             yield found
 
-    def state(self) -> FileState:
-        """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
-        return self._opened.state
-
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
         return isinstance(self.path, Path) and state_or_problem(self.path.parent, self.path.name)[:2] != self._first[:2]
@@ -271,7 +267,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
         try:
             yield
         except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError, MemoryError) as problem:
-            if self.state()[:2] != self._first[:2]:
+            if self.opened.state[:2] != self._first[:2]:
                 raise changed(self.path) from problem
             said = readable(" ".join(str(problem).split())[:300])
             why = f"cannot be read as {self.kind}: {said}. It is damaged or incomplete: get it again, or leave it out"
@@ -281,7 +277,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        self._opened.close()
+        self.opened.close()
 
 
 class ParquetTable(TableFile):
@@ -292,7 +288,7 @@ class ParquetTable(TableFile):
     _kept_bytes = 0
 
     def _open(self) -> None:
-        name, kept = (str(self.path), self.state()), ParquetTable._footers
+        name, kept = (str(self.path), self.opened.state), ParquetTable._footers
         options = {"buffer_size": _BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
         self._parquet = pq.ParquetFile(self._file, metadata=kept.get(name), **options)
         footer = self._parquet.metadata

@@ -51,10 +51,6 @@ class TableListing(Listing):
     tables: Mapping[str, Table] = field(default_factory=dict)  # the files, by name
     columns: ColumnChoice = _NO_COLUMNS
 
-    def open(self, path: SourcePath) -> TableFile:
-        """Opens one of the files."""
-        return _open(self.kind, path)
-
     def weight(self, source: Source) -> int:
         """See Listing: one, for the bytes of rows are not known before they are read."""
         return 1
@@ -89,7 +85,7 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     tables: dict[str, Table] = {}
     sources: list[Source] = []
     for name in names:
-        with _open(kind, folder / name) as file:
+        with open_table(kind, folder / name) as file:
             from fastpipe.sources.parquet_arrow import columns_of_table
 
             here = columns_of_table(file.schema, how, name)
@@ -109,7 +105,7 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 groups.append(group)
                 cells = file.values(group, [columns.label], _SCAN_ROWS) if columns.label else [[[None] * group.rows]]
                 labels += chain.from_iterable(values for (values,) in cells)
-            state = file.state()
+            state = file.opened.state
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
         for row, label in enumerate(labels):
@@ -139,7 +135,7 @@ def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
     """The rows of a file of metadata, which holds what JSON can."""
-    with _open("parquet", path) as file:
+    with open_table("parquet", path) as file:
         from fastpipe.sources.parquet_arrow import columns_of_rows
 
         columns = columns_of_rows(file.schema, how, readable(str(path)))
@@ -149,14 +145,14 @@ def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
 def _rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -> Iterator[Row]:
     """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
     for name in names:
-        with _open(kind, folder / name) as file:
+        with open_table(kind, folder / name) as file:
             found = chain.from_iterable(file.values(group, columns) for group in file.groups())
             for number, cells in enumerate(chain.from_iterable(zip(*values, strict=True) for values in found)):
                 values = (None if cell != cell else cell for cell in cells)
                 yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
 
 
-def _open(kind: str, path: SourcePath) -> TableFile:
+def open_table(kind: str, path: SourcePath) -> TableFile:
     try:
         from fastpipe.sources.parquet_arrow import ArrowTable, ParquetTable
     except ImportError as problem:

@@ -11,6 +11,7 @@ Sources: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header"
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import zlib
@@ -67,16 +68,13 @@ class Member(NamedTuple):
     problem: str | None  # why it is no file to be read; None: it is one, or a folder
 
 
-class TarFile:
+class TarFile(contextlib.AbstractContextManager["TarFile"]):
     """An open tar file, read by ranges; its state is of its opening. PackError: as of `open_regular`."""
 
     def __init__(self, path: SourcePath) -> None:
         self.path, self._file = path, open_regular(path)
         self.state = self._file.state
         self._window, self._window_at = b"", 0
-
-    def __enter__(self) -> TarFile:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

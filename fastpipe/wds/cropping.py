@@ -159,9 +159,9 @@ def _converted(data: bytes, *, max_pixels: int) -> Opened | str:
 
             packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
             return Opened(packed.width, packed.height, data=packed.data)
-        from fastpipe.sources.picture.pillow import open_image
+        from fastpipe.sources.picture.pillow import open_image, rgb_of
 
-        rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
+        rgb = rgb_of(open_image(data, image_format(data), max_pixels=max_pixels).samples())
         return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
     except ImageError as problem:
         return str(problem)

@@ -13,8 +13,8 @@ import torch
 from conftest import flat_number
 from PIL import Image
 
-from fastpipe.bench import contenders, measure
-from fastpipe.bench.contenders import Batch, fastpipe_loader, torch_batches
+from fastpipe.bench import child, measure
+from fastpipe.bench.child import Batch, fastpipe_loader, torch_batches
 from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
@@ -96,7 +96,7 @@ def test_random_crops_are_torchvisions(torchvision: object) -> None:
     random.seed(0)
     torch.manual_seed(0)
     width, height = 500, 375
-    ours = np.array([contenders._random_crop(width, height) for _ in range(4000)], float)
+    ours = np.array([child._random_crop(width, height) for _ in range(4000)], float)
     theirs = [
         RandomResizedCrop.get_params(torch.empty(3, height, width), (0.08, 1), (3 / 4, 4 / 3)) for _ in range(4000)
     ]
@@ -114,7 +114,7 @@ def test_random_crops_are_torchvisions(torchvision: object) -> None:
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (1000, 3), (3, 1000), (2, 2)])
 def test_random_crops_of_odd_pictures_lie_inside(width: int, height: int) -> None:
     for _ in range(200):
-        x, y, w, h = contenders._random_crop(width, height)
+        x, y, w, h = child._random_crop(width, height)
         assert 0 <= x < x + w <= width
         assert 0 <= y < y + h <= height
 
@@ -160,12 +160,12 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
         order: list[str] = []
         left = {name: list(values) for name, values in speeds.items()}
 
-        def child(contender: str, *_: object) -> Figures:
+        def fake(contender: str, *_: object) -> Figures:
             order.append(contender)
             speed = left[contender].pop(0)
             return Figures(speed, 1 / speed, None if speed == 13 else speed / 100, 7.0)
 
-        monkeypatch.setattr(measure, "_run_child", child)
+        monkeypatch.setattr(measure, "_run_child", fake)
         repeats = len(speeds["fastpipe"])
         results = compare(Task("x", 1, 1, 1), list(speeds), repeats=repeats, seconds=1)
         assert order == list(speeds) * repeats, "contenders take turns"

@@ -20,7 +20,7 @@ from conftest import damage
 from keys import key_of
 
 import fastpipe
-from fastpipe.doctor import Check, Verdict, examine, jpeg_simd, libraries, system
+from fastpipe.doctor import Check, Verdict, examine, libraries, system
 from fastpipe.doctor import dataset_checks as dataset
 
 
@@ -179,7 +179,7 @@ def test_the_engine_names_its_code() -> None:
 
 
 def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "jpeg_simd", jpeg_simd.jpeg_simd.__wrapped__)  # measured anew
+    monkeypatch.setattr(libraries, "jpeg_simd", libraries.jpeg_simd.__wrapped__)  # measured anew
     monkeypatch.setenv("JSIMD_FORCENONE", "1")
     check = check_of("libjpeg-turbo")
     assert check.found.endswith("no SIMD in use")
@@ -190,8 +190,8 @@ def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_simd_is_measured_beside_a_busy_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.7, 1.0, 1.0, 1.7, 1.7, 1.7, 1.0, 1.0])  # as is, without, as is, without, ...
-    monkeypatch.setattr(jpeg_simd, "_timed", lambda jpeg, extra: (next(seconds), None))
-    measured = jpeg_simd.jpeg_simd.__wrapped__()
+    monkeypatch.setattr(libraries, "_timed", lambda jpeg, extra: (next(seconds), None))
+    measured = libraries.jpeg_simd.__wrapped__()
     assert measured is not None
     assert measured.ratio == 1
 

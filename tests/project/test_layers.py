@@ -183,7 +183,7 @@ def test_includes_go_down() -> None:
         ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
         ("fastpipe.loading.loader", "import kornia", "kornia may be imported only by augment"),
-        ("fastpipe.demo.scene", "import PIL.Image", "PIL may be imported only by"),
+        ("fastpipe.demo.render", "import PIL.Image", "PIL may be imported only by"),
         ("fastpipe.plan.batch", "from fastpipe.native import _engine", "fastpipe.native may be imported only by"),
         ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
         ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),

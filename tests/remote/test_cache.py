@@ -309,7 +309,7 @@ def test_limits() -> None:
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     hold = Hold(tmp_path, "a" * 32, "http://x/y")
     blocks = Blocks(np.array([5 << 20], dtype=np.uint64))
-    mine = Cache(hold, ["shard-000000.tar"], blocks, 0, None, 10 << 20)
+    mine = Cache(hold, ["shard-000000.tar"], blocks, 0, None, 10 << 20, hold)
     script = """
         import sys, numpy as np, time
         from pathlib import Path
@@ -318,7 +318,8 @@ def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
         from fastpipe.store.remote.cache_root import Hold
         root = Path(sys.argv[1])
         blocks = Blocks(np.array([5 << 20], dtype=np.uint64))
-        cache = Cache(Hold(root, "a" * 32, "u"), ["shard-000000.tar"], blocks, 0, None, 10 << 20)
+        hold = Hold(root, "a" * 32, "u")
+        cache = Cache(hold, ["shard-000000.tar"], blocks, 0, None, 10 << 20, hold)
         print(cache.claim(2), flush=True)
         time.sleep(60)
     """

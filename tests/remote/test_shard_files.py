@@ -20,7 +20,8 @@ SHARD = f"{'a' * 32}/shard-000000.tar"
 
 def cache_in(folder: Path, size_bytes: int) -> Cache:
     blocks = Blocks(np.array([size_bytes], dtype=np.uint64))
-    return Cache(Hold(folder, "a" * 32, "u"), ["shard-000000.tar"], blocks, 0, None, 100 * MIB)
+    hold = Hold(folder, "a" * 32, "u")
+    return Cache(hold, ["shard-000000.tar"], blocks, 0, None, 100 * MIB, hold)
 
 
 def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -29,19 +30,17 @@ from fastpipe.sources.listing import (
     LARGE_BYTES,
     OF_THE_FILE,
     START_BYTES,
-    Arriving,
     ByteRange,
     Listing,
     Source,
     SourceField,
-    give_up_requests,
+    expect,
     read_source,
-    with_own_requests,
 )
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
-from fastpipe.sources.tables import TableListing, needed_groups
+from fastpipe.sources.tables import TableListing, needed_groups, open_table
 
 if TYPE_CHECKING:
     from fastpipe.sources.parquet_arrow import Cells
@@ -51,7 +50,8 @@ def converted(
     listing: Listing, sources: Iterable[Source], options: PackOptions, known: dict[str, Outcome] | None = None
 ) -> Outcomes:
     """Converts sources in threads, files in order, rows in that of their tables, with the sizes of images."""
-    there, listing = known or {}, with_own_requests(listing)
+    there, own = known or {}, None if isinstance(listing.root, Path) else listing.root.apart()
+    listing = listing if own is None else replace(listing, root=own)
     of = options.encode, listing.kinds, listing.classes
 
     def of_file(source: Source) -> Outcome:
@@ -64,17 +64,25 @@ def converted(
         name, read = str(listing.root / row.source.path), partial(_image_of, row)
         return convert_sample(row.source, name, read, lambda _: _row_values(row, listing.fields), *of)
 
+    def begin(run: Sequence[Source]) -> None:
+        if own is not None:
+            expect(own, run)
+
+    def end(run: Sequence[Source]) -> None:
+        if own is not None:
+            own.objects.forget(id(run))
+
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
             rows = stack.enter_context(contextlib.closing(read_ahead(_rows(listing, sources), _size_bytes)))
             ahead: Ahead[Any, Outcome] = Ahead(of_row, options.threads, _size_bytes)
             found: Iterator[tuple[Source, Outcome]] = ((row.source, outcome) for row, outcome in ahead.each(rows))
         else:
-            arriving = Arriving(listing)
-            ahead = Ahead(of_file, options.threads, lambda source: source.size_bytes, arriving.begin, arriving.end)
+            ahead = Ahead(of_file, options.threads, lambda source: source.size_bytes, begin, end)
             found = ahead.each(sources)
         stack.callback(ahead.close)
-        stack.callback(give_up_requests, listing)
+        if own is not None:  # so that threads that wait for requests end
+            stack.callback(own.objects.cancel)
         yield from found
 
 
@@ -218,8 +226,8 @@ def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, N
         of_file[source.archive][source.offset_bytes] = source
     for name, wanted in sorted(of_file.items()):
         path, table = listing.root / name, listing.tables[name]
-        with listing.open(path) as file:
-            if file.state()[:2] != table.state[:2]:
+        with open_table(listing.kind, path) as file:
+            if file.opened.state[:2] != table.state[:2]:
                 raise changed(path)
             for group in needed_groups(table, wanted):
                 row = group.first_row

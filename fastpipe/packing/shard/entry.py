@@ -44,7 +44,7 @@ class Tally:
         for counts, reason in ((self.changes, packed.change), (self.pngs, packed.png_of)):
             if reason is not None:
                 counts[reason] = counts.get(reason, 0) + 1
-        self.oriented += packed.oriented
+        self.oriented += packed.orientation != 1
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
 

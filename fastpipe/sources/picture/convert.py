@@ -65,10 +65,6 @@ class Packed:
     identity: int = 0  # of the source's picture: sample_layout.identity_of
     class_name: str | None = None  # the name of its class; None: it has none, or is called after its label
 
-    @property
-    def oriented(self) -> bool:
-        return self.orientation != 1
-
 
 def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
     """Packs a file, or pixels whose EXIF orientation is given; None: the file's own. ImageError: it is refused."""
@@ -117,18 +113,17 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     except ImageError:
         # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded again.
         jpeg, info = _transcode(data, segments, how, check_only=True)
+    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
     kind = "12-bit" if info["precision"] == 12 else None
     if jpeg is None:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
-    known = replace(known, stray_bytes=bool(info["stray_bytes"]))
-    if jpeg is None:
-        rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
+        rgb = rgb_of(open_image(data, "JPEG", max_pixels=how.max_pixels).samples())
     elif known.change is None:
         return replace(known, data=jpeg, change=kind, jpeg_bytes=info["jpeg_bytes"])
     else:  # the source's pixels, without stray bytes and 12-bit samples
         rgb = native(_engine.decode, jpeg, max_pixels=how.max_pixels)
     samples = rgb[:, :, :1] if info["components"] == 1 else rgb
-    return _encoded(samples, known, how, kind, _kept(header, known, how, cmyk=info["components"] == 4))
+    return _encoded(samples, known, how, kind, segments, png=how.as_png(lossless=False))
 
 
 def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
@@ -136,8 +131,9 @@ def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> P
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
     known, segments = _known(opened.size, orientation or opened.orientation, how), list[Segment]()
     with contextlib.suppress(ImageError):
-        segments = _kept(read_header(data), known, how, cmyk=opened.cmyk)
-    return _encoded(opened.samples(), replace(known, change="damaged JPEG"), how, None, segments)
+        segments = _kept(read_header(data), known, how)
+    known = replace(known, change="damaged JPEG")
+    return _encoded(opened.samples(), known, how, None, segments, png=how.as_png(lossless=False))
 
 
 def _pack_opened(
@@ -150,7 +146,7 @@ def _pack_opened(
     samples = opened.samples()
     if ours is not None and png and known.change is None:
         return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
-    return _encoded(samples, known, how, name, [], lossless=opened.lossless)
+    return _encoded(samples, known, how, name, [], png=png)
 
 
 def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: bool = False) -> Packed:
@@ -167,13 +163,7 @@ def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, *, png: 
 
 
 def _encoded(
-    samples: NDArray[Any],
-    known: Packed,
-    how: EncodeOptions,
-    kind: str | None,
-    segments: list[Segment],
-    *,
-    lossless: bool = False,
+    samples: NDArray[Any], known: Packed, how: EncodeOptions, kind: str | None, segments: list[Segment], *, png: bool
 ) -> Packed:
     """A picture of the source's samples. `kind` says what it is, if it is no usual JPEG; `segments` are for a JPEG."""
     if how.apply_exif:
@@ -182,9 +172,9 @@ def _encoded(
     if how.max_size is not None and max(samples.shape[:2]) > how.max_size:
         samples, quality, sampling = shrink(samples, how.max_size), _SHRUNK_QUALITY, "420"
     known = replace(known, width=samples.shape[1], height=samples.shape[0])
-    if how.as_png(lossless=lossless):
-        png = _within_limit(encode_png(samples))
-        return replace(known, data=png, png_of=kind or "JPEG", jpeg_bytes=len(png))
+    if png:
+        data = _within_limit(encode_png(samples))
+        return replace(known, data=data, png_of=kind or "JPEG", jpeg_bytes=len(data))
     sampling = "gray" if samples.shape[2] < 3 else sampling
     encoded = encode_jpeg(rgb_of(samples), quality=how.quality or quality, sampling=sampling)
     jpeg, info = _transcode(encoded, segments, how)
@@ -198,10 +188,10 @@ def _refuse_long_sides(size: tuple[int, int], *, png: bool) -> None:
         raise ImageError(f"{size[0]} x {size[1]} has a side over {of} {most:,} pixels; --max-size shrinks it")
 
 
-def _kept(header: JpegHeader, known: Packed, how: EncodeOptions, *, cmyk: bool = False) -> list[Segment]:
+def _kept(header: JpegHeader, known: Packed, how: EncodeOptions) -> list[Segment]:
     """The segments to write. A profile of CMYK speaks of other pixels than those that are stored."""
-    upright = how.apply_exif and known.oriented
-    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=not cmyk)
+    upright = how.apply_exif and known.orientation != 1
+    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=upright, icc=header.components != 4)
 
 
 def _transcode(

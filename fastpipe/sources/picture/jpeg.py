@@ -7,7 +7,7 @@ import functools
 import zlib
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import turbojpeg
@@ -30,19 +30,16 @@ _PACKAGES = (
     "(Homebrew)"
 )
 
-Codec = TypeVar("Codec", bound=TurboJPEG)
 
-
-def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
+def open_turbojpeg() -> TurboJPEG:
     """A codec with the libturbojpeg at BUNDLED where that exists, else with the system's. PackError: none loads."""
     bundled = BUNDLED.exists()
     try:
-        opened: Codec = codec(str(BUNDLED) if bundled else None)
+        return TurboJPEG(str(BUNDLED) if bundled else None)
     except (RuntimeError, OSError, AttributeError, KeyError) as error:
         where = f"libturbojpeg, which came with fastpipe at {BUNDLED}," if bundled else "libturbojpeg"
         remedy = "install fastpipe again, with pip's --force-reinstall" if bundled else _PACKAGES
         raise PackError(f"{where} is missing or cannot be loaded; {remedy}: {error}") from error
-    return opened
 
 
 _turbo = functools.cache(open_turbojpeg)  # of all threads: it makes a handle for each call

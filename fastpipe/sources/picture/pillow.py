@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import importlib
 import io
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -88,12 +87,7 @@ class OpenedImage:
     orientation: int = 1
     multi_frame: bool = False  # the file has more frames (animation, pages), which are not looked at
     lossless: bool = True  # it has no loss, as far as that is known
-    cmyk: bool = False  # its colours are inks
     form: PixelForm = _PHOTO  # of what packing makes of a file, unless options change it
-
-    def rgb(self) -> NDArray[np.uint8]:
-        """Decodes it to (height, width, 3) uint8; see `rgb_of`."""
-        return rgb_of(self.samples())
 
 
 def rgb_of(samples: NDArray[Any]) -> NDArray[np.uint8]:
@@ -137,12 +131,12 @@ def _open_by_plugin(data: bytes, name: str, max_pixels: int) -> OpenedImage:
         elif name == "PPM" and isinstance(image.tile[0].args, tuple):
             most = image.tile[0].args[1]
         orientation = exif_orientation(image.info.get("exif") or b"")
-        animated, cmyk = bool(getattr(image, "is_animated", False)), image.mode == "CMYK"
+        animated = bool(getattr(image, "is_animated", False))
     decode = partial(_samples, image, name, bits, inverted=inverted)
     form = _form(image, lossless=lossless)
     if 255 < most < 65536 and image.mode in ("RGB", "RGBA"):
         decode, form = partial(_all_bits, data, most, decode), form._replace(bits=16 if lossless else 8)
-    return OpenedImage(image.size, decode, orientation, animated, lossless, cmyk, form)
+    return OpenedImage(image.size, decode, orientation, animated, lossless, form)
 
 
 def opened_pixels(samples: NDArray[Any], *, lossless: bool = True) -> OpenedImage:
@@ -291,7 +285,7 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
     return bits, tags.get(262) == _WHITE_IS_ZERO
 
 
-@functools.cache
+@cache
 def _quiet_core() -> Any:
     """Pillow's extension, whose libtiff no longer writes to stderr about bad files: we report the reason ourselves."""
     core = importlib.import_module("PIL._imaging")

@@ -59,20 +59,15 @@ def image_format(data: bytes) -> str:
     if not data:
         raise ImageError("empty file")
     name = next((known for signature, known in _SIGNATURES if re.match(signature, data, re.DOTALL)), None)
-    if data[4:8] == b"ftyp":
-        name = _iso_media(data)
+    if data[4:8] == b"ftyp":  # mif1 and msf1 leave open how the picture is coded: the first brand that says it counts
+        brands = data[8 : max(12, min(int.from_bytes(data[:4], "big"), 256))]
+        found = (_BRANDS.get(brands[at : at + 4]) for at in range(0, len(brands), 4))
+        name = next(filter(None, found), f"ISO media file (brand {data[8:12]!r})")
     if name is None:
         raise ImageError(f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}")
     if name not in _READ:
         raise ImageError(f"{name} is not supported; {EXPECTED}")
     return name
-
-
-def _iso_media(data: bytes) -> str:
-    # mif1 and msf1 leave open how the picture is coded, so the first brand that says it counts.
-    brands = data[8 : max(12, min(int.from_bytes(data[:4], "big"), 256))]
-    found = (_BRANDS.get(brands[at : at + 4]) for at in range(0, len(brands), 4))
-    return next(filter(None, found), f"ISO media file (brand {data[8:12]!r})")
 
 
 def form_of(picture: bytes) -> PixelForm:

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -210,7 +209,7 @@ def _look(path: bytes, start: int, size: int) -> tuple[int, int, int, int]:
     with LocalFile(path) as file:
         data = file.read_at(min(size, _START_BYTES), start)
         if size > _START_BYTES:
-            with suppress(ImageError):  # perhaps because it is only the start
+            with contextlib.suppress(ImageError):  # perhaps because it is only the start
                 return stored_header(data)
             data = file.read_at(size, start)
     return stored_header(data)

@@ -4,8 +4,6 @@ Note [unpacked sources]
 A file of a folder is a shard with one JPEG at byte 0; a tar is a shard with many. So loading without packing needs
 only another index. Its samples are those of `fastpipe pack --no-shuffle`, in the same order, so that the batches are
 the same, too. But packing reads files to their end: those that are damaged behind their header are still samples here.
-A packed dataset is shuffled once, by packing. Samples of a folder are permuted as a whole in each epoch, for files lie
-anywhere; so are those of tars that are sorted by class. Other tars are read in chunks, as shards of ours are.
 """
 
 from __future__ import annotations

@@ -32,13 +32,11 @@ class Blocks:
         """(n,) how many bytes blocks have."""
         shards = self.shards_of(blocks)
         left = self.sizes[shards] - (blocks - self.first[shards]) * BLOCK_BYTES
-        sizes: NDArray[np.int64] = np.minimum(BLOCK_BYTES, left)
-        return sizes
+        return np.asarray(np.minimum(BLOCK_BYTES, left))
 
     def bytes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) the room that blocks take on a disk."""
-        room: NDArray[np.int64] = -(-self.sizes_of(blocks) // PAGE_BYTES) * PAGE_BYTES
-        return room
+        return np.asarray(-(-self.sizes_of(blocks) // PAGE_BYTES) * PAGE_BYTES)
 
     def place(self, run: range) -> tuple[int, int, int]:
         """Shard, first byte, and the one after the last, of neighbours in a shard."""

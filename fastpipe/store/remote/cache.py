@@ -7,8 +7,7 @@ ALLOTTED: the limit has room for it; that is decided once, so the first blocks t
 WRITTEN: its bytes are in the file, checked; every process of this machine may read them, also when the one that wrote
 them has been killed. But if the machine itself stops, the disk may have the state and not the bytes: so SYNCED comes
 after fdatasync of the shard, some seconds later, and WRITTEN counts only as long as the machine runs (the boot's id
-stands in the header). A block that is being fetched is locked: its byte in `blocks`, by a lock of the open file (OFD),
-which the kernel drops when the process is gone. There are no lock files.
+stands in the header). A block that is being fetched is locked: its byte in `blocks`, by a lock of the open file (OFD).
 """
 
 from __future__ import annotations
@@ -56,14 +55,7 @@ class Cache:
     """
 
     def __init__(
-        self,
-        hold: Hold,
-        names: list[str],
-        blocks: Blocks,
-        first_shard: int,
-        objects: Objects,
-        limit: int,
-        beside: Hold | None = None,
+        self, hold: Hold, names: list[str], blocks: Blocks, first_shard: int, objects: Objects, limit: int, beside: Hold
     ) -> None:
         self.folder, self.root = hold.folder, hold.folder.parent
         self.objects, self.blocks, self.limit = objects, blocks, limit
@@ -76,14 +68,11 @@ class Cache:
         self._lock = threading.Lock()
         self._dirty: set[int] = set()  # blocks that are written and not synced
         self._accounts = cache_root.open_accounts(self.root)
-        try:
-            with cache_root.locked(self._accounts) as accounts, hold.alone(beside) as alone:
-                # (blocks of the dataset,) Note [states of a block]
-                self.states = shared_states(hold.descriptor, int(blocks.first[self.shards.stop]) - self.first)
-                used = self._keep_to_limit(alone=alone)
-                os.pwrite(accounts, used.to_bytes(8, "little"), 8)
-        except OSError as problem:
-            raise cache_root.unusable(self.root, problem) from problem
+        with cache_root.writing(self.root), cache_root.locked(self._accounts) as accounts, hold.alone(beside) as alone:
+            # (blocks of the dataset,) Note [states of a block]
+            self.states = shared_states(hold.descriptor, int(blocks.first[self.shards.stop]) - self.first)
+            used = self._keep_to_limit(alone=alone)
+            os.pwrite(accounts, used.to_bytes(8, "little"), 8)
 
     def _keep_to_limit(self, *, alone: bool) -> int:
         """Removes datasets that no process uses, least recently used first, where this one needs the room; then its own
@@ -195,7 +184,7 @@ class Cache:
         self._opened.cache_clear()
         hold, self._hold = self._hold, None
         if hold is not None:
-            hold.touch()
+            os.utime(hold.descriptor)
             # Closing the file would not: the map of the states, and a forked child, have it open, too.
             cache_root.release(hold.descriptor, 0, 0)
 

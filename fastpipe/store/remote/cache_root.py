@@ -52,9 +52,7 @@ def release(descriptor: int, start: int, length: int) -> None:
 
 
 def holders(descriptor: int, places: Collection[int]) -> list[int]:
-    """The processes that have locked some of these bytes of an open file, as far as this user may see them. The locks
-    themselves name no process, but /proc has the locks of each open file of each process.
-    """
+    """The processes that have locked some of these bytes of an open file, as far as /proc shows this user its locks."""
     found, file = set(), os.fstat(descriptor)
     for process in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):  # it has ended, or is another user's
@@ -69,10 +67,8 @@ def holders(descriptor: int, places: Collection[int]) -> list[int]:
 
 
 def make_root(root: Path, mounts: str | None = None) -> None:
-    try:
+    with writing(root):
         root.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise unusable(root, problem) from problem
     kind = _file_system(root, Path("/proc/self/mountinfo").read_text() if mounts is None else mounts)
     if _NETWORK.fullmatch(kind):
         raise ConfigError(
@@ -92,10 +88,8 @@ def datasets(root: Path) -> list[Path]:
 
 def open_accounts(root: Path) -> _engine.Descriptor:
     """The account of all datasets, which closes itself."""
-    try:
+    with writing(root):
         return _engine.Descriptor(os.open(root / _ACCOUNTS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-    except OSError as problem:
-        raise unusable(root, problem) from problem
 
 
 @contextmanager
@@ -126,11 +120,16 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield name, os.lstat(os.path.join(path, name))
 
 
-def unusable(root: Path, problem: OSError) -> DatasetError:
-    return DatasetError(
-        f"the cache in {root} cannot be written: {problem.strerror or problem}. Pass cache_dir=, a folder on a local "
-        "disk that this user may write"
-    )
+@contextmanager
+def writing(root: Path) -> Iterator[None]:
+    """Whatever the system refuses inside the `with` -> DatasetError."""
+    try:
+        yield
+    except OSError as problem:
+        raise DatasetError(
+            f"the cache in {root} cannot be written: {problem.strerror or problem}. Pass cache_dir=, a folder on a "
+            "local disk that this user may write"
+        ) from problem
 
 
 class Hold:
@@ -138,35 +137,26 @@ class Hold:
 
     def __init__(self, root: Path, fingerprint: str, url: str) -> None:
         self.folder = root / fingerprint
-        try:
-            with locked(open_accounts(root)):
-                self.folder.mkdir(exist_ok=True)
-                (self.folder / URL_FILE).write_text(url + "\n", encoding="utf-8")
-                # Of the file `blocks`, as long as this object lives.
-                self.descriptor = os.open(self.folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                self._file = _engine.Descriptor(self.descriptor)  # closes itself
-                self.share()
-        except OSError as problem:
-            raise unusable(root, problem) from problem
+        with writing(root), locked(open_accounts(root)):
+            self.folder.mkdir(exist_ok=True)
+            (self.folder / URL_FILE).write_text(url + "\n", encoding="utf-8")
+            # Of the file `blocks`, as long as this object lives.
+            self.descriptor = os.open(self.folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._file = _engine.Descriptor(self.descriptor)  # closes itself
+            self.share()
 
     def share(self) -> None:
         claim(self.descriptor, _IN_USE_AT, 1, shared=True)
 
-    def touch(self) -> None:
-        """It is used now: the states change only while blocks come."""
-        os.utime(self.descriptor)
-
     @contextmanager
-    def alone(self, beside: Hold | None) -> Iterator[bool]:
+    def alone(self, beside: Hold) -> Iterator[bool]:
         """Whether nobody but this and `beside` uses it; the lock on the accounts has to be held meanwhile."""
-        if beside is not None:
-            release(beside.descriptor, _IN_USE_AT, 1)
+        release(beside.descriptor, _IN_USE_AT, 1)
         try:
             yield claim(self.descriptor, _IN_USE_AT, 1)
         finally:
             self.share()
-            if beside is not None:
-                beside.share()
+            beside.share()
 
 
 @contextmanager

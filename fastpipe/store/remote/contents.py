@@ -96,8 +96,5 @@ def _opened(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.ui
     """The blocks of a dataset, and their states, which keep it in use."""
     blocks = Blocks(index.shard_sizes)
     hold = Hold(folder.parent, folder.name, url)
-    try:
-        with cache_root.locked(cache_root.open_accounts(folder.parent)):
-            return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))
-    except OSError as problem:
-        raise cache_root.unusable(folder.parent, problem) from problem
+    with cache_root.writing(folder.parent), cache_root.locked(cache_root.open_accounts(folder.parent)):
+        return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))

@@ -56,7 +56,7 @@ class RemoteIndex(Index):
             data, info = self._description(at)
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
-        self._hold.touch()
+        os.utime(self._hold.descriptor)  # it is used now: the states change only while blocks come
         self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
         self._at = version_folder(info["version"])
         self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
@@ -94,7 +94,7 @@ class RemoteIndex(Index):
         names = [shard.name for shard in self.shards]
         hold = Hold(self.options.cache_dir, self.fingerprint, self.url)
         limit = self.options.cache_limit
-        return Cache(hold, names, blocks, first_shard, self._objects.apart(), limit, beside=self._hold)
+        return Cache(hold, names, blocks, first_shard, self._objects.apart(), limit, self._hold)
 
     def open_shard(self, number: int) -> RemoteShard:
         """A shard, to read notes in it: those of samples that are in use lie beside them."""

@@ -55,8 +55,7 @@ class Reader:
 
     def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which samples it fetches, so that they can be fetched again."""
-        found: NDArray[np.bool_] = self.caches.is_remote[self._extents.of(samples)[0]]
-        return found
+        return np.asarray(self.caches.is_remote[self._extents.of(samples)[0]])
 
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.array([sample in self.fetcher.damaged for sample in samples.tolist()], dtype=np.bool_)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -68,25 +69,23 @@ class SourceFiles(Objects):
 
     def _begin(self, error: type[FastpipeError]) -> None:
         super()._begin(error)
-        self._expected: set[Coming] = set()
+        self._expected: dict[int, list[Coming]] = {}  # by the number of who expects them
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
         return Coming(name, start, stop, self.start(self.get(name, start, stop)))
 
-    def expect(self, ranges: Iterable[tuple[str, int, int]]) -> list[Coming]:
+    def expect(self, number: int, ranges: Iterable[tuple[str, int, int]]) -> None:
         """Begins to fetch ranges; `read` takes them. Ends with `forget`."""
-        begun = [self.begin(*each) for each in ranges if each[1] < each[2] <= each[1] + REQUEST_BYTES]
-        self._expected.update(begun)
-        return begun
+        small = (each for each in ranges if each[1] < each[2] <= each[1] + REQUEST_BYTES)
+        self._expected[number] = [self.begin(*each) for each in small]
 
-    def forget(self, begun: Sequence[Coming]) -> None:
-        self._expected.difference_update(begun)
-        for each in begun:
+    def forget(self, number: int) -> None:
+        for each in self._expected.pop(number):
             each.answer.cancel()
 
     def read(self, name: str, start: int, stop: int, state: FileState) -> bytes:
         """A range that may be large, or empty. PackError: it does not come, or the file is another one now."""
-        for each in list(self._expected):
+        for each in chain(*self._expected.copy().values()):
             if each.name == name and each.start <= start and stop <= each.stop:
                 data = self.as_listed(name, each.answer.result(), state)
                 return bytes(data[start - each.start : stop - each.start])
@@ -160,16 +159,11 @@ class RemoteFile(io.RawIOBase):
         self._at = max(0, start + offset)
         return self._at
 
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(self.state.size_bytes - self._at, 0)
-        data = self.read_at(left if size is None or size < 0 else min(size, left), self._at)
-        self._at += len(data)
-        return data
-
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
+        data = self.read_at(len(view), self._at)
         view[: len(data)] = data
+        self._at += len(data)
         return len(data)
 
     def close(self) -> None:
@@ -179,7 +173,7 @@ class RemoteFile(io.RawIOBase):
         super().close()
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class RemotePath:
     """A file or folder behind a URL, with the methods of pathlib.Path that listing a source needs.
 
@@ -195,12 +189,6 @@ class RemotePath:
     def __str__(self) -> str:
         return str(self.objects.url / self.key if self.key else self.objects.url)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and str(self) == str(other)
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
     @property
     def key(self) -> str:
         """Its name in the bucket; "" is the bucket."""
@@ -210,10 +198,6 @@ class RemotePath:
     @property
     def name(self) -> str:
         return self._at.name
-
-    @property
-    def stem(self) -> str:
-        return self._at.stem
 
     @property
     def suffix(self) -> str:
@@ -285,10 +269,6 @@ class RemotePath:
         """Paths of all files below a folder, relative to it; errors as of `listed`."""
         below = f"{self.key}/" if self.key else ""
         return (name.removeprefix(below) for name in self._list().files if name.startswith(below))
-
-    def expect(self, ranges: Sequence[tuple[str, int, int]]) -> list[Coming]:
-        """Begins to fetch ranges of files below it; see `SourceFiles.expect`."""
-        return self.objects.expect([((self / name).key, start, stop) for name, start, stop in ranges])
 
     def _listed(self) -> Tree | None:
         """The list that has it, if there is one. The Hub is always asked for lists: see `Objects.pinned`."""

@@ -103,7 +103,6 @@ class ShardPart:
     stop: int
     blocks: range | None = None  # that it consists of; None: it goes into the ring
     pieces: list[RingPiece] = field(default_factory=list)  # that the ring keeps; bytes between them are dropped
-    there: bool = False  # in the ring
     first: bool = False  # of a first batch
 
     @property
@@ -178,7 +177,6 @@ class RingParts:
             raise
         finally:
             with self._lock:
-                part.there = True
                 for piece, place in places:
                     if piece.dead:
                         self._ring.give_back(place, piece.stop - piece.start)

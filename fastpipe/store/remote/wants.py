@@ -115,7 +115,7 @@ class Wants:
         with self.lock:
             found = map(self.ring_parts.of, samples.tolist())
             # One that is coming is new, and others may wait for it.
-            wrong = [piece for piece in found if piece is not None and piece.part.there]
+            wrong = [piece for piece in found if piece is not None and piece.place is not None]
             self.ring_parts.forget(wrong)
             self.ring_parts.give_back(wrong, self._pinned())
             first, last = self.caches.blocks.touched(*self.extents.of(samples))
@@ -231,7 +231,7 @@ class Wants:
                 piece.planned.add(sample)
             else:
                 ticket.pieces.add(piece)
-                if not piece.part.there:
+                if piece.place is None:
                     ticket.left.add(piece.part)
         return parts
 

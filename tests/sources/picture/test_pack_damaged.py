@@ -142,7 +142,7 @@ def test_damaged_jpegs_are_turned_and_shrunk() -> None:
     source = saved(size=(200, 100), exif=exif(6), quality=95)
     damaged = source[:-40].rstrip(b"\xff") + EOI
     packed = convert(damaged, EncodeOptions(damaged="decode", apply_exif=True, max_size=50))
-    assert (packed.width, packed.height, packed.change, packed.oriented) == (25, 50, "damaged JPEG", True)
+    assert (packed.width, packed.height, packed.change, packed.orientation) == (25, 50, "damaged JPEG", 6)
     expected = Image.fromarray(pixels(200, 100)).resize((50, 25), Image.Resampling.BOX).rotate(-90, expand=True)
     assert_near(luma(pillow(packed.data)), luma(np.asarray(expected)), 8)
 

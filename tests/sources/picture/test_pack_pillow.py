@@ -21,7 +21,7 @@ from PIL import Image
 from pngs import with_surplus
 
 from fastpipe.errors import ImageError
-from fastpipe.sources.picture.pillow import OpenedImage, open_image
+from fastpipe.sources.picture.pillow import OpenedImage, open_image, rgb_of
 from fastpipe.sources.picture.probe import image_format
 
 W, H = 21, 11
@@ -83,12 +83,12 @@ def opened(data: bytes, max_pixels: int = LIMIT) -> OpenedImage:
 
 
 def decoded(data: bytes) -> Array:
-    return opened(data).rgb()
+    return rgb_of(opened(data).samples())
 
 
 def refused(data: bytes, max_pixels: int = LIMIT) -> str:
     with pytest.raises(ImageError) as caught:
-        opened(data, max_pixels).rgb()
+        opened(data, max_pixels).samples()
     return str(caught.value)
 
 
@@ -392,7 +392,7 @@ def test_orientation_is_told_and_not_applied(image_format: str, orientation: int
     assert found.orientation == (orientation if 1 <= orientation <= 8 else 1)
     assert found.size == (W, H)
     if image_format == "PNG":
-        np.testing.assert_array_equal(found.rgb(), RGB)
+        np.testing.assert_array_equal(rgb_of(found.samples()), RGB)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -401,7 +401,7 @@ def test_a_tiff_is_turned_upright(orientation: int) -> None:
     turned += [image.swapaxes(0, 1) for image in (RGB, RGB[::-1], RGB[::-1, ::-1], RGB[:, ::-1])]
     found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
     assert (*found.size[::-1], found.orientation) == (*turned[orientation - 1].shape[:2], 1)
-    np.testing.assert_array_equal(found.rgb(), turned[orientation - 1])
+    np.testing.assert_array_equal(rgb_of(found.samples()), turned[orientation - 1])
 
 
 def test_png_orientation_after_the_pixels() -> None:
@@ -418,7 +418,7 @@ def test_the_limit_of_pixels_comes_before_decoding(name: str, monkeypatch: pytes
     pixels = width * height
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)  # Pillow's own limit, which is not asked
     if not name.startswith(("webp", "ico bmp")):  # these plugins cannot be kept from it
-        assert opened(FILES[name], pixels).rgb().shape == (height, width, 3)
+        assert rgb_of(opened(FILES[name], pixels).samples()).shape == (height, width, 3)
     monkeypatch.setattr(Image.core, "new", None)
     assert f"over the limit of {pixels - 1:,} pixels (--max-pixels)" in refused(FILES[name], pixels - 1)
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.jpeg_segments import exif_orientation, kept_segments, read_header
-from fastpipe.sources.picture.pillow import open_image
+from fastpipe.sources.picture.pillow import open_image, rgb_of
 from fastpipe.sources.picture.probe import EXPECTED, image_format
 
 WIDTH, HEIGHT = 13, 7
@@ -119,7 +119,7 @@ def test_names_what_is_not_supported(data: bytes, name: str) -> None:
 
 
 def read_png(data: bytes) -> NDArray[np.uint8]:
-    return open_image(data, "PNG", max_pixels=10**6).rgb()
+    return rgb_of(open_image(data, "PNG", max_pixels=10**6).samples())
 
 
 def test_truncated_png_says_where() -> None:
