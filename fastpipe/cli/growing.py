@@ -11,8 +11,7 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import count
+from fastpipe.cli.tables import count, pack_progress
 from fastpipe.errors import readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add

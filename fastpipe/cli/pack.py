@@ -11,8 +11,7 @@ from typing import Any
 
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
 from fastpipe.cli.options import declared, takes
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import count, pack_table
+from fastpipe.cli.tables import count, pack_progress, pack_table
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack

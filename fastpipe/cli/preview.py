@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,12 +59,8 @@ def preview(
         made: Any = _augmentation(augment)
         dataset = open(data)
         names, left_out = _fields(dataset, shown_fields, made)
-        chosen = [
-            Points(name, flip_pairs=[])
-            if dataset.fields[name].kind == "keypoints"
-            else name  # a point keeps its colour
-            for name in names
-        ]
+        # A point keeps its colour.
+        chosen = [Points(name, flip_pairs=[]) if dataset.fields[name].kind == "keypoints" else name for name in names]
         more: dict[str, Any] = {"fields": ["image", "label", *chosen]} if names else {}
         with loader(dataset, min(rows, len(dataset)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
             shown = draw(photos, out_file, rows=rows, overwrite=True).photos
@@ -112,16 +108,12 @@ def _augmentation(asked: str) -> object:
         raise ConfigError(f"--augment: expected FILE.py:NAME, for example my_augment.py:build, got {asked!r}")
     if not path.is_file():
         raise ConfigError(f"--augment: there is no file {file}; give the path from the current folder")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None  # as of each FILE.py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        spec.loader.exec_module(module)
-        if not hasattr(module, name):
+        made = runpy.run_path(str(path), run_name=path.stem)
+        if name not in made:
             raise ConfigError(f"--augment: {file} has no {name!r}; define a function {name}() that returns it")
-        found = getattr(module, name)
+        found = made[name]
         # A module of torch can be called too, but it is the augmentation itself.
         return found() if callable(found) and not hasattr(found, "forward") else found
     except ConfigError:

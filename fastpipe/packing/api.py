@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.packing.cluster.session import THREADS, on_ray
+from fastpipe.packing.cluster.session import THREADS, on_ray, session
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
@@ -128,7 +128,7 @@ def pack(
     options = pack_options(**given)
     source, destination = source_path(src, options.source.remote), destination_of(dst)
     if in_tasks:
-        from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
+        from fastpipe.packing.steps.work import pack_on_ray  # most packs need no Ray
 
         return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     return threads.pack(source, destination, options, on_progress=on_progress)
@@ -181,8 +181,7 @@ def add(
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
     if not on_ray(executor, address):
         return grow.add(*places, given, **how)
-    from fastpipe.packing.cluster.session import session  # most programs need no Ray
-    from fastpipe.packing.steps.on_ray import make_on_ray
+    from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
 
     with session(address, workers=given.workers) as cpus:
         return grow.add(*places, given, **how, make=make_on_ray(cpus))

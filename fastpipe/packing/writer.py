@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import xxhash
@@ -152,12 +151,10 @@ class Writer:
             self._failed = problem  # samples are missing after it, also if the program catches it
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *problem: Any) -> None:
         series, self._series = self._series, None
         if kind is not None or series is None:
-            self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
+            self._open.__exit__(kind, *problem)  # an upload under way is given up
             return
         with self._open:
             self._check_complete()

@@ -17,6 +17,7 @@ from cluster.ray_cluster import environment
 
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.packing.cluster import session as sessions
+from fastpipe.packing.cluster import tasks
 from fastpipe.packing.cluster.session import session
 from fastpipe.packing.cluster.tasks import is_of_machine, run_tasks
 
@@ -29,7 +30,9 @@ def test_each_item_gets_its_result(ray_cluster: Any) -> None:
     assert sorted(run_tasks(squared, range(12), name=named)) == [(number, number**2) for number in range(12)]
 
 
-def test_items_are_taken_only_as_there_is_room(ray_cluster: Any) -> None:
+def test_items_are_taken_only_as_there_is_room(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
+    monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
     taken = []
 
     def items() -> Any:
@@ -37,7 +40,7 @@ def test_items_are_taken_only_as_there_is_room(ray_cluster: Any) -> None:
             taken.append(number)
             yield number
 
-    results = run_tasks(squared, items(), name=named, in_flight=3)
+    results = run_tasks(squared, items(), name=named)
     next(results)
     assert len(taken) <= 4
     results.close()
@@ -50,10 +53,11 @@ def test_a_full_disk_is_left_for_another_node(ray_cluster: Any, tmp_path: Path) 
     assert first != second == node
 
 
-def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any) -> None:
+def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RETRIES", 1)
     words = r"task square 7 has failed 2 times .* process \d+, log /.*worker.*: .*No space left"
     with pytest.raises(ClusterError, match=words):
-        list(run_tasks(full_disk, [7], name=named, retries=1))
+        list(run_tasks(full_disk, [7], name=named))
 
 
 def test_an_error_of_the_input_is_not_tried_again(ray_cluster: Any) -> None:

@@ -52,19 +52,13 @@ class _Ended(NamedTuple):
 
 
 def run_tasks(
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    *,
-    name: Callable[[Item], str],
-    memory: int = 0,
-    in_flight: int | None = None,
-    retries: int = RETRIES,
+    function: Callable[[Item], Result], items: Iterable[Item], *, name: Callable[[Item], str], memory: int = 0
 ) -> Iterator[tuple[Item, Result]]:
     """Calls a function with each item, in tasks of the cluster that this process is connected to. Note [tasks]
 
-    Workers know the function by its name, or as a partial of such a one. `in_flight` tasks are submitted at a time,
-    None: twice as many as can run. At Ctrl-C, an error or a close all tasks are cancelled. ClusterError: a task has
-    failed for the machine's reason more than `retries` times. What it raises for another reason is raised here.
+    Workers know the function by its name, or as a partial of such a one. At Ctrl-C, an error or a close all tasks are
+    cancelled. ClusterError: a task has failed for the machine's reason more than RETRIES times. What it raises for
+    another reason is raised here.
     """
     ray = import_ray()
     _all_cpus.cache_clear()  # of a cluster before
@@ -72,7 +66,7 @@ def run_tasks(
     shared = ray.put(function)
     remote = ray.remote(_attempt)
     waiting, running = iter(items), dict[Any, tuple[Item, list[Ran]]]()
-    asked = {"num_cpus": 1, "memory": memory or None, "max_retries": retries}
+    asked = {"num_cpus": 1, "memory": memory or None, "max_retries": RETRIES}
 
     def submit(item: Item, failed_on: list[Ran]) -> None:
         options = {"name": name(item), **asked, **_where(ray, failed_on)}
@@ -80,7 +74,7 @@ def run_tasks(
 
     def fill() -> None:
         as_many = round(_TASKS_PER_CPU * _all_cpus(time.monotonic() // _COUNT_EVERY_S))
-        for item in itertools.islice(waiting, max((in_flight or max(_LEAST_IN_FLIGHT, as_many)) - len(running), 0)):
+        for item in itertools.islice(waiting, max(_LEAST_IN_FLIGHT - len(running), as_many - len(running), 0)):
             submit(item, [])
 
     try:
@@ -97,7 +91,7 @@ def run_tasks(
                 if not ended.of_machine:
                     raise ended.problem
                 failed_on.append(ended.ran)
-                if len(failed_on) > retries:
+                if len(failed_on) > RETRIES:
                     raise ClusterError(_given_up(name(item), failed_on, ended.problem)) from ended.problem
                 submit(item, failed_on)
             fill()
@@ -189,5 +183,4 @@ def _given_up(name: str, places: list[Ran], problem: Exception) -> str:
 @lru_cache(maxsize=1)
 def _all_cpus(_when: float) -> float:
     """Of the cluster, counted now and then, for it may grow."""
-    found: float = import_ray().cluster_resources().get("CPU", 0)
-    return found
+    return float(import_ray().cluster_resources().get("CPU", 0))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -116,19 +117,16 @@ class Entries:
         self.tally = Tally()
         self._kept: list[bytes] = []  # some entries each, compressed: they are much alike
         self._count = 0
-        few: list[Any] = []
+        tallied = self._tallied(entries)
+        while few := list(islice(tallied, _KEPT_TOGETHER)):
+            self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
+            self._count += len(few)
+
+    def _tallied(self, entries: Iterable[Entry]) -> Iterator[tuple[Any, ...]]:
         for entry in entries:
             self.tally.add(entry.tally)
             if entry.tars:
-                few.append((entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at))
-                self._count += 1
-            if len(few) == _KEPT_TOGETHER:
-                self._keep(few)
-                few.clear()
-        self._keep(few)
-
-    def _keep(self, few: list[Any]) -> None:
-        self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
+                yield entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
 
     def __len__(self) -> int:
         return self._count
