@@ -195,9 +195,7 @@ def _remake_shards(
     files = sum(run.stop - run.start for run, _ in ours)
     total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
     total = total or listing.size_bytes * files // len(listing.sources)
-    rejected = (
-        {entry["path"] for entry in read_rejected(path, info["version"])} if info["counts"]["rejected"] else set()
-    )
+    rejected = {entry["path"] for entry in read_rejected(path, info["version"])}
     done = done_bytes = 0
 
     def told(source: Source, outcome: Packed | str) -> None:
