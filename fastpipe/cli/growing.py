@@ -93,14 +93,12 @@ def log(data: Packed, as_json: AsJson = False) -> None:
 
 
 def _json(grown: Grown) -> dict[str, object]:
-    """What became of a dataset, for programs."""
     own = {"version": grown.info["version"], "samples": grown.info["samples"]}
     said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
     return {**own, **said, "rejected": [{"path": path, "reason": reason} for path, reason in grown.rejected]}
 
 
 def _words(grown: Grown, dst: str) -> str:
-    """What became of a dataset, in a sentence."""
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {
         "are there already": grown.known,

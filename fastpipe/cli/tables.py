@@ -106,7 +106,6 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
 
 
 def pack_table(summary: Summary) -> RenderableType:
-    """What packing did."""
     info, tally = summary.info, summary.tally
     pack = info["packs"][-1]
     files = pack["source"]["files"]

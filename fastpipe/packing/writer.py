@@ -168,7 +168,6 @@ class Writer:
             self.summary = publish(series.journal, facts, self._options, made, self._started)
 
     def _check_complete(self) -> None:
-        """Raises PackError if samples are missing."""
         if self._failed is not None:
             raise PackError(
                 "an earlier add has failed, so samples are missing and no dataset is written: "
@@ -225,7 +224,6 @@ class _Series:
         return up_to
 
     def differs(self) -> PackError:
-        """The error for samples that are not those of the earlier run."""
         return PackError(
             f"the {self.count:,} samples that were added differ from the {self.resumed:,} in finished shards of the "
             "unfinished dataset in this folder: expected the same keys and labels in the same order. Add the same "
@@ -233,7 +231,6 @@ class _Series:
         )
 
     def add(self, sample: Given, up_to: str, outcome: Outcome) -> None:
-        """Adds what became of a sample."""
         of = sample.name, sample.label, sample.size_bytes, outcome, self._how.options.shard_size
         if not self.maker.add(*of):
             self._end()

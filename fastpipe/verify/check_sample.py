@@ -27,15 +27,12 @@ Read = Callable[[int, int], bytes]  # bytes of a shard: so many from an offset o
 
 
 class SampleMember(NamedTuple):
-    """A member of a sample."""
-
     ending: str  # its name without "KEY."
     offset: int  # of its bytes in the shard
     size: int
 
     @property
-    def stop(self) -> int:
-        """Where its padding ends."""
+    def stop(self) -> int:  # where its padding ends
         return self.offset + tar.padded(self.size, tar.BLOCK)
 
 

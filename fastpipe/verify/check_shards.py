@@ -81,8 +81,7 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
     real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0) & possible_forms(records)
     labelled = (records["label"] >= index.least_label) & (records["label"] < index.classes)
-    bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
-    return bad
+    return np.asarray(~((records["shard"] == shard.number) & inside & apart & real & labelled))
 
 
 def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
@@ -102,8 +101,6 @@ SPAN_BYTES = 2 << 20  # about so much is read at once
 
 @dataclass
 class ShardFindings:
-    """What a check of shards has found."""
-
     of_sizes: list[Damage] = field(default_factory=list)  # shards that are missing or of another size, in order
     of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
     bytes_read: int = 0

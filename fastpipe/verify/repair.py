@@ -23,7 +23,7 @@ from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.grow import relabelled
 from fastpipe.packing.growth.version import packed_options, packs_of
-from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
+from fastpipe.packing.job.destination import Repack, check_apart, disk_errors
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
@@ -112,7 +112,7 @@ def repair(
             except PackError as problem:
                 refused = refused or problem
                 continue
-            _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
+            _remake_shards(path, journal, ours, Repack(info, pack, listing, options), on_progress)
         if refused is not None:
             raise refused
         if INDEX_FILE in damaged:
@@ -179,23 +179,21 @@ def _remake_shards(
     path: Path,
     journal: Journal,
     shards: Sequence[ShardFacts],
-    packed: tuple[dict[str, Any], dict[str, Any]],
-    listing: Listing,
-    options: PackOptions,
+    again: Repack,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
     """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
-    info, pack = packed
+    listing = again.listing
     wanted = {shard.name: shard for shard in shards}
     for shard in shards:
         with suppress(OSError):
             if file_hash(shard.path) == shard.xxh3_64:
                 raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
-    ours = [(run, names) for run, names in runs_of_shards(pack, listing, options, wanted) if names]
+    ours = [(run, names) for run, names in again.runs(wanted) if names]
     files = sum(run.stop - run.start for run, _ in ours)
     total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
     total = total or listing.size_bytes * files // len(listing.sources)
-    rejected = {entry["path"] for entry in read_rejected(path, info["version"])}
+    rejected = {entry["path"] for entry in read_rejected(path, again.info["version"])}
     done = done_bytes = 0
 
     def told(source: Source, outcome: Packed | str) -> None:
@@ -209,7 +207,7 @@ def _remake_shards(
         on_progress(PackProgress(done, files, done_bytes, total, 0))
 
     for run, names in ours:
-        with remade(info, pack, listing, options, run, journal.store.scratch, told) as (folder, tars):
+        with again.remade(run, journal.store.scratch, told) as (folder, tars):
             for shard in (wanted[name] for name in sorted(names)):
                 tar = tars.get(shard.name)
                 if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):

@@ -208,7 +208,6 @@ class Told:
         self._now = self._now._replace(step=step, files=done, bytes=done_bytes, tasks=0, total_tasks=tasks)
 
     def add(self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0) -> None:
-        """So much more is done."""
         now = self._now
         self._now = now._replace(
             files=now.files + files,
@@ -220,7 +219,6 @@ class Told:
         self._on_progress(self._now)
 
     def source(self, source: Source, outcome: Outcome) -> None:
-        """A source is done."""
         self.add(1, source.size_bytes, isinstance(outcome, str))
 
     def publishing(self) -> None:

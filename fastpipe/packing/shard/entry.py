@@ -40,7 +40,6 @@ class Tally:
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
-        """Adds one picture."""
         self.packed_bytes += len(packed.data)
         for counts, reason in ((self.changes, packed.change), (self.pngs, packed.png_of)):
             if reason is not None:
@@ -85,7 +84,6 @@ class Entry:
         return sum(tar.samples for tar in self.tars)
 
     def line(self) -> bytes:
-        """The first line of its file."""
         said = {name: value for name, value in asdict(self).items() if name not in ("name", "body_at")}
         return json.dumps(said).encode() + b"\n"
 

@@ -51,7 +51,6 @@ class Counted:
     runs: tuple[str, ...]
 
     def with_more(self, other: Counted) -> Counted:
-        """Both."""
         few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
         return Counted(self.facts.with_more(other.facts), self.weight + other.weight, few, self.runs + other.runs)
 
