@@ -16,7 +16,7 @@ from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.machine.progress import HowFar, shown
 from fastpipe.packing.api import pack as run_pack
-from fastpipe.packing.cluster.session import THREADS
+from fastpipe.packing.cluster import THREADS
 from fastpipe.packing.job.threads import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.unpack import unpack as run_unpack

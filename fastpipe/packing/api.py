@@ -9,7 +9,7 @@ from typing import Any
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.packing.cluster.session import THREADS, on_ray, session
+from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job import threads

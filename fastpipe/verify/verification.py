@@ -24,8 +24,7 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, version_folder
 from fastpipe.machine.progress import HowFar
-from fastpipe.packing.cluster.session import THREADS, on_ray, session
-from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex

@@ -16,10 +16,8 @@ from cluster.cluster_tasks import full_disk, full_disk_at_first, killed_at_first
 from cluster.ray_cluster import environment
 
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.packing.cluster import session as sessions
-from fastpipe.packing.cluster import tasks
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import is_of_machine, run_tasks
+from fastpipe.packing import cluster as tasks
+from fastpipe.packing.cluster import is_of_machine, run_tasks, session
 
 
 def named(number: int) -> str:
@@ -126,14 +124,14 @@ class Nobody:
 
 def test_an_address_without_a_cluster_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with pytest.raises(ClusterError, match=r"--address auto: Could not find .* Start one"), session("auto"):
         pass
 
 
 def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Ray is asked, which tries for minutes."""
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
@@ -152,7 +150,7 @@ def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.Monkey
 
 
 def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         named = rf"answers at --address {address}: .*RAY_AUTH_MODE=token"
@@ -162,8 +160,8 @@ def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.Mon
 
 OWN = """
 from cluster.cluster_tasks import slow, squared
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.packing.cluster import session
+from fastpipe.packing.cluster import run_tasks
 
 with session(workers=1) as cpus:
     print(cpus, list(run_tasks(squared, [3], name=str)), flush=True)

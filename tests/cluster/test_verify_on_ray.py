@@ -19,7 +19,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.machine.progress import HowFar
-from fastpipe.packing.cluster.session import RAY
+from fastpipe.packing.cluster import RAY
 from fastpipe.verify import verification
 from fastpipe.verify.damage import Report
 from fastpipe.verify.verification import verify

@@ -13,7 +13,7 @@ from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.cluster.session import RAY, THREADS
+from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options

@@ -17,8 +17,7 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
 from fastpipe.packing.job.threads import Fitted, Made, Make, Progress, Summary, Told, already_packed, publish
 from fastpipe.packing.pipeline.converting import converted
