@@ -106,7 +106,7 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
 
 
 def pack_table(summary: Summary) -> RenderableType:
-    info, tally = summary.info, summary.tally
+    info, tally, counts = summary.info, summary.tally, summary.info["counts"]
     pack = info["packs"][-1]
     files = pack["source"]["files"]
     table = Table.grid(padding=(0, 2))
@@ -126,23 +126,20 @@ def pack_table(summary: Summary) -> RenderableType:
     if unlabelled:
         hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
-    changes = info["counts"]["reencoded"]
-    if info["counts"]["png"]:
-        table.add_row("stored as PNG", _by_reason(info["counts"]["png"]))
-    if changes:
-        table.add_row("encoded again", f"{_by_reason(changes)}; all others keep their exact pixels")
-    if info["counts"]["exif_oriented"]:
+    if counts["png"]:
+        table.add_row("stored as PNG", _by_reason(counts["png"]))
+    if counts["reencoded"]:
+        table.add_row("encoded again", f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels")
+    if counts["exif_oriented"]:
         turned = (
             "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
         )
-        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} images have one; {turned}")
-    if info["counts"]["stray_bytes"]:
-        table.add_row(
-            "stray bytes",
-            f"{info['counts']['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out",
-        )
-    if info["counts"].get("multi_frame"):
-        table.add_row("frames", f"{info['counts']['multi_frame']:,} files have several; the first of each was packed")
+        table.add_row("EXIF orientation", f"{counts['exif_oriented']:,} images have one; {turned}")
+    if counts["stray_bytes"]:
+        words = f"{counts['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out"
+        table.add_row("stray bytes", words)
+    if counts["multi_frame"]:
+        table.add_row("frames", f"{counts['multi_frame']:,} files have several; the first of each was packed")
     empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
     if empty:
         table.add_row("empty classes", _names(empty))

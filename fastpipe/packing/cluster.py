@@ -1,5 +1,5 @@
-"""Work on several machines, and nothing of our own beside Ray: an address -> a connection to a cluster, or to one of this
-machine that is started for it; a function and many items -> the results of tasks, in the order in which they end.
+"""Work on several machines by Ray: an address -> a connection to a cluster, or to one of this machine that is started
+for it; a function and many items -> the results of tasks, in the order in which they end.
 
 Note [tasks]
 Ray schedules tasks, spreads them over the nodes, and runs those again whose worker or node has died (`max_retries`). So

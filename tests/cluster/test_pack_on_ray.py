@@ -41,7 +41,7 @@ def packed_on_ray(
     """With small shards."""
     how = pack_options(**{"shard_size": SHARD_BYTES, **options})
     places = source_path(str(source), how.source.remote), destination_of(str(destination))
-    return pack_on_ray(*places, how, on_progress=on_progress)
+    return pack_on_ray(*places, how, address=None, on_progress=on_progress)
 
 
 @pytest.fixture(scope="module")

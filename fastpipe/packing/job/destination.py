@@ -16,7 +16,7 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
@@ -242,4 +242,4 @@ class Repack:
             how = replace(self.options, fail_fast=False)  # of a source that cannot be packed the shard differs
             store = Folder(folder, folder)
             (entry,) = make_shards(store, ours, self._plan, how, {"again.done": again}, outcomes, told)
-            yield folder, {shard_name(tar.number): tar for tar in entry.tars}
+            yield folder, {tar.name: tar for tar in entry.tars}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed
@@ -154,7 +154,7 @@ def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | Non
         for one in said["agreed"].values():
             Agreed(**one)  # TypeError: it is of another version of fastpipe
         entry = Entry(name, tars, tally, said["agreed"], parts, len(line))
-        whole = all(there.get(shard_name(tar.number)) == tar.size_bytes for tar in tars)
+        whole = all(there.get(tar.name) == tar.size_bytes for tar in tars)
         return entry if whole else None
     except Exception:  # whatever is wrong with this file, the shard is made again
         return None

@@ -124,12 +124,7 @@ def remove_spool(job: Job) -> None:
 
 
 def pack_on_ray(
-    source: SourcePath,
-    destination: Place,
-    options: PackOptions,
-    *,
-    address: str | None = None,
-    on_progress: Progress = lambda _: None,
+    source: SourcePath, destination: Place, options: PackOptions, *, address: str | None, on_progress: Progress
 ) -> Summary:
     """As `job.threads.pack`, in tasks of a Ray cluster; `workers` counts only where this starts Ray on this machine."""
     started = time.monotonic()
