@@ -57,9 +57,8 @@ def slow_make(log: Path, job: Job, part: Part) -> tuple[int, int]:
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
     """A driver whose tasks take a while, so that they can be killed."""
     work.make_step = partial(slow_make, log)  # type: ignore[assignment]
-    work.pack_on_ray(
-        source, destination, pack_options(shard_size=SHARD_BYTES), address=address, on_progress=lambda _: None
-    )
+    how = pack_options(shard_size=SHARD_BYTES)
+    work.pack_on_ray(source, destination, how, address=address, on_progress=lambda _: None)
 
 
 def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:

@@ -69,12 +69,8 @@ def test_a_text_of_2_gb_and_bombs_cost_nothing(tmp_path: Path) -> None:
         file.seek(2 * GIB, 1)  # a hole
         file.write(member("b.jpg", jpeg) + member("b.seg.png", bomb(65500, 65500, 1000)))
         file.write(member("c.jpg", jpeg) + member("c.seg.png", bomb(64, 64, GIB)))
-        file.write(
-            member("d.jpg", jpeg)
-            + member("d.txt", b"good")
-            + member("d.seg.png", encode_png(MASK, filters=False))
-            + END
-        )
+        mask = member("d.seg.png", encode_png(MASK, filters=False))
+        file.write(member("d.jpg", jpeg) + member("d.txt", b"good") + mask + END)
     lines = sorted(packed_in_little_memory(tar, tmp_path / "packed"))
     assert lines[0] == "a.jpg field txt: expected at most 268,435,456 bytes, got 2,147,483,648"
     assert lines[1] == "b.jpg field seg: the PNG is corrupt: 65500 x 65500 pixels cannot be in 17 compressed bytes"
