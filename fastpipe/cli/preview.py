@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,12 +108,16 @@ def _augmentation(asked: str) -> object:
         raise ConfigError(f"--augment: expected FILE.py:NAME, for example my_augment.py:build, got {asked!r}")
     if not path.is_file():
         raise ConfigError(f"--augment: there is no file {file}; give the path from the current folder")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None  # as of each FILE.py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.resolve().parent))
     try:
-        made = runpy.run_path(str(path), run_name=path.stem)
-        if name not in made:
+        spec.loader.exec_module(module)
+        if not hasattr(module, name):
             raise ConfigError(f"--augment: {file} has no {name!r}; define a function {name}() that returns it")
-        found = made[name]
+        found = getattr(module, name)
         # A module of torch can be called too, but it is the augmentation itself.
         return found() if callable(found) and not hasattr(found, "forward") else found
     except ConfigError:

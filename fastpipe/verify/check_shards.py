@@ -138,6 +138,13 @@ def _size_of(shard: ShardFacts) -> tuple[int, bool]:
     return status.st_size, stat.S_ISREG(status.st_mode)
 
 
+def check_quickly(shards: Sequence[ShardFacts], index: IndexPart | None) -> Iterator[Damage]:
+    """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
+    for shard in shards:
+        yield from check_size(shard, None if index is None else index.of(shard))
+        yield from () if index is None else impossible_records(shard, index)
+
+
 def check_shards(
     shards: Sequence[ShardFacts],
     index: IndexPart | None,

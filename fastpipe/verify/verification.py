@@ -30,14 +30,7 @@ from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
-from fastpipe.verify.check_shards import (
-    IndexPart,
-    ShardFindings,
-    check_index,
-    check_shards,
-    check_size,
-    impossible_records,
-)
+from fastpipe.verify.check_shards import IndexPart, ShardFindings, check_index, check_quickly, check_shards
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.shard_facts import Description, ShardFacts, describe
 
@@ -89,9 +82,7 @@ def verify(
         index = IndexPart(whole.records, 0, whole.records.offset, whole.least_label, len(whole.classes))
     bytes_read = 0
     if quick:
-        for shard in said.shards:
-            findings += check_size(shard, None if index is None else index.of(shard))
-            findings += () if index is None else impossible_records(shard, index)
+        findings += check_quickly(said.shards, index)
     else:
         before, whole_index = len(findings), not any(found.file == INDEX_FILE for found in findings)
 
