@@ -88,7 +88,7 @@ class Drawn:
         """What the step "list" tells of all."""
         step = HASHES // self.shards
         plan = Plan(step, {}, stride=HASHES // step + 1)
-        return Listed(**vars(self.facts(self.records)), plan=plan, ranges=self.ranges)
+        return Listed(**vars(self.facts(self.records)), made_with="", plan=plan, ranges=self.ranges)
 
     @staticmethod
     def entry_name(shard: int) -> str:
