@@ -24,8 +24,7 @@ import psutil
 from rich.console import Console
 
 import fastpipe
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.steps.work import make_step
 
 CPUS = (1, 2)

@@ -43,7 +43,7 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.steps import lists, on_ray
+from fastpipe.packing.steps import lists, work
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part
 from fastpipe.packing.steps.work import finished
 from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
@@ -88,7 +88,7 @@ class Drawn:
         """What the step "list" tells of all."""
         step = HASHES // self.shards
         plan = Plan(step, {}, stride=HASHES // step + 1)
-        return Listed(**vars(self.facts(self.records)), plan=plan, ranges=self.ranges)
+        return Listed(**vars(self.facts(self.records)), made_with="", plan=plan, ranges=self.ranges)
 
     @staticmethod
     def entry_name(shard: int) -> str:
@@ -256,8 +256,8 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     job = DrawnJob("/photos", Path("/packed"), PackOptions(), drawn)
     listed = drawn.listed if tables else lists.list_all(job, listed_by_tasks(drawn))
     assert (listed.files, listed.ranges) == (records, drawn.ranges)
-    on_ray.run_tasks = tasks_of  # type: ignore[assignment]
-    on_ray._made(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
+    work.run_tasks = tasks_of  # type: ignore[assignment]
+    work._made(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, cache, demo, doctor, growing, inspect, pack, preview, unpack, verify
+from fastpipe.cli import bench, cache, demo, doctor, growing, inspect, pack, preview, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ for _command in (
     bench.bench,
     inspect.inspect,
     verify.verify,
-    unpack.unpack,
+    pack.unpack,
     preview.preview,
     doctor.doctor,
     demo.demo,

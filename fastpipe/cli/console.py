@@ -65,5 +65,4 @@ def check_new(file: Path, *, overwrite: bool) -> None:
 
 
 def print_json(content: object) -> None:
-    """Prints a result for programs."""
     out.print(json.dumps(content, indent=1))

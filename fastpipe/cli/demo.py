@@ -11,8 +11,7 @@ import typer
 from fastpipe.bench.measure import GROUPS, NAMES, Task, compare
 from fastpipe.cli.bench import tell_run
 from fastpipe.cli.console import err, exit_codes, out
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import pack_table, show, throughput_table
+from fastpipe.cli.tables import pack_progress, pack_table, show, throughput_table
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.machine.cpus import granted_cpus

@@ -11,8 +11,7 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import count
+from fastpipe.cli.tables import count, pack_progress
 from fastpipe.errors import readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add
@@ -94,14 +93,12 @@ def log(data: Packed, as_json: AsJson = False) -> None:
 
 
 def _json(grown: Grown) -> dict[str, object]:
-    """What became of a dataset, for programs."""
     own = {"version": grown.info["version"], "samples": grown.info["samples"]}
     said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
     return {**own, **said, "rejected": [{"path": path, "reason": reason} for path, reason in grown.rejected]}
 
 
 def _words(grown: Grown, dst: str) -> str:
-    """What became of a dataset, in a sentence."""
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {
         "are there already": grown.known,

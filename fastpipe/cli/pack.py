@@ -1,4 +1,4 @@
-"""`fastpipe pack`: a folder of images, tars, or files that list images -> tar shards with an index."""
+"""`fastpipe pack` and `unpack`: a folder of images, tars, or lists of images -> tar shards with an index; and back."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from enum import StrEnum
 from inspect import signature
 from typing import Any
 
-from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import count, pack_table
+from fastpipe.cli.tables import count, pack_progress, pack_table
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
+from fastpipe.machine.progress import HowFar, shown
 from fastpipe.packing.api import pack as run_pack
-from fastpipe.packing.cluster.session import THREADS
+from fastpipe.packing.cluster import THREADS
 from fastpipe.packing.job.threads import Summary
 from fastpipe.packing.shard.publish import read_rejected
+from fastpipe.packing.unpack import unpack as run_unpack
 from fastpipe.sources.files import SourcePath, source_path
 
 Step = StrEnum("Step", "LIST CONVERT MAKE PUBLISH")  # of a pack that several programs share
@@ -72,13 +73,6 @@ def _run_step(
     out.print(run_step(src, dst, step, part, options))
 
 
-def _rejected(summary: Summary, destination: SourcePath) -> list[dict[str, str]]:
-    """What rejected.jsonl lists: path and reason of each file that was not packed."""
-    if not summary.already_packed:
-        return [{"path": readable(path), "reason": reason} for path, reason in sorted(summary.tally.rejected)]
-    return read_rejected(destination)
-
-
 def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
     info = {name: value for name, value in summary.info.items() if name not in ("shards", "classes", "class_counts")}
     return {
@@ -86,7 +80,7 @@ def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
         "classes": len(summary.info["classes"]),
         "shards": len(summary.info["shards"]),
         "packed_bytes": summary.info["stored_bytes"],
-        "rejected": _rejected(summary, destination),
+        "rejected": read_rejected(destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "members_left_out": dict(summary.dropped),
         "files_read": summary.files,
@@ -107,7 +101,7 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
     if summary.resumed:
         out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
     out.print(pack_table(summary))
-    rejected = _rejected(summary, destination)
+    rejected = read_rejected(destination)
     if rejected:
         out.print(f"rejected  {count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
         for entry in rejected[:5]:
@@ -116,3 +110,31 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
             out.print(f"    ... and {len(rejected) - 5:,} more")
     else:
         out.print("rejected  none")
+
+
+Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes
+
+
+@takes(declared(run_pack, ["workers"]))
+def unpack(data: Packed, dst: str, format: Format = Format.FOLDER, as_json: AsJson = False, **options: Any) -> None:
+    """Write the images of a dataset as ordinary JPEGs, and PNGs where they have no loss.
+
+    They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.
+
+    Args:
+        dst: new or empty folder for the images.
+        format: one folder of files for each class, or tar shards (WebDataset).
+    """
+
+    def words(now: HowFar) -> str:
+        return f"{now.done:,}/{now.total:,} images"
+
+    with exit_codes():
+        with shown(err, "unpacking", words) as show:
+            found = run_unpack(place(data), place(dst), format, **options, on_progress=show)
+        if as_json:
+            print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
+            return
+        out.print(f"{count(found.images, 'image')}, {found.bytes:,} bytes, in {dst}")
+        if found.left_out:
+            out.print(f"left out: the fields {', '.join(found.left_out)}; --format webdataset keeps them")

@@ -59,12 +59,8 @@ def preview(
         made: Any = _augmentation(augment)
         dataset = open(data)
         names, left_out = _fields(dataset, shown_fields, made)
-        chosen = [
-            Points(name, flip_pairs=[])
-            if dataset.fields[name].kind == "keypoints"
-            else name  # a point keeps its colour
-            for name in names
-        ]
+        # A point keeps its colour.
+        chosen = [Points(name, flip_pairs=[]) if dataset.fields[name].kind == "keypoints" else name for name in names]
         more: dict[str, Any] = {"fields": ["image", "label", *chosen]} if names else {}
         with loader(dataset, min(rows, len(dataset)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
             shown = draw(photos, out_file, rows=rows, overwrite=True).photos

@@ -1,8 +1,11 @@
-"""What several commands show -> tables for a terminal, and numbers with their nouns."""
+"""What several commands show -> tables and lines of progress for a terminal, and numbers with their nouns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -10,7 +13,10 @@ from rich.table import Table
 
 from fastpipe.bench.measure import NAMES, Figures, Result
 from fastpipe.errors import readable
-from fastpipe.packing.job.threads import Summary
+from fastpipe.machine.progress import shown
+from fastpipe.packing.job.threads import PackProgress, Summary
+
+_SPEED_OVER_S = 5.0
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:
@@ -68,9 +74,39 @@ def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableT
     return table
 
 
+@contextlib.contextmanager
+def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
+    """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then."""
+    seen: list[tuple[float, PackProgress]] = []  # of this step, over the last few seconds
+
+    def words(now: PackProgress) -> str:
+        seen.append((time.monotonic(), now))
+        while len(seen) > 2 and seen[-1][0] - seen[1][0] > _SPEED_OVER_S:
+            seen.pop(0)
+        then_s, then = seen[0]
+        span_s = max(seen[-1][0] - then_s, 1e-6)
+        images, megabytes = (now.files - then.files) / span_s, (now.bytes - then.bytes) / span_s / 1e6
+        doing = f"{now.step}: " if now.step != "packing" else ""
+        uploaded = f"  {now.uploaded_bytes / 1e6:,.0f} MB uploaded" if now.uploaded_bytes else ""
+        rejected = f"  {now.rejected} rejected" if now.rejected else ""
+        tasks = f"  task {now.tasks:,}/{now.total_tasks:,}, {now.workers:,} CPUs" if now.total_tasks else ""
+        if tasks and not console.is_terminal and megabytes:  # a bar has it anyway
+            tasks += f"  {timedelta(seconds=round((now.total_bytes - now.bytes) / 1e6 / megabytes))} left"
+        rates = f"{images:,.0f} images/s  {megabytes:.1f} MB/s"
+        return f"{doing}{now.files:,}/{now.total_files:,} files  {rates}{tasks}{uploaded}{rejected}"
+
+    with shown(console, "packing", words) as show:
+
+        def update(now: PackProgress) -> None:
+            if not seen or now.step != seen[-1][1].step:
+                seen[:] = [(time.monotonic(), now)]
+            show(now)
+
+        yield update
+
+
 def pack_table(summary: Summary) -> RenderableType:
-    """What packing did."""
-    info, tally = summary.info, summary.tally
+    info, tally, counts = summary.info, summary.tally, summary.info["counts"]
     pack = info["packs"][-1]
     files = pack["source"]["files"]
     table = Table.grid(padding=(0, 2))
@@ -90,23 +126,20 @@ def pack_table(summary: Summary) -> RenderableType:
     if unlabelled:
         hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
         table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
-    changes = info["counts"]["reencoded"]
-    if info["counts"]["png"]:
-        table.add_row("stored as PNG", _by_reason(info["counts"]["png"]))
-    if changes:
-        table.add_row("encoded again", f"{_by_reason(changes)}; all others keep their exact pixels")
-    if info["counts"]["exif_oriented"]:
+    if counts["png"]:
+        table.add_row("stored as PNG", _by_reason(counts["png"]))
+    if counts["reencoded"]:
+        table.add_row("encoded again", f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels")
+    if counts["exif_oriented"]:
         turned = (
             "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
         )
-        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} images have one; {turned}")
-    if info["counts"]["stray_bytes"]:
-        table.add_row(
-            "stray bytes",
-            f"{info['counts']['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out",
-        )
-    if info["counts"].get("multi_frame"):
-        table.add_row("frames", f"{info['counts']['multi_frame']:,} files have several; the first of each was packed")
+        table.add_row("EXIF orientation", f"{counts['exif_oriented']:,} images have one; {turned}")
+    if counts["stray_bytes"]:
+        words = f"{counts['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out"
+        table.add_row("stray bytes", words)
+    if counts["multi_frame"]:
+        table.add_row("frames", f"{counts['multi_frame']:,} files have several; the first of each was packed")
     empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
     if empty:
         table.add_row("empty classes", _names(empty))

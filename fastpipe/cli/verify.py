@@ -11,8 +11,7 @@ import typer
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
-from fastpipe.cli.pack_progress import pack_progress
-from fastpipe.cli.tables import count
+from fastpipe.cli.tables import count, pack_progress
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import read_info
 from fastpipe.format.folder import scheme_of

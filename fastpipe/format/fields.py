@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fastpipe.format.sample_layout import PNG_MAGIC
 from fastpipe.format.shard_list import count, one_of
 
 FIELDS_FOLDER = "fields"
@@ -83,6 +84,11 @@ def member(field: Field, image_format: int = JPEG) -> str | None:
     if field.kind == "image" and image_format == PNG:
         return f"{field.name}.png"
     return f"{field.name}.{_MEMBERS[field.kind]}" if field.kind in _MEMBERS else None
+
+
+def image_format_of(data: bytes) -> int:
+    """PNG or JPEG: of the file of a mask or an image."""
+    return PNG if data.startswith(PNG_MAGIC) else JPEG
 
 
 def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:

@@ -50,11 +50,11 @@ def picture_ending(data: bytes) -> str:
     return "png" if data.startswith(PNG_MAGIC) else "fpc" if data.startswith(FPC_MAGIC) else "jpg"
 
 
-def before_picture(key: str, label: int, size_bytes: int, ending: str) -> bytes:
+def before_picture(key: str, label: int, picture: bytes) -> bytes:
     """KEY.cls and the header of the image: BEFORE_BYTES bytes."""
     digits = str(label).encode()
     cls = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
-    return cls + tar.header(f"{key}.{ending}", size_bytes)
+    return cls + tar.header(f"{key}.{picture_ending(picture)}", len(picture))
 
 
 def after_picture(key: str, size_bytes: int, note: bytes) -> bytes:

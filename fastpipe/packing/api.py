@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import choice
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.packing.cluster.session import THREADS, on_ray
+from fastpipe.packing.cluster import THREADS, on_ray, session
+from fastpipe.packing.growth import grow
+from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
-
-if TYPE_CHECKING:
-    from fastpipe.packing.growth.grow import Grown
 
 OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split"),
@@ -128,7 +127,7 @@ def pack(
     options = pack_options(**given)
     source, destination = source_path(src, options.source.remote), destination_of(dst)
     if in_tasks:
-        from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
+        from fastpipe.packing.steps.work import pack_on_ray  # most packs need no Ray
 
         return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     return threads.pack(source, destination, options, on_progress=on_progress)
@@ -170,8 +169,6 @@ def add(
         PackError: the source cannot be used, its fields are others, or another program writes to the dataset.
         ClusterError: as of `pack`.
     """
-    from fastpipe.packing.growth import grow  # most programs only pack
-
     choice("--by", by, CHOICES["by"])
     choice("--changed", changed, CHOICES["changed"])
     if unknown := options.keys() - OF_ADD:
@@ -181,8 +178,7 @@ def add(
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
     if not on_ray(executor, address):
         return grow.add(*places, given, **how)
-    from fastpipe.packing.cluster.session import session  # most programs need no Ray
-    from fastpipe.packing.steps.on_ray import make_on_ray
+    from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
 
     with session(address, workers=given.workers) as cpus:
         return grow.add(*places, given, **how, make=make_on_ray(cpus))
@@ -218,7 +214,5 @@ def remove(
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
     """
-    from fastpipe.packing.growth import grow  # most programs only pack
-
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
     return grow.remove(destination_of(dst), given, grow.Chosen(keys, classes, where))

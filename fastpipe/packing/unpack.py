@@ -19,7 +19,6 @@ from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
-from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.destination import check_apart
@@ -68,9 +67,8 @@ def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSamp
     for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
             for sample in ours:
-                picture = sample.picture
-                file.write(before_picture(sample.key, sample.label, len(picture), picture_ending(picture)))
-                file.write(picture + tar.padding(len(picture)) + sample.others)
+                file.write(before_picture(sample.key, sample.label, sample.picture) + sample.picture)
+                file.write(tar.padding(len(sample.picture)) + sample.others)
             file.write(tar.end(file.tell()))
 
 
@@ -164,8 +162,7 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
         if isinstance(index, RemoteIndex):
             data = bytes(index.past_cache.fetched(shard.name, starts[0], stop).data)
         else:
-            with open(shard.path, "rb", buffering=0) as file:
-                data = read_at(file.fileno(), stop - starts[0], starts[0])
+            data = Folder(shard.folder).read(shard.name, starts[0], stop)
     except OSError as problem:
         raise PackError(
             f"cannot read {index.path / shard.name}: {problem.strerror or problem}; check the disk or the network, "
@@ -194,7 +191,7 @@ def _members_end(data: bytes, key: str) -> int:
     at, name = 0, f"{key}.".encode()
     while at + tar.BLOCK <= len(data) and data.startswith(name, at):
         try:
-            at += tar.BLOCK + tar.padded(int(data[at + 124 : at + 135], 8), tar.BLOCK)
+            at += tar.BLOCK + tar.padded(int(data[at : at + tar.BLOCK][tar.SIZE_FIELD], 8), tar.BLOCK)
         except ValueError:
             break
     return at

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import xxhash
@@ -152,12 +151,10 @@ class Writer:
             self._failed = problem  # samples are missing after it, also if the program catches it
             raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *problem: Any) -> None:
         series, self._series = self._series, None
         if kind is not None or series is None:
-            self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
+            self._open.__exit__(kind, *problem)  # an upload under way is given up
             return
         with self._open:
             self._check_complete()
@@ -171,7 +168,6 @@ class Writer:
             self.summary = publish(series.journal, facts, self._options, made, self._started)
 
     def _check_complete(self) -> None:
-        """Raises PackError if samples are missing."""
         if self._failed is not None:
             raise PackError(
                 "an earlier add has failed, so samples are missing and no dataset is written: "
@@ -228,7 +224,6 @@ class _Series:
         return up_to
 
     def differs(self) -> PackError:
-        """The error for samples that are not those of the earlier run."""
         return PackError(
             f"the {self.count:,} samples that were added differ from the {self.resumed:,} in finished shards of the "
             "unfinished dataset in this folder: expected the same keys and labels in the same order. Add the same "
@@ -236,7 +231,6 @@ class _Series:
         )
 
     def add(self, sample: Given, up_to: str, outcome: Outcome) -> None:
-        """Adds what became of a sample."""
         of = sample.name, sample.label, sample.size_bytes, outcome, self._how.options.shard_size
         if not self.maker.add(*of):
             self._end()

@@ -27,15 +27,12 @@ Read = Callable[[int, int], bytes]  # bytes of a shard: so many from an offset o
 
 
 class SampleMember(NamedTuple):
-    """A member of a sample."""
-
     ending: str  # its name without "KEY."
     offset: int  # of its bytes in the shard
     size: int
 
     @property
-    def stop(self) -> int:
-        """Where its padding ends."""
+    def stop(self) -> int:  # where its padding ends
         return self.offset + tar.padded(self.size, tar.BLOCK)
 
 
@@ -150,31 +147,26 @@ class Checked(NamedTuple):
 
 def check_span(span: ShardSpan) -> Checked:
     """Reads a span and checks each sample in it: its members, its hash, that it decodes."""
-    data, unreadable = b"", None
+    shard, data, unreadable = span.shard, b"", None
     try:
-        data = _read(span.shard, span.start, span.stop)
+        data = _read(shard, span.start, span.stop)
     except OSError as problem:
         unreadable = problem.strerror or str(problem)
     view = memoryview(data)
     mismatches: list[Mismatch | None] = []
     for place, (start, stop) in enumerate(pairwise([*span.starts, span.stop])):
-        damage = partial(
-            Damage,
-            span.shard.name,
-            sample=span.shard.first_sample + span.first + place,
-            samples=1,
-            key=span.shard.key(start),
-        )
+        sample = shard.first_sample + span.first + place
+        damage = partial(Damage, shard.name, sample=sample, samples=1, key=shard.key(start))
         part = view[start - span.start : stop - span.start]
         if unreadable is not None:  # as a whole; then those that can be are read one by one
             try:
-                part = memoryview(_read(span.shard, start, stop))
+                part = memoryview(_read(shard, start, stop))
             except OSError as problem:
                 words = f"cannot be read: {problem.strerror or problem}"
                 mismatches.append(Mismatch(damage(words, offset=start), of_shard=True))
                 continue
-        end = span.last and place == len(span.starts) - 1 and not span.shard.removed
-        mismatches.append(_check(span.shard, start, part, span.records[place], damage, with_end=end))
+        end = span.last and place == len(span.starts) - 1 and not shard.removed
+        mismatches.append(_check(shard, start, part, span.records[place], damage, with_end=end))
     return Checked(data, unreadable, [each for each in mismatches if each is not None])
 
 

@@ -81,8 +81,7 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
     real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0) & possible_forms(records)
     labelled = (records["label"] >= index.least_label) & (records["label"] < index.classes)
-    bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
-    return bad
+    return np.asarray(~((records["shard"] == shard.number) & inside & apart & real & labelled))
 
 
 def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
@@ -102,8 +101,6 @@ SPAN_BYTES = 2 << 20  # about so much is read at once
 
 @dataclass
 class ShardFindings:
-    """What a check of shards has found."""
-
     of_sizes: list[Damage] = field(default_factory=list)  # shards that are missing or of another size, in order
     of_contents: list[Damage] = field(default_factory=list)  # everything else, shard by shard
     bytes_read: int = 0
@@ -139,6 +136,13 @@ def _size_of(shard: ShardFacts) -> tuple[int, bool]:
         return shard.direct.fetched(shard.name, 0, 1).state.size_bytes, True
     status = shard.path.stat()
     return status.st_size, stat.S_ISREG(status.st_mode)
+
+
+def check_quickly(shards: Sequence[ShardFacts], index: IndexPart | None) -> Iterator[Damage]:
+    """Checks shards by their sizes, and their records, if `index` has them; reads no shard."""
+    for shard in shards:
+        yield from check_size(shard, None if index is None else index.of(shard))
+        yield from () if index is None else impossible_records(shard, index)
 
 
 def check_shards(

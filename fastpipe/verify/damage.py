@@ -47,7 +47,6 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
         return not self.findings
 
     def bad_samples(self) -> Iterator[tuple[int, int]]:
@@ -61,5 +60,4 @@ class Report:
         yield from runs
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return {**asdict(self), "sound": self.sound, "bad_samples": [list(run) for run in self.bad_samples()]}

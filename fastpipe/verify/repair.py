@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -23,8 +23,8 @@ from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
 from fastpipe.packing.growth.grow import relabelled
 from fastpipe.packing.growth.version import packed_options, packs_of
-from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
-from fastpipe.packing.job.threads import PackProgress
+from fastpipe.packing.job.destination import Repack, check_apart, disk_errors
+from fastpipe.packing.job.threads import PackProgress, Progress
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.publish import read_rejected, write_column, write_npy
@@ -51,26 +51,13 @@ def repair(
     *,
     image_root: str | os.PathLike[str] | None = None,
     workers: int | None = None,
-    on_progress: Callable[[PackProgress], None] = lambda _: None,
+    on_progress: Progress = lambda _: None,
 ) -> list[str]:
-    """Makes the damaged shards again, and puts a damaged index and damaged sidecars together from the shards.
+    """Makes the damaged shards again, and puts a damaged index and damaged sidecars together from the shards; gives
+    the names of these files. The other arguments are as of the pack.
 
-    Nothing takes the place of a damaged file but one of exactly the hash that dataset.json has.
-
-    Args:
-        path: the dataset's folder.
-        source: what it was packed from, as it was.
-        image_root: the folder that paths of images are relative to, if the pack was told one.
-        report: of the dataset.
-        workers: threads; None: the CPUs granted to this process.
-        on_progress: called now and then, in this thread.
-
-    Returns:
-        The names of the files that were made anew.
-
-    Raises:
-        PackError: dataset.json is damaged, the source is not what was packed, or it gives other bytes now.
-        ConfigError: the source lies in the dataset or the other way round.
+    Nothing takes the place of a damaged file but one of exactly the hash that dataset.json has. PackError: dataset.json
+    is damaged, the source is not what was packed, or it gives other bytes now. ConfigError: as of `check_apart`.
     """
     check_apart(source, path)
     said = describe(path)
@@ -112,7 +99,7 @@ def repair(
             except PackError as problem:
                 refused = refused or problem
                 continue
-            _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
+            _remake_shards(path, journal, ours, Repack(info, pack, listing, options), on_progress)
         if refused is not None:
             raise refused
         if INDEX_FILE in damaged:
@@ -176,28 +163,20 @@ def _difference(info: dict[str, Any], pack: dict[str, Any], listing: Listing) ->
 
 
 def _remake_shards(
-    path: Path,
-    journal: Journal,
-    shards: Sequence[ShardFacts],
-    packed: tuple[dict[str, Any], dict[str, Any]],
-    listing: Listing,
-    options: PackOptions,
-    on_progress: Callable[[PackProgress], None],
+    path: Path, journal: Journal, shards: Sequence[ShardFacts], again: Repack, on_progress: Progress
 ) -> None:
     """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
-    info, pack = packed
+    listing = again.listing
     wanted = {shard.name: shard for shard in shards}
     for shard in shards:
         with suppress(OSError):
             if file_hash(shard.path) == shard.xxh3_64:
                 raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
-    ours = [(run, names) for run, names in runs_of_shards(pack, listing, options, wanted) if names]
+    ours = [(run, names) for run, names in again.runs(wanted) if names]
     files = sum(run.stop - run.start for run, _ in ours)
     total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
     total = total or listing.size_bytes * files // len(listing.sources)
-    rejected = (
-        {entry["path"] for entry in read_rejected(path, info["version"])} if info["counts"]["rejected"] else set()
-    )
+    rejected = {entry["path"] for entry in read_rejected(path, again.info["version"])}
     done = done_bytes = 0
 
     def told(source: Source, outcome: Packed | str) -> None:
@@ -211,7 +190,7 @@ def _remake_shards(
         on_progress(PackProgress(done, files, done_bytes, total, 0))
 
     for run, names in ours:
-        with remade(info, pack, listing, options, run, journal.store.scratch, told) as (folder, tars):
+        with again.remade(run, journal.store.scratch, told) as (folder, tars):
             for shard in (wanted[name] for name in sorted(names)):
                 tar = tars.get(shard.name)
                 if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):

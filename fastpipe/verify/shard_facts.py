@@ -48,7 +48,6 @@ class Description:
     findings: list[Damage] = field(default_factory=list)  # about dataset.json, and an index.npy that cannot be opened
 
     def blame(self, problem: str, expected: str = "", got: str = "") -> None:
-        """Adds a finding about dataset.json."""
         self.findings.append(Damage(DATASET_FILE, problem, expected, got))
 
 

@@ -17,7 +17,7 @@ from cluster.ray_cluster import environment
 from cluster.sources import SHARD_BYTES
 
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps import work
 from fastpipe.packing.steps.parts import Job, Part
 from fastpipe.packing.steps.work import convert_step, make_step
 
@@ -42,8 +42,8 @@ def _note(log: Path, line: str) -> None:
 
 def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
     """Each task that begins writes a line: its step, its part, and how many files that has."""
-    monkeypatch.setattr(on_ray, "convert_step", partial(convert, log))
-    monkeypatch.setattr(on_ray, "make_step", partial(make, log))
+    monkeypatch.setattr(work, "convert_step", partial(convert, log))
+    monkeypatch.setattr(work, "make_step", partial(make, log))
     return log
 
 
@@ -56,8 +56,9 @@ def slow_make(log: Path, job: Job, part: Part) -> tuple[int, int]:
 
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
     """A driver whose tasks take a while, so that they can be killed."""
-    on_ray.make_step = partial(slow_make, log)  # type: ignore[assignment]
-    on_ray.pack_on_ray(source, destination, pack_options(shard_size=SHARD_BYTES), address=address)
+    work.make_step = partial(slow_make, log)  # type: ignore[assignment]
+    how = pack_options(shard_size=SHARD_BYTES)
+    work.pack_on_ray(source, destination, how, address=address, on_progress=lambda _: None)
 
 
 def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:
@@ -82,13 +83,13 @@ def make_nowhere(job: Job, part: Part) -> tuple[int, int]:
 
 def refuse_on_first_node(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
     """The node that makes a shard first has a full disk."""
-    monkeypatch.setattr(on_ray, "make_step", partial(make_elsewhere, log))
+    monkeypatch.setattr(work, "make_step", partial(make_elsewhere, log))
     return log
 
 
 def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """All disks are full."""
-    monkeypatch.setattr(on_ray, "make_step", make_nowhere)
+    monkeypatch.setattr(work, "make_step", make_nowhere)
 
 
 def command(arguments: Sequence[Any], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from pack_sources import digests
 from remote.s3 import Bucket
 
 import fastpipe
-from fastpipe.packing.cluster.tasks import is_of_machine
+from fastpipe.packing.cluster import is_of_machine
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import lists
 from fastpipe.packing.steps.parts import Job, read_listed, read_parts

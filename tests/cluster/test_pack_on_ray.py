@@ -21,14 +21,14 @@ from remote.s3 import Bucket
 from rich.console import Console
 
 import fastpipe
-from fastpipe.cli.pack_progress import pack_progress
+from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.format.index import Index, SourcePaths
 from fastpipe.machine import progress
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps.on_ray import pack_on_ray
+from fastpipe.packing.steps.work import pack_on_ray
 from fastpipe.sources.files import source_path
 
 
@@ -41,7 +41,7 @@ def packed_on_ray(
     """With small shards."""
     how = pack_options(**{"shard_size": SHARD_BYTES, **options})
     places = source_path(str(source), how.source.remote), destination_of(str(destination))
-    return pack_on_ray(*places, how, on_progress=on_progress)
+    return pack_on_ray(*places, how, address=None, on_progress=on_progress)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from remote.s3 import Bucket
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.packing.cluster.tasks import is_of_machine
+from fastpipe.packing.cluster import is_of_machine
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps.lists import list_all

@@ -16,9 +16,8 @@ from cluster.cluster_tasks import full_disk, full_disk_at_first, killed_at_first
 from cluster.ray_cluster import environment
 
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.packing.cluster import session as sessions
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import is_of_machine, run_tasks
+from fastpipe.packing import cluster as tasks
+from fastpipe.packing.cluster import is_of_machine, run_tasks, session
 
 
 def named(number: int) -> str:
@@ -29,7 +28,9 @@ def test_each_item_gets_its_result(ray_cluster: Any) -> None:
     assert sorted(run_tasks(squared, range(12), name=named)) == [(number, number**2) for number in range(12)]
 
 
-def test_items_are_taken_only_as_there_is_room(ray_cluster: Any) -> None:
+def test_items_are_taken_only_as_there_is_room(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
+    monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
     taken = []
 
     def items() -> Any:
@@ -37,7 +38,7 @@ def test_items_are_taken_only_as_there_is_room(ray_cluster: Any) -> None:
             taken.append(number)
             yield number
 
-    results = run_tasks(squared, items(), name=named, in_flight=3)
+    results = run_tasks(squared, items(), name=named)
     next(results)
     assert len(taken) <= 4
     results.close()
@@ -50,10 +51,11 @@ def test_a_full_disk_is_left_for_another_node(ray_cluster: Any, tmp_path: Path) 
     assert first != second == node
 
 
-def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any) -> None:
+def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RETRIES", 1)
     words = r"task square 7 has failed 2 times .* process \d+, log /.*worker.*: .*No space left"
     with pytest.raises(ClusterError, match=words):
-        list(run_tasks(full_disk, [7], name=named, retries=1))
+        list(run_tasks(full_disk, [7], name=named))
 
 
 def test_an_error_of_the_input_is_not_tried_again(ray_cluster: Any) -> None:
@@ -122,14 +124,14 @@ class Nobody:
 
 def test_an_address_without_a_cluster_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with pytest.raises(ClusterError, match=r"--address auto: Could not find .* Start one"), session("auto"):
         pass
 
 
 def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Ray is asked, which tries for minutes."""
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
@@ -148,7 +150,7 @@ def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.Monkey
 
 
 def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         named = rf"answers at --address {address}: .*RAY_AUTH_MODE=token"
@@ -158,8 +160,8 @@ def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.Mon
 
 OWN = """
 from cluster.cluster_tasks import slow, squared
-from fastpipe.packing.cluster.session import session
-from fastpipe.packing.cluster.tasks import run_tasks
+from fastpipe.packing.cluster import session
+from fastpipe.packing.cluster import run_tasks
 
 with session(workers=1) as cpus:
     print(cpus, list(run_tasks(squared, [3], name=str)), flush=True)

@@ -19,8 +19,8 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.machine.progress import HowFar
-from fastpipe.packing.cluster.session import RAY
-from fastpipe.verify import on_ray
+from fastpipe.packing.cluster import RAY
+from fastpipe.verify import verification
 from fastpipe.verify.damage import Report
 from fastpipe.verify.verification import verify
 
@@ -111,8 +111,8 @@ def test_a_killed_worker_costs_its_task(
     log.mkdir()
     damage_shards(dataset)
 
-    monkeypatch.setattr(on_ray, "check_run", partial(killed_at_first, log))
-    monkeypatch.setattr(on_ray, "_TASKS_PER_CPU", 1)
+    monkeypatch.setattr(verification, "check_run", partial(killed_at_first, log))
+    monkeypatch.setattr(verification, "_TASKS_PER_CPU", 1)
     assert content(verify(dataset, executor=RAY)) == content(verify(dataset))
     assert len(list(log.iterdir())) >= 2
 
@@ -121,14 +121,14 @@ def test_a_machine_that_sees_another_dataset_finds_no_damage(
     many_shards: Path, copied: Copy, ray_cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = copied(many_shards)
-    made = on_ray.Seen.of
+    made = verification.Seen.of
 
-    def moved(*arguments: Any) -> on_ray.Seen:
+    def moved(*arguments: Any) -> verification.Seen:
         seen = made(*arguments)
         (dataset / DATASET_FILE).write_text("{}")
         return seen
 
-    monkeypatch.setattr(on_ray.Seen, "of", moved)
+    monkeypatch.setattr(verification.Seen, "of", moved)
     with pytest.raises(ClusterError, match=r"task verify shard-0.* has failed 5 times .* have to see the same dataset"):
         verify(dataset, executor=RAY)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.verify.check_shards import ShardFindings
-from fastpipe.verify.on_ray import Seen, check_run
+from fastpipe.verify.verification import Seen, check_run
 
 
 def killed_at_first(log: Path, seen: Seen, whole_index: bool, run: Any) -> ShardFindings:

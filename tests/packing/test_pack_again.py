@@ -109,7 +109,7 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(tmp_path:
     assert digests(packed) == content
     looked_at: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(destination, "remade", lambda *_: looked_at.append(source))
+        patch.setattr(destination.Repack, "remade", lambda *_: looked_at.append(source))
         assert pack(source, packed).already_packed
     assert not looked_at, "the second time nobody has to look"
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
-from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
@@ -42,11 +41,6 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     if mask.min() < 0 or mask.max() > 65535:
         raise ImageError(f"{_EXPECTED}; got values from {mask.min()} to {mask.max()}")
     return mask.astype(np.uint16)
-
-
-def encode_mask(mask: NDArray[Any]) -> bytes:
-    """A gray PNG of 8 or 16 bits: no filter, no interlacing. Masks repeat themselves: deflate finds that alone."""
-    return encode_png(mask, filters=False)
 
 
 def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import ImageError
 from fastpipe.format.columns import row_dtype
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field, sidecars
+from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, sidecars
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.format.sample_layout import PNG_MAGIC, Stored
-from fastpipe.packing.fields.mask import encode_mask, mask_of_png, refuse_other_size
+from fastpipe.format.sample_layout import Stored
+from fastpipe.packing.fields.mask import mask_of_png, refuse_other_size
 from fastpipe.packing.fields.values import Boxes
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
+from fastpipe.sources.picture.png import encode_png
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
         return Stored(_boxes(value, place) if kind == "boxes" else short(place.points(value)))
     mask = mask_of_png(value, packed.source_size) if isinstance(value, bytes) else value
     refuse_other_size(mask.shape[::-1], packed.source_size)
-    return Stored(member=encode_mask(place.mask(mask)))
+    # No filter: masks repeat themselves, and deflate finds that alone.
+    return Stored(member=encode_png(place.mask(mask), filters=False))
 
 
 def short(numbers: NDArray[np.float32]) -> Any:
@@ -155,8 +157,6 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
 def _record(kind: str, data: bytes | None, offset: int) -> bytes:
     record = np.zeros((), FIELD_IMAGE_DTYPE)
     if data is not None:
-        form = PNG if data.startswith(PNG_MAGIC) else JPEG
-        size = size_of(data)
         bits = data[_BITS_AT] if kind == "mask" else 8
-        record[()] = (offset, len(data), *size, bits, form, xxhash.xxh3_64_intdigest(data))
+        record[()] = (offset, len(data), *size_of(data), bits, image_format_of(data), xxhash.xxh3_64_intdigest(data))
     return record.tobytes()

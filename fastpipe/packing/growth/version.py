@@ -170,7 +170,6 @@ class Kept:
         return (values if self._stays.all() else values[np.repeat(self._stays, lengths)]).tobytes()
 
     def part_bytes(self, of: str, part: str) -> int:
-        """Its size."""
         if part == LENGTHS:
             return 8 * self.samples
         values = self._columns.get((of, part))

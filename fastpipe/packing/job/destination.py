@@ -7,7 +7,8 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
@@ -178,13 +179,14 @@ def _unchanged(
     if not isinstance(journal.store.place, Path):
         return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing
     file = journal.store.place / DATASET_FILE
-    packed_ns, pack = file.stat().st_mtime_ns, info["packs"][0]
+    packed_ns = file.stat().st_mtime_ns
     if facts.changed_ns <= packed_ns or listing is None:
         return facts.changed_ns <= packed_ns
     hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
-    for run, names in runs_of_shards(pack, listing, options, hashes):
+    again = Repack(info, info["packs"][0], listing, options)
+    for run, names in again.runs(hashes):
         if any(source.ctime_ns > packed_ns for source in listing.sources[run.start : run.stop]):
-            with remade(info, pack, listing, options, run, journal.store.scratch) as (_, tars):
+            with again.remade(run, journal.store.scratch) as (_, tars):
                 if {name: tar.xxh3_64 for name, tar in tars.items()} != {name: hashes[name] for name in names}:
                     return False
     os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
@@ -204,43 +206,40 @@ def _changes(there: object, now: dict[str, Any]) -> str:
     return "; ".join(changed) or "the source files have changed"
 
 
-def runs_of_shards(
-    pack: dict[str, Any], listing: Listing, options: PackOptions, names: Iterable[str]
-) -> list[tuple[Run, set[str]]]:
-    """The runs of sources, listed as they were packed, that a pack made shards of, each with those of these names."""
-    plan = _plan_of(pack, listing, options)
-    of: defaultdict[int, set[str]] = defaultdict(set)
-    for name in names:
-        of[(shard_number(name) - plan.base) % plan.stride].add(name)
-    return [(run, of[run.number]) for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle)]
+@dataclass(frozen=True)
+class Repack:
+    """A pack of a dataset, whose shards can be made again: what dataset.json says of both, its sources as listed."""
 
+    info: dict[str, Any]
+    pack: dict[str, Any]
+    listing: Listing
+    options: PackOptions
 
-def _plan_of(pack: dict[str, Any], listing: Listing, options: PackOptions) -> Plan:
-    """The plan of a pack, but for the fields."""
-    step = pack["plan"]["step"]
-    return Plan(step, {}, pack["plan"]["base"], stride=stride_of(listing, step, shuffle=options.shuffle))
+    @cached_property
+    def _plan(self) -> Plan:
+        fields, said, shuffle = read_fields(self.info), self.pack["plan"], self.options.shuffle
+        kinds = {name: field.kind for name, field in fields.items()}
+        stride = stride_of(self.listing, said["step"], shuffle=shuffle)
+        return Plan(said["step"], agreed_in(fields.values()), said["base"], kinds, stride)
 
+    def runs(self, names: Iterable[str]) -> list[tuple[Run, set[str]]]:
+        """The runs of sources that shards were made of, each with those of these names."""
+        plan, of = self._plan, defaultdict[int, set[str]](set)
+        for name in names:
+            of[(shard_number(name) - plan.base) % plan.stride].add(name)
+        runs = runs_of(self.listing, plan.step, self.options.seed, shuffle=self.options.shuffle)
+        return [(run, of[run.number]) for run in runs]
 
-@contextlib.contextmanager
-def remade(
-    info: dict[str, Any],
-    pack: dict[str, Any],
-    listing: Listing,
-    options: PackOptions,
-    run: Run,
-    scratch: Path,
-    told: Told = lambda *_: None,
-) -> Iterator[tuple[Path, dict[str, Tar]]]:
-    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name."""
-    fields = read_fields(info)
-    kinds = {name: field.kind for name, field in fields.items()}
-    plan = _plan_of(pack, listing, options)._replace(agreed=agreed_in(fields.values()), kinds=kinds)
-    ours = replace(listing, sources=listing.sources[run.start : run.stop])
-    again = Run(run.number, 0, len(ours.sources))
-    with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / WORK_FOLDER).mkdir()
-        outcomes = outcomes_of(ours, [again], options, folder / "spool")
-        how = replace(options, fail_fast=False)  # of a source that cannot be packed the shard differs
-        (entry,) = make_shards(Folder(folder, folder), ours, plan, how, {"again.done": again}, outcomes, told)
-        yield folder, {shard_name(tar.number): tar for tar in entry.tars}
+    @contextlib.contextmanager
+    def remade(self, run: Run, scratch: Path, told: Told = lambda *_: None) -> Iterator[tuple[Path, dict[str, Tar]]]:
+        """The shards of one of the `runs`, made again in a folder in `scratch` that goes in the end; by name."""
+        ours = replace(self.listing, sources=self.listing.sources[run.start : run.stop])
+        again = Run(run.number, 0, len(ours.sources))
+        with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            (folder / WORK_FOLDER).mkdir()
+            outcomes = outcomes_of(ours, [again], self.options, folder / "spool")
+            how = replace(self.options, fail_fast=False)  # of a source that cannot be packed the shard differs
+            store = Folder(folder, folder)
+            (entry,) = make_shards(store, ours, self._plan, how, {"again.done": again}, outcomes, told)
+            yield folder, {tar.name: tar for tar in entry.tars}

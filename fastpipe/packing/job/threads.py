@@ -139,14 +139,6 @@ class Made:
 Make = Callable[[Listing, PackOptions, Journal, Fitted, Progress], Made]
 
 
-def planned(
-    listing: Listing, options: PackOptions, fitted: Fitted = lambda plan: plan, known: dict[str, Outcome] | None = None
-) -> tuple[Plan, dict[str, Run]]:
-    """The plan of a pack, and the run of each shard by the name of its entry; see `plan_of`."""
-    plan = fitted(plan_of(listing, options, known))
-    return plan, runs_by_name(listing, options, plan)
-
-
 def plan_of(
     listing: Listing, options: PackOptions, known: dict[str, Outcome] | None = None, weight: int | None = None
 ) -> Plan:
@@ -183,7 +175,8 @@ def make_in_threads(
     # Rows are converted with those beside them, so nothing is kept of tables.
     keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
     known: dict[str, Outcome] | None = {} if keeps else None
-    plan, named = planned(listing, options, fitted, known)
+    plan = fitted(plan_of(listing, options, known))
+    named = runs_by_name(listing, options, plan)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
     left = {name: run for name, run in named.items() if name not in finished}
@@ -215,7 +208,6 @@ class Told:
         self._now = self._now._replace(step=step, files=done, bytes=done_bytes, tasks=0, total_tasks=tasks)
 
     def add(self, files: int = 0, size_bytes: int = 0, rejected: int = 0, tasks: int = 0) -> None:
-        """So much more is done."""
         now = self._now
         self._now = now._replace(
             files=now.files + files,
@@ -227,7 +219,6 @@ class Told:
         self._on_progress(self._now)
 
     def source(self, source: Source, outcome: Outcome) -> None:
-        """A source is done."""
         self.add(1, source.size_bytes, isinstance(outcome, str))
 
     def publishing(self) -> None:

@@ -55,7 +55,6 @@ class Ahead(Generic[Item, Result]):
                 yield from self._oldest()
 
     def rest(self) -> Iterator[tuple[Item, Result]]:
-        """Waits for all tasks."""
         self._hand_over()
         while self._pending:
             yield from self._oldest()

@@ -127,7 +127,6 @@ def _packed(facts: dict[str, Any], pieces: bytes) -> Packed:
 
 
 def damaged(store: Store, what: str) -> PackError:
-    """The error for a spool whose files are not as they were written."""
     return PackError(
         f"{what} in the spool {store.place} has changed since it was written. Remove it, then run the same command "
         "again: it is made anew"

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER
 from fastpipe.packing.fields.agreement import Agreed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.picture.convert import Packed
@@ -39,7 +40,6 @@ class Tally:
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
-        """Adds one picture."""
         self.packed_bytes += len(packed.data)
         for counts, reason in ((self.changes, packed.change), (self.pngs, packed.png_of)):
             if reason is not None:
@@ -84,7 +84,6 @@ class Entry:
         return sum(tar.samples for tar in self.tars)
 
     def line(self) -> bytes:
-        """The first line of its file."""
         said = {name: value for name, value in asdict(self).items() if name not in ("name", "body_at")}
         return json.dumps(said).encode() + b"\n"
 
@@ -116,19 +115,16 @@ class Entries:
         self.tally = Tally()
         self._kept: list[bytes] = []  # some entries each, compressed: they are much alike
         self._count = 0
-        few: list[Any] = []
+        tallied = self._tallied(entries)
+        while few := list(islice(tallied, _KEPT_TOGETHER)):
+            self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
+            self._count += len(few)
+
+    def _tallied(self, entries: Iterable[Entry]) -> Iterator[tuple[Any, ...]]:
         for entry in entries:
             self.tally.add(entry.tally)
             if entry.tars:
-                few.append((entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at))
-                self._count += 1
-            if len(few) == _KEPT_TOGETHER:
-                self._keep(few)
-                few.clear()
-        self._keep(few)
-
-    def _keep(self, few: list[Any]) -> None:
-        self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
+                yield entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
 
     def __len__(self) -> int:
         return self._count
@@ -158,7 +154,7 @@ def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | Non
         for one in said["agreed"].values():
             Agreed(**one)  # TypeError: it is of another version of fastpipe
         entry = Entry(name, tars, tally, said["agreed"], parts, len(line))
-        whole = all(there.get(shard_name(tar.number)) == tar.size_bytes for tar in tars)
+        whole = all(there.get(tar.name) == tar.size_bytes for tar in tars)
         return entry if whole else None
     except Exception:  # whatever is wrong with this file, the shard is made again
         return None

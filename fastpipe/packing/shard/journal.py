@@ -22,15 +22,7 @@ from typing import Any
 
 from fastpipe.errors import PackError
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.layout import (
-    DATASET_FILE,
-    INDEX_FILE,
-    REJECTED_FILE,
-    SOURCES_FILE,
-    WORK_FOLDER,
-    shard_name,
-    shard_number,
-)
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, WORK_FOLDER, shard_number
 from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
 from fastpipe.store.store import Store
@@ -118,11 +110,11 @@ class Journal:
     def check(self, entries: Iterable[Entry]) -> None:
         """Looks whether all shards are there: others may write to a bucket, too. An entry without its shard goes."""
         there = self.store.sizes()
-        tars = ((entry.name, tar, shard_name(tar.number)) for entry in entries for tar in entry.tars)
-        for (entry, tar, name), note in self.store.each(lambda each: (each, self.store.note(each[2])), tars):
-            if there.get(name) != tar.size_bytes or note not in ("", tar.xxh3_64):
+        tars = ((entry.name, tar) for entry in entries for tar in entry.tars)
+        for (entry, tar), note in self.store.each(lambda each: (each, self.store.note(each[1].name)), tars):
+            if there.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
                 self.store.remove([f"{WORK_FOLDER}/{entry}"])
-                raise another(self.store, name, "is not what this pack has written there", KEPT)
+                raise another(self.store, tar.name, "is not what this pack has written there", KEPT)
 
     def clean(self, entries: Iterable[Entry], base: int = 0) -> None:
         """Removes shards, of this number and above, that belong to none of these entries, and all other entries."""

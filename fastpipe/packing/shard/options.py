@@ -13,10 +13,10 @@ from fastpipe.errors.checks import choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.cluster.session import RAY, THREADS
+from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.sources.options import Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
-from fastpipe.store.remote.options import place_of
+from fastpipe.store.remote.options import place_of, remote_options
 
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -108,8 +108,6 @@ def pack_options(
     """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
-        from fastpipe.store.remote.options import remote_options  # most packs have no URLs
-
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if spool is not None:
         place = place_of(spool)

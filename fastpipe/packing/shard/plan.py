@@ -15,6 +15,7 @@ say what values of fields have in common, such as the width of "floats".
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, groupby, islice
 from typing import Any, NamedTuple
 
@@ -71,27 +72,20 @@ def plan_shards(
 ) -> Plan:
     """Decides how the sources are cut; `weight` is that of all, where only those of the smallest hashes are listed."""
     agreement = Agreement(listing.kinds)
-    total = sum(map(listing.weight, listing.sources)) if weight is None else weight
-    if weight is None and listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
-        return _plan(listing, HASHES, agreement, shuffle=shuffle)
-    listed = stored = 0
-    for source, outcome in _few(listing, convert, agreement):
-        if isinstance(outcome, str):
-            continue
-        listed += listing.weight(source)
-        pieces, _ = laid_out(sample_key(0, 0), outcome, source.label, source.path, listing.kinds)
-        stored += sum(map(len, pieces))
-        try:
-            agreement.admit(outcome.values)
-        except ImageError:
-            continue
-    per_shard = shard_size * listed / stored if stored else shard_size
-    if shuffle:
-        per_shard *= HASHES / total
-    return _plan(listing, _rounded(max(1, int(per_shard))), agreement, shuffle=shuffle)
-
-
-def _plan(listing: Listing, step: int, agreement: Agreement, *, shuffle: bool) -> Plan:
+    step = HASHES  # one shard, whatever they become
+    if weight is not None or listing.size_bytes * _MOST_GROWTH > shard_size:
+        listed = stored = 0
+        for source, outcome in _few(listing, convert, agreement):
+            if not isinstance(outcome, str):
+                listed += listing.weight(source)
+                pieces, _ = laid_out(sample_key(0, 0), outcome, source.label, source.path, listing.kinds)
+                stored += sum(map(len, pieces))
+                with suppress(ImageError):
+                    agreement.admit(outcome.values)
+        per_shard = shard_size * listed / stored if stored else shard_size
+        if shuffle:
+            per_shard *= HASHES / (weight or sum(map(listing.weight, listing.sources)))
+        step = _rounded(max(1, int(per_shard)))
     return Plan(step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle))
 
 

@@ -28,7 +28,6 @@ from fastpipe.format.layout import (
     REJECTED_FILE,
     SOURCES_DTYPE,
     SOURCES_FILE,
-    shard_name,
     shard_number,
     version_folder,
 )
@@ -188,7 +187,7 @@ def _write_columns(
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
     # In a shard's piece of a column class names have this shard's numbers.
-    numbers = [agreement.join(piece.agreed, shard_name(piece.tars[0].number)) for piece in pieces if facts.kinds]
+    numbers = [agreement.join(piece.agreed, piece.tars[0].name) for piece in pieces if facts.kinds]
     named = {each.name: each for each in facts.fields if each.kind in NAMED_KINDS}
     described = {}
 

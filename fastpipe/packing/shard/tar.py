@@ -15,18 +15,9 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.fields import JPEG, PNG, Field, member
+from fastpipe.format.fields import Field, image_format_of, member
 from fastpipe.format.layout import INDEX_DTYPE, shard_name
-from fastpipe.format.sample_layout import (
-    BEFORE_BYTES,
-    OURS,
-    PNG_MAGIC,
-    after_picture,
-    before_picture,
-    key_hash,
-    picture_ending,
-    sample_key,
-)
+from fastpipe.format.sample_layout import BEFORE_BYTES, OURS, after_picture, before_picture, key_hash, sample_key
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.probe import form_of
 from fastpipe.store.files import no_link
@@ -99,14 +90,13 @@ def laid_out(
     for name, value in zip(kinds, packed.values, strict=True):
         if value.note is not None:
             note[name] = value.note
-    size_bytes = len(packed.data)
-    pieces = [before_picture(key, label, size_bytes, picture_ending(packed.data)), packed.data]
-    pieces.append(after_picture(key, size_bytes, json.dumps(note).encode()))
+    after = after_picture(key, len(packed.data), json.dumps(note).encode())
+    pieces = [before_picture(key, label, packed.data), packed.data, after]
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
         data, offset = value.member, 0
         if data is not None:
-            ending = member(Field(name, kind), PNG if data.startswith(PNG_MAGIC) else JPEG)
+            ending = member(Field(name, kind), image_format_of(data))
             assert ending is not None  # a value of this kind is a member
             head, tail = tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))
             offset = sum(map(len, pieces)) + len(head)
@@ -124,11 +114,14 @@ class Tar(NamedTuple):
     xxh3_64: str
     removed: int = 0
 
+    @property
+    def name(self) -> str:
+        return shard_name(self.number)
+
     def recorded(self) -> dict[str, Any]:
         """For dataset.json."""
-        number, *_, removed = self
-        said = {"name": shard_name(number), **self._asdict()}
-        return {name: value for name, value in said.items() if name != "number" and (name != "removed" or removed)}
+        said = {"name": self.name, "samples": self.samples, "size_bytes": self.size_bytes, "xxh3_64": self.xxh3_64}
+        return said | ({"removed": self.removed} if self.removed else {})
 
 
 class TarWriter:

@@ -24,7 +24,7 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
+from fastpipe.packing.job.threads import Fitted, plan_of, runs_by_name
 from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
 from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
@@ -51,7 +51,6 @@ class Counted:
     runs: tuple[str, ...]
 
     def with_more(self, other: Counted) -> Counted:
-        """Both."""
         few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
         return Counted(self.facts.with_more(other.facts), self.weight + other.weight, few, self.runs + other.runs)
 
@@ -77,10 +76,10 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
 
 
 def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
-    """Writes down the sources of each part; `fitted` as of `planned`."""
-    plan, named = planned(listing, job.options, fitted)
+    """Writes down the sources of each part; `fitted` as of Make."""
+    plan = fitted(plan_of(listing, job.options))
     _new_spool(job)
-    _write_pieces(job, listing, named, 0)
+    _write_pieces(job, listing, runs_by_name(listing, job.options, plan), 0)
     return _written(job, _listed(job, Facts.of(listing), plan))
 
 

@@ -37,7 +37,6 @@ from fastpipe.sources.tables import Table, TableListing
 from fastpipe.store.store import Store, open_store
 
 LISTED = "listed.json"
-_NO_PLAN = Plan(1, {})
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class Job:
         return cls(os.path.abspath(source) if isinstance(source, Path) else str(source), destination, options)
 
     def source_path(self) -> SourcePath:
-        """The source."""
         return source_path(self.source, self.options.source.remote)
 
     def spool(self) -> Store:
@@ -78,13 +76,13 @@ class Job:
         return open_store(self.destination, self.options.source.remote)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Listed(Facts):
     """What the steps need of a listing, as a file can hold it; its parts are written down in `ranges`, see lists.py."""
 
-    made_with: str = ""
-    plan: Plan = _NO_PLAN
-    ranges: int = 1
+    made_with: str
+    plan: Plan
+    ranges: int
 
     @classmethod
     def read(cls, data: bytes) -> Listed:

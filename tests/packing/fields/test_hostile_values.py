@@ -20,7 +20,8 @@ from tars import END, header, member
 import fastpipe
 from fastpipe.errors import ImageError
 from fastpipe.format.index import Index
-from fastpipe.packing.fields.mask import encode_mask, mask_of_png
+from fastpipe.packing.fields.mask import mask_of_png
+from fastpipe.sources.picture.png import encode_png
 
 GIB = 1 << 30
 
@@ -68,7 +69,8 @@ def test_a_text_of_2_gb_and_bombs_cost_nothing(tmp_path: Path) -> None:
         file.seek(2 * GIB, 1)  # a hole
         file.write(member("b.jpg", jpeg) + member("b.seg.png", bomb(65500, 65500, 1000)))
         file.write(member("c.jpg", jpeg) + member("c.seg.png", bomb(64, 64, GIB)))
-        file.write(member("d.jpg", jpeg) + member("d.txt", b"good") + member("d.seg.png", encode_mask(MASK)) + END)
+        mask = member("d.seg.png", encode_png(MASK, filters=False))
+        file.write(member("d.jpg", jpeg) + member("d.txt", b"good") + mask + END)
     lines = sorted(packed_in_little_memory(tar, tmp_path / "packed"))
     assert lines[0] == "a.jpg field txt: expected at most 268,435,456 bytes, got 2,147,483,648"
     assert lines[1] == "b.jpg field seg: the PNG is corrupt: 65500 x 65500 pixels cannot be in 17 compressed bytes"
@@ -92,7 +94,7 @@ def test_a_value_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest
 @given(st.integers(0, 10**9), st.binary(max_size=4))
 def test_a_damaged_mask_is_refused_or_has_the_same_ids(place: int, patch: bytes) -> None:
     ids = np.random.default_rng(0).integers(0, 256, (9, 11), dtype=np.uint8)
-    data = bytearray(encode_mask(ids))
+    data = bytearray(encode_png(ids, filters=False))
     at = place % len(data)
     data[at : at + len(patch)] = patch
     with contextlib.suppress(ImageError):
@@ -101,6 +103,6 @@ def test_a_damaged_mask_is_refused_or_has_the_same_ids(place: int, patch: bytes)
 
 @given(st.integers(0, 200))
 def test_a_truncated_mask_is_refused(length: int) -> None:
-    data = encode_mask(np.random.default_rng(0).integers(0, 256, (9, 11), dtype=np.uint8))
+    data = encode_png(np.random.default_rng(0).integers(0, 256, (9, 11), dtype=np.uint8), filters=False)
     with pytest.raises(ImageError):
         mask_of_png(data[: min(length, len(data) - 1)], (11, 9))

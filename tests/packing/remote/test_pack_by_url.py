@@ -25,7 +25,7 @@ from rich.console import Console
 from tables import jpegs, write_table
 
 import fastpipe
-from fastpipe.cli.pack_progress import pack_progress
+from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.store.remote import remote_path

@@ -1,1 +1,0 @@
-"""Work on several machines: Ray's tasks, and nothing of our own beside them."""
