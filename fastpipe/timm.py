@@ -21,7 +21,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import kornia.augmentation
@@ -33,7 +33,7 @@ from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
-from fastpipe.loading.loader import Batches, Loader, Samples
+from fastpipe.loading.loader import Batches, Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
@@ -222,7 +222,9 @@ class _Batches(Batches):
 
 
 class TimmLoader:
-    """What timm's training loop uses of a loader, and `state_dict` and `load_state_dict`; the rest is `loader`'s."""
+    """What timm's training loop uses of a loader. All else, such as `dataset`, `sampler`, `state_dict`, `load_state_dict`
+    and `close`, is that of `loader`, a fastpipe.Loader.
+    """
 
     def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:
         self.loader, self._augment, self._splits, self._vflip = opened, augment, splits, vflip
@@ -251,16 +253,6 @@ class TimmLoader:
         return len(self.loader)
 
     @property
-    def dataset(self) -> Dataset:
-        """The dataset that is read."""
-        return self.loader.dataset
-
-    @property
-    def sampler(self) -> Samples:
-        """Has `set_epoch`."""
-        return self.loader.sampler
-
-    @property
     def mixup_enabled(self) -> bool:
         """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft, as in timm."""
         return any(mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing))
@@ -272,17 +264,10 @@ class TimmLoader:
                 mixer.enabled = enabled
         self.loader.forget_ahead()
 
-    def state_dict(self) -> dict[str, Any]:
-        """See fastpipe.Loader."""
-        return self.loader.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See fastpipe.Loader."""
-        self.loader.load_state_dict(state)
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self.loader.close()
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.loader, name)
 
 
 def _shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:

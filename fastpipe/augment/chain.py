@@ -156,10 +156,10 @@ class Chain(torch.nn.Module):
         draws, mixing = (
             Draws(samples, seed=each, epoch=epoch, batch=batch, shown=shares, channels=channels) for each in seeds
         )
-        steps, given = [], size
+        steps, sizes = [], [size]
         for position, operation in enumerate(self._sequence):
-            steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
-            size = operation.size_after(size, channels)
+            steps.append(operation.plan(mixing if operation.mixes else draws, sizes[-1], position))
+            sizes.append(operation.size_after(sizes[-1], channels))
         full = 1 if self.stages else full_of(bits)
         steps.append(Step(None, affine(*self.moments(channels), full=full)))
         arrays = {
@@ -167,7 +167,7 @@ class Chain(torch.nn.Module):
             for number, step in enumerate(steps)
             for name, array in step.arrays.items()
         }
-        return AugmentPlan(len(draws), given, channels, bits, tuple(step.host for step in steps), arrays)
+        return AugmentPlan(len(draws), tuple(sizes), channels, bits, tuple(step.host for step in steps), arrays)
 
     def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
@@ -190,9 +190,7 @@ class Chain(torch.nn.Module):
         if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
             return boxes, points
         tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
-        return moved(
-            plan, self.size_after(plan), boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes")
-        )
+        return moved(plan, boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes"))
 
     @torch.no_grad()
     def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
@@ -269,12 +267,12 @@ class Chain(torch.nn.Module):
         if self.stages:
             part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
         for first, end in parts(images, part_bytes):
-            part, size = self._operate(images[first:end], first, plan, stages)
+            part = self._operate(images[first:end], first, plan, stages)
             as_is = self.mean is None and not after  # but for the dtype, so results may be anything
             if as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(part, plan.channels, size if after else None)
+                self._check_size(part, plan.channels, plan.sizes[-1] if after else None)
                 dtype = self.dtype if by_rows == after else torch.float32
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
             normalise(part, stages[-1]["scale"], stages[-1]["shift"], out[first:end])
@@ -291,30 +289,18 @@ class Chain(torch.nn.Module):
         """Each operation with its part of a plan."""
         return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
-    def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
-        """(height, width) of what becomes of the images."""
-        size = plan.size
-        for operation in self.stages:
-            size = operation.size_after(size, plan.channels)
-        return size
-
-    def _operate(
-        self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
-    ) -> tuple[Tensor, tuple[int, int]]:
-        """The operations' result, and the size that was planned for it."""
-        size = plan.size
+    def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         if not self.stages:
-            return images, size
+            return images
         images = to_unit(images, _memory_format(self.stages[0]))
         for number, operation in enumerate(self.stages):
             if not isinstance(operation, Foreign):
-                self._check_size(images, plan.channels, size)
+                self._check_size(images, plan.channels, plan.sizes[number])
                 if number and isinstance(self.stages[number - 1], Foreign):  # which may keep what it returned
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])
-            size = operation.size_after(size, plan.channels)
-        return images, size
+        return images
 
     def _check_size(self, images: Tensor, channels: int, size: tuple[int, int] | None) -> None:
         """Raises ConfigError where they are no images with so many channels, of `size` if it is given."""

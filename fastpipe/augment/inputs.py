@@ -54,7 +54,7 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mappi
     check_images(images)
     if missing := sorted(plan.arrays.keys() - tensors.keys()):
         raise ConfigError(f"Augment: expected the tensors of all plan.arrays, got none for {', '.join(missing)}")
-    shape, bits = (plan.count, plan.channels, *plan.size), 8 * images.element_size()
+    shape, bits = (plan.count, plan.channels, *plan.sizes[0]), 8 * images.element_size()
     if tuple(images.shape) != shape or bits != plan.bits:
         raise ConfigError(
             f"Augment: the plan is for images {shape} of {plan.bits} bits, got {tuple(images.shape)} of {bits}; call "

@@ -30,13 +30,12 @@ _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 
 def moved(
     plan: AugmentPlan,
-    size: tuple[int, int],
     boxes: Mapping[str, PlacedBoxes],
     points: Mapping[str, PlacedPoints],
     move: Mover,
 ) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
-    """Moves boxes and points of images that become of `size` as `move` moves points (n, P, 2); Augment.move_places."""
-    height, width = plan.size
+    """Moves boxes and points as `move` moves points (n, P, 2); Augment.move_places."""
+    height, width = plan.sizes[0]
     around = {name: each.edges[:, _CORNERS] - np.float32(0.5) for name, each in boxes.items()}
     single = {name: each.values[..., :2] for name, each in points.items()}
     # Three corners of each image say whether it becomes its mirror image.
@@ -50,7 +49,7 @@ def moved(
     mirrored = one[:, 0] * other[:, 1] < one[:, 1] * other[:, 0]
     new_boxes, new_points = {}, {}
     for name, corners in zip(boxes, made, strict=False):
-        edges = _upright(boxes[name].edges, around[name], corners, size)
+        edges = _upright(boxes[name].edges, around[name], corners, plan.sizes[-1])
         new_boxes[name] = PlacedBoxes(edges, boxes[name].rows, boxes[name].labels)
     for name, xy in zip(points, made[len(boxes) :], strict=True):
         old = points[name]

@@ -93,14 +93,14 @@ class AugmentPlan:
 
     Attributes:
         count: samples of the batch.
-        size: (height, width) in pixels.
+        sizes: (height, width) in pixels, before each stage and after the last one.
         channels, bits: of the images.
         hosts: a Step's `host` for each stage, in order.
         arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as tensors on its device.
     """
 
     count: int
-    size: tuple[int, int]
+    sizes: tuple[tuple[int, int], ...]
     channels: int
     bits: int
     hosts: tuple[Any, ...]

@@ -101,13 +101,11 @@ class Transfer:
         while self._copying and self._copying[0][0].done():
             self._copying.popleft()
         while self._working and self._working[0].ready.done():
-            self._stats.device_s += self._device_s(self._working.popleft())
-
-    def _device_s(self, work: _Work) -> float:
-        augment_s = work.ready.since(work.copied)
-        if work.in_time:
-            self._augment_s = augment_s
-        return work.copied.since(work.first) + min(augment_s, self._augment_s)
+            work = self._working.popleft()
+            augment_s = work.ready.since(work.copied)
+            if work.in_time:
+                self._augment_s = augment_s
+            self._stats.device_s += work.copied.since(work.first) + min(augment_s, self._augment_s)
 
     @torch.inference_mode(False)  # the loop may train on the batch when it has left that mode
     @torch.no_grad()
@@ -217,15 +215,8 @@ class Transfer:
         if len(self._users) > _MOST_UNDONE:
             step = self._users.popleft()
             if self._stream.copies:  # the CPU is never behind
-                self._wait(step)
+                self._stats.held_s += self._watchdog.wait(step.wait, f"{self._stream.device} {_STEP_UNDONE}")
         return staged.batch
-
-    def _wait(self, step: Mark) -> None:
-        started = time.perf_counter()
-        self._watchdog.begin()
-        while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
-            self._watchdog.look(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
-        self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
         """Each view's rows (n * k, channels, height, width) and the arrays, on the device; marks around the copies."""

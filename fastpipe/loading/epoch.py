@@ -147,7 +147,7 @@ class Maker:
 
     def _errors(self, work: Work) -> list[tuple[int, Reason]]:
         """Waits for its rows; the bad samples, as `Work.errors`."""
-        self._wait(work.wait, self.watchdog.look)
+        self._wait(work.wait)
         errors = work.errors()
         if errors:
             self.engine.check_usable()  # rows that a close in another thread took back are no bad samples
@@ -165,21 +165,13 @@ class Maker:
         if (prepared := work.prepared) is None:
             return None if self.fields is None else self.fields.read(work.plan)
         stuck = f"prepare= has not returned for batch {work.number} of epoch {work.of.epoch}"
-        self.stats.prepare_wait_s += self._wait(
-            lambda timeout_s: bool(wait([prepared], timeout_s).done),
-            lambda waited_s: self.watchdog.look(waited_s, stuck),
-        )
+        self.stats.prepare_wait_s += self._wait(lambda timeout_s: bool(wait([prepared], timeout_s).done), stuck)
         self.engine.check_usable()  # a close in another thread takes it back
         return prepared.result()
 
-    def _wait(self, ended: Callable[[float], bool], look: Callable[[float], None]) -> float:
-        """Waits until `ended`, which takes a timeout, says so; looks now and then. The seconds that it took."""
-        started = time.perf_counter()
-        self.watchdog.begin()
-        while not ended(self.watchdog.patience_s(time.perf_counter() - started)):
-            self.engine.check_usable()
-            look(time.perf_counter() - started)
-        waited_s = time.perf_counter() - started
+    def _wait(self, ended: Callable[[float], bool], stuck: str = "") -> float:
+        """As of Watchdog.wait."""
+        waited_s = self.watchdog.wait(ended, stuck, self.engine.check_usable)
         self.stats.wait_s += waited_s
         return waited_s
 
@@ -259,10 +251,11 @@ class Epoch:
 
     def _submit(self, number: int) -> None:
         maker, plan, first = self._maker, self._plan.batch(number), number == self._first
-        if not maker.engine.fetches:
+        reader = maker.engine.reader
+        if reader is None:
             maker.engine.read_ahead(self._plan.reads(number, plan, first=first), restart=first)
         elif first:
-            maker.engine.restart_fetching(self.recipe.ranks.world_size)
+            reader.restart(self.recipe.ranks.world_size)
         self.works.append(maker.begin(plan, self._plan, number))
-        if maker.engine.fetches:  # after the batch, whose own samples come first
-            maker.engine.fetch_ahead(self._plan.upcoming(number, first=first))
+        if reader is not None:  # after the batch, whose own samples come first
+            reader.ahead(self._plan.upcoming(number, first=first))
