@@ -222,8 +222,8 @@ class _Batches(Batches):
 
 
 class TimmLoader:
-    """What timm's training loop uses of a loader. All else, such as `dataset`, `sampler`, `state_dict`, `load_state_dict`
-    and `close`, is that of `loader`, a fastpipe.Loader.
+    """What timm's training loop uses of a loader. All else, such as `dataset`, `sampler`, `state_dict`,
+    `load_state_dict` and `close`, is that of `loader`, a fastpipe.Loader.
     """
 
     def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:

@@ -35,8 +35,12 @@ INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves par
 # The kinds of fields that kornia moves, and what it calls them.
 DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
 _IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
-_GEOMETRIC = "GeometricAugmentationBase2D"
-_MASKS_ONLY = frozenset(["RandomElasticTransform", "RandomErasing"])
+# kornia's classes -> the kinds of what their modules change as they change images; "shown": see Operation.
+_MOVABLE = {
+    "GeometricAugmentationBase2D": frozenset([*DATA_KEYS, "shown"]),
+    "RandomElasticTransform": frozenset(["mask", "shown"]),
+    "RandomErasing": frozenset(["mask"]),
+}
 _FILLS = ("fill", "pad_value")  # options of modules: the value of pixels from outside the image
 
 
@@ -143,17 +147,9 @@ def field_keys(module: Any) -> FieldKeys:
 
 
 def movable(module: torch.nn.Module) -> frozenset[str]:
-    """The kinds of fields that kornia changes as it changes images with a module of its own."""
-    found = names(module) if is_own(module) else set()
-    if _GEOMETRIC in found:
-        return frozenset(DATA_KEYS)
-    return frozenset(["mask"]) if found & _MASKS_ONLY else frozenset()
-
-
-def moves_places(module: torch.nn.Module) -> bool:
-    """Whether it is a module of kornia's own that moves pixels, and masks as it moves them."""
-    places = (_GEOMETRIC, "RandomElasticTransform")
-    return is_own(module) and not names(module).isdisjoint(places)
+    """The kinds that kornia changes as it changes images with a module of its own."""
+    found = names(module) if is_own(module) else ()
+    return frozenset[str]().union(*(_MOVABLE[name] for name in found if name in _MOVABLE))
 
 
 class FieldMover:

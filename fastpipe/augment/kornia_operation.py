@@ -29,7 +29,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules, pixels
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable, moves_places
+from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
 from fastpipe.augment.operation import Apart, Draws, Step
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
@@ -75,7 +75,7 @@ class Kornia(Apart):
         self._row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)  # a call for each image
         self.could_move = movable(module)
         self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
-        self.moves = frozenset(["shown"] * moves_places(module)).union(self._mover.kinds if self._mover else ())
+        self.moves = (self.could_move & {"shown"}).union(self._mover.kinds if self._mover else ())
         self._shower: FieldMover | None = None  # made where it is needed
         self._natures: dict[tuple[tuple[int, int], int], Nature] = {}
         self._on_device: list[int] | None = None

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.operation import AugmentPlan
-from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.plan.host_fields import HostFields, lay_out
+from fastpipe.plan.host_batch import HostBatch, HostFields, lay_out
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostBatch
 from fastpipe.engine.engine import Engine, lacks_memory
 from fastpipe.engine.jobs import FetchedJob, Job, Reason
 from fastpipe.engine.slots import SlotRing
@@ -25,7 +24,7 @@ from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.state import Position
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.host_fields import HostFields
+from fastpipe.plan.host_batch import HostBatch, HostFields
 from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.host_fields import HostFields
+from fastpipe.plan.host_batch import HostFields
 from fastpipe.samples.fields import by_sample, split
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
