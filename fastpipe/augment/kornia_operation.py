@@ -180,7 +180,7 @@ class Kornia(Apart):
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
         if groups == [None] and len(rows) == len(seeds):
             return [(None, None)]
-        of_row = _at_least_two(draws.group_of(Stream.MODULE_GROUP, position, len(groups)))[rows]
+        of_row = _at_least_two(draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(len(groups)))[rows]
         parts = [(group, rows[of_row == number]) for number, group in enumerate(groups)]
         return [(group, _at_least_two(mine)) for group, mine in parts if len(mine)]
 

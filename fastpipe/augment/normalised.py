@@ -69,9 +69,7 @@ class Erasing(Operation):
         rows, boxes, seeds = host
         lying = images.permute(0, 2, 3, 1)  # as they lie in memory
         if self.noise is None and self.most == 1 and not pixels.on_cpu(images.device):
-            blanked = on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"])
-            assert blanked is lying
-            return images
+            return on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"]).permute(0, 3, 1, 2)
         for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
             box = cut_out(lying[rows[place] - first], boxes[place].tolist())
             if self.noise is None:
@@ -188,7 +186,6 @@ class Mixing(Operation):
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
     def run(self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Mixes the images."""
         cut, share, boxes = host
         images = images.permute(0, 2, 3, 1)  # as they lie in memory
         if pixels.on_cpu(images.device) and not self.from_the_end:

@@ -66,10 +66,6 @@ class Draws:
         """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
         return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
 
-    def group_of(self, stream: int, position: int, groups: int) -> NDArray[np.int64]:
-        """(n,) in [0, groups): the group of each sample, the same in whatever batch the sample comes."""
-        return (self.sample_bits(stream, position) % np.uint64(groups)).astype(np.int64)
-
     def group_seed(self, stream: int, position: int, group: int | None) -> int:
         """In [0, 2**64): a seed that the samples of a group share in an epoch; of no group: `generator_seed`."""
         if group is None:

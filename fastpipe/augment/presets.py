@@ -197,7 +197,6 @@ class Policy(Operation):
         return Layer(order, groups), numbers[order].astype(np.float32)
 
     def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Does one group after the other, layer after layer."""
         if not pixels.on_cpu(images.device):
             return self._run_sorted(images, host, tensors)
         for number, layer in enumerate(host):
@@ -271,7 +270,6 @@ class ColourJitter(Operation):
     def run(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], Any], tensors: Mapping[str, Tensor]
     ) -> Tensor:
-        """Changes the rows drawn."""
         rows, order = host
 
         def jitter(images: Tensor, factors: Tensor) -> Tensor:
@@ -298,7 +296,6 @@ class Grayscale(Operation):
         return Step(rows, {"rows": rows})
 
     def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Changes the rows drawn."""
         return on_rows(on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"])
 
     def extra_repr(self) -> str:
@@ -323,12 +320,9 @@ class Blur(Operation):
     def run(
         self, images: Tensor, first: int, host: tuple[NDArray[np.int64], int], tensors: Mapping[str, Tensor]
     ) -> Tensor:
-        """Changes the rows drawn."""
         rows, radius = host
-        blur = partial(
-            effects.gaussian_blur, radius=radius
-        )  # never compiled: that makes it five times as slow on a CPU
-        return on_rows(on_colour(blur), images, first, rows, tensors["rows"], tensors["sigmas"])
+        blur = on_colour(partial(effects.gaussian_blur, radius=radius))  # compiled, a CPU takes five times as long
+        return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
 
     def extra_repr(self) -> str:
         return f"probability={self.probability}"

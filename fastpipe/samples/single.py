@@ -205,8 +205,7 @@ class FieldValues(Fields):
         elif cut is not None:
             pixels = self._pictures.field_row(plan.part(at, at + 1), cut.size, field, exact=cut.exact, mask=mask)
         else:
-            read = self._pictures.mask if mask else self._pictures.second_picture
-            pixels = read(int(plan.samples[at]), record, field)
+            pixels = self._pictures.whole_field(int(plan.samples[at]), record, field, mask=mask)
         return tv_tensor("Mask", pixels) if mask else as_image(pixels)
 
 
