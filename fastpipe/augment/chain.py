@@ -16,7 +16,7 @@ from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
 from fastpipe.augment.moving import moved
 from fastpipe.augment.normalised import Mixing, one_hot
-from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
+from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step, Tensors
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.engine.slots import SlotRing
@@ -193,7 +193,7 @@ class Chain(torch.nn.Module):
         return moved(plan, boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes"))
 
     @torch.no_grad()
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Tensors, fill: int = 0) -> Tensor:
         """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
 
         Args:
@@ -210,13 +210,13 @@ class Chain(torch.nn.Module):
         return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
 
     @torch.no_grad()
-    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
         """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
         if "shown" not in self.moves:
             return shown
         return self._moved(shown[:, None].to(torch.float32), plan, tensors, "shown")[:, 0] > 0.5
 
-    def _moved(self, values: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], *kinds: str) -> Tensor:
+    def _moved(self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str) -> Tensor:
         """Values of one of these kinds -> where the operations that have such a kind move them."""
         with unaffected(values.device):
             for operation, host, own in self._steps(plan, tensors):
@@ -230,7 +230,7 @@ class Chain(torch.nn.Module):
         images: Tensor,
         labels: Tensor,
         plan: AugmentPlan,
-        tensors: Mapping[str, Tensor],
+        tensors: Tensors,
         *,
         num_classes: int | None = None,
     ) -> tuple[Tensor, Tensor]:
@@ -258,7 +258,7 @@ class Chain(torch.nn.Module):
                 labels = self._soft_labels(labels, classes, plan, tensors)
         return out, labels
 
-    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Tensors]) -> Tensor:
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
         after = [*enumerate(self._sequence)][len(self.stages) :]
@@ -283,13 +283,11 @@ class Chain(torch.nn.Module):
             out = operation.run(out, 0, plan.hosts[number], stages[number])
         return out.to(self.dtype)
 
-    def _steps(
-        self, plan: AugmentPlan, tensors: Mapping[str, Tensor]
-    ) -> Iterator[tuple[Operation, Any, Mapping[str, Tensor]]]:
+    def _steps(self, plan: AugmentPlan, tensors: Tensors) -> Iterator[tuple[Operation, Any, Tensors]]:
         """Each operation with its part of a plan."""
         return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
-    def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Tensors]) -> Tensor:
         if not self.stages:
             return images
         images = to_unit(images, _memory_format(self.stages[0]))
@@ -318,7 +316,7 @@ class Chain(torch.nn.Module):
                 f"loader: size={shape[2:]}"
             )
 
-    def _soft_labels(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+    def _soft_labels(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Tensors) -> Tensor:
         soft = one_hot(labels, classes)
         for operation, host, own in self._steps(plan, tensors):
             if operation.mixes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import presets
@@ -26,7 +25,7 @@ from fastpipe.augment.options import (
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
-from fastpipe.plan.draws import Stream, key
+from fastpipe.plan.draws import Int64s, Stream, key
 
 
 class Augment(Chain):
@@ -146,7 +145,7 @@ class Augment(Chain):
         seed: int | None = None,
         epoch: int = 0,
         batch: int | None = None,
-        samples: NDArray[np.int64] | Sequence[int] | None = None,
+        samples: Int64s | Sequence[int] | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Augments a batch without a loader.
 

@@ -146,6 +146,13 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
+    def decode(self, plan: BatchPlan, images: Pixels) -> list[tuple[int, Reason]]:
+        """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
+        job = self.submit(plan, (images, True))
+        while not job.wait(1.0):
+            self.check_usable()
+        return job.errors()
+
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
         """Has the kernel read ranges, (n,) of order.RANGE_DTYPE, ahead, in order; `restart` drops all before them."""
         if not len(ranges) and not restart:

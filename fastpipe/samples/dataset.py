@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch.utils.data
 import xxhash
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, real_number, whole
@@ -21,7 +21,7 @@ from fastpipe.format.columns import starts_of
 from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Stream
+from fastpipe.plan.draws import Int64s, Stream
 from fastpipe.samples.by_id import Derived, Values, digest, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, StoredDataset, joined
@@ -310,7 +310,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     # Inside
 
-    def _chosen(self, ids: NDArray[np.int64], method: str) -> Dataset:
+    def _chosen(self, ids: Int64s, method: str) -> Dataset:
         """The samples with these ids, share by share. All of them in their order are the dataset itself."""
         if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
             return self

@@ -30,7 +30,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import TenCrop
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
 from fastpipe.plan.geometry import large_enough
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
 from fastpipe.samples.fields import Asked, Fields, by_sample, check_mirrored, split
@@ -48,7 +48,7 @@ class Draws(NamedTuple):
     """What the draws of samples are a hash of, beside the seed; Note [draws of single samples]."""
 
     epoch: int
-    numbers: NDArray[np.int64]  # (n,)
+    numbers: Int64s  # (n,)
 
 
 class Cropping:
@@ -82,22 +82,20 @@ class Cropping:
         """Whether `set_epoch` has been called."""
         return int(self._epoch) != _NO_EPOCH
 
-    def draws(self, named: NDArray[np.int64]) -> Draws:
+    def draws(self, named: Int64s) -> Draws:
         """What the draws of samples are a hash of; `named` names them after `set_epoch`."""
         if not self.knows_epoch and (self.mirrors or self.crop.is_random):
             named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
         return Draws(max(int(self._epoch), 0), named)
 
-    def crops_of(
-        self, widths: NDArray[np.int64], heights: NDArray[np.int64], draws: Draws, **how: Any
-    ) -> tuple[Crops, NDArray[np.bool_]]:
+    def crops_of(self, widths: Int64s, heights: Int64s, draws: Draws, **how: Any) -> tuple[Crops, Bools]:
         """The crops of pictures of these sizes, and which rows are mirrored."""
         named: dict[str, Any] = {"seed": self._seed, "epoch": draws.epoch, "samples": draws.numbers}
         crops = plan_crops(self.crop, self.size, widths, heights, **named, **how)
         flips = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers) < self._flip
         return crops, np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
 
-    def plan(self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]) -> BatchPlan:
+    def plan(self, ids: Int64s, samples: Int64s, records: NDArray[np.void]) -> BatchPlan:
         """Of some samples."""
         draws, sizes = self.draws(samples), (records["width"].astype(np.int64), records["height"].astype(np.int64))
         crops, flips = self.crops_of(*sizes, draws, name=lambda at: f"sample {ids[at]}")
@@ -222,7 +220,7 @@ class SampleReader:
         if single.fields is not None:
             self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
 
-    def of(self, ids: NDArray[np.int64]) -> list[Any]:
+    def of(self, ids: Int64s) -> list[Any]:
         """The samples at some places of the dataset.
 
         The index is read once for all of them. The images are decoded one by one, and the transform is called while the

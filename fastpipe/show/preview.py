@@ -168,11 +168,7 @@ def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     box = np.array([[0, 0, width, height]])
     crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
     whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=np.zeros(1, dtype=np.bool_))
-    engine = parts.maker.engine
-    job = engine.submit(whole_photo, (image, True))
-    while not job.wait(1.0):
-        engine.check_usable()
-    for _, reason in job.errors():
+    for _, reason in parts.maker.engine.decode(whole_photo, image):
         raise parts.maker.index.sample_error(int(whole_photo.samples[0]), reason)
     return _drawable(image[0])
 
