@@ -139,25 +139,24 @@ def create_loader(
     """
     off = {name for name in _OFF if not others.get(name)}
     said = {name: value for name, value in others.items() if name not in (*_WITHOUT_EFFECT, *off)}
-    said |= {"train_crop_mode": train_crop_mode} if train_crop_mode not in (None, "rrc") else {}
-    said |= {"batch_choice_weights": batch_choice_weights} if batch_choice_weights else {}
-    said |= {"batch_choice_schedule": batch_choice_schedule} if batch_choice_schedule != "constant" else {}
-    if batch_size_choices and set(batch_size_choices) != {batch_size}:
-        said["batch_size_choices"] = batch_size_choices
-    splits = num_aug_splits if is_training and not no_aug and num_aug_splits > 1 else 1
-    if splits > 1 and (collate_fn is not None or input_size_choices is not None):
-        said["num_aug_splits"] = num_aug_splits
-    if re_mode.lower() not in _NOISE:
-        said["re_mode"] = re_mode
-    if num_aug_repeats != int(num_aug_repeats):
-        said["num_aug_repeats"] = num_aug_repeats
+    augmented = is_training and not no_aug
+    splits = num_aug_splits if augmented and num_aug_splits > 1 else 1
+    asked: tuple[tuple[str, Any, bool], ...] = (
+        ("train_crop_mode", train_crop_mode, train_crop_mode in (None, "rrc")),
+        ("batch_choice_weights", batch_choice_weights, not batch_choice_weights),
+        ("batch_choice_schedule", batch_choice_schedule, batch_choice_schedule == "constant"),
+        ("batch_size_choices", batch_size_choices, set(batch_size_choices or [batch_size]) == {batch_size}),
+        ("num_aug_splits", num_aug_splits, splits == 1 or (collate_fn is None and input_size_choices is None)),
+        ("re_mode", re_mode, re_mode.lower() in _NOISE),
+        ("num_aug_repeats", num_aug_repeats, num_aug_repeats == int(num_aug_repeats)),
+    )
+    said |= {name: value for name, value, possible in asked if not possible}
     if said:
         names = ", ".join(f"{name}={value!r}" for name, value in said.items())
         known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
         raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}")
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
     channels, height, width = _shape(input_size, len(mean))
-    augmented = is_training and not no_aug
     if interpolation == "random":
         interpolation = "bicubic" if augmented else "bilinear"
     crop: Crop

@@ -21,7 +21,7 @@ from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
-from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
+from fastpipe.plan.placed import Placed
 
 _KEEP = 3  # with the user, being made, one more while both are held for a moment
 
@@ -180,17 +180,15 @@ class Chain(torch.nn.Module):
 
     @torch.no_grad()
     @unaffected(torch.device("cpu"))
-    def move_places(
-        self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
+    def move_places(self, plan: AugmentPlan, places: Mapping[str, Placed]) -> Mapping[str, Placed]:
         """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the host, in pixels.
 
         Boxes are cut off at the border; one that left the image has no width or no height.
         """
-        if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
-            return boxes, points
+        if self.moves.isdisjoint(("boxes", "keypoints")) or not places:
+            return places
         tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
-        return moved(plan, boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes"))
+        return moved(plan, places, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes"))
 
     @torch.no_grad()
     def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Tensors, fill: int = 0) -> Tensor:
@@ -226,13 +224,7 @@ class Chain(torch.nn.Module):
 
     @torch.no_grad()
     def carry_out(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        plan: AugmentPlan,
-        tensors: Tensors,
-        *,
-        num_classes: int | None = None,
+        self, images: Tensor, labels: Tensor, plan: AugmentPlan, tensors: Tensors, *, num_classes: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Applies a plan on the images' device, in its current stream; never waits for the device.
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ class Transfer:
                 batch.fields.arrays.update(mix_index=index, mix_lam=lam)
             for view, places in enumerate(batch.fields.places):
                 if (drawn := plans[view]) is not None:
-                    places = drawn[0].move_places(drawn[1], *places)
+                    places = drawn[0].move_places(drawn[1], places)
                 lay_out(batch.fields, view, places, len(batch.plan.flips), each)
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
@@ -284,7 +285,5 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
 
 def _places(arrays: Arrays) -> list[int]:
     """Where each array begins, and the end of them all."""
-    places = [0]
-    for array in arrays.values():
-        places.append(places[-1] + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT)
-    return places
+    sizes = (-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays.values())
+    return [*accumulate(sizes, initial=0)]

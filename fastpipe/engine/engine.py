@@ -72,7 +72,6 @@ class Engine:
         if verify:
             self.intact.begin()
         self._verify = verify
-        self.num_workers = num_workers
         self._index = index
         shards = [(os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes) for shard in index.shards]
         # What fetches shards that come over the network: it has to be told what batches to come need.

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, places_in_row
+from fastpipe.plan.placed import Boxes, Placed, places_in_row
 
-Places = tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]  # boxes and points, by name of the field
+Places = Mapping[str, Placed]  # boxes and points, by name of the field
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,16 @@ class HostBatch:
 
 def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
     """Adds the boxes and points of a view, which has so many rows, to `fields`; drops small boxes."""
-    boxes, points = places
-    for name, each in points.items():
-        fields.arrays[f"{view}.{name}"] = each.values
-        fields.counts[f"{view}.{name}"] = np.bincount(each.rows, minlength=rows).tolist()
-    for name, all_of_them in boxes.items():
-        options, entry = fields.options[name], f"{view}.{name}"
-        kept = all_of_them.take(large_enough(all_of_them.edges, options.min_size, options.min_area))
+    for name, each in places.items():
+        entry = f"{view}.{name}"
+        if not each.are_boxes:
+            fields.arrays[entry] = each.values
+            fields.counts[entry] = np.bincount(each.rows, minlength=rows).tolist()
+            continue
+        options = fields.options[name]
+        kept = each.take(large_enough(each.values, options.min_size, options.min_area))
         counts = np.bincount(kept.rows, minlength=rows)
-        arrays: dict[str, NDArray[Any]] = {entry: kept.edges}
+        arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
             arrays[f"{entry}_labels"] = kept.labels
         if options.form == "list":

@@ -77,25 +77,21 @@ def check_point(number: object, points: int) -> int:
 
 
 @dataclass(frozen=True)
-class PlacedBoxes:
-    """Boxes on the rows of a batch."""
+class Placed:
+    """Boxes, or objects of K points each, on the rows of a batch, in pixels of the row."""
 
-    edges: NDArray[np.float32]  # (M, 4) x0, y0, x1, y1 in pixels of the row
+    values: NDArray[np.float32]  # boxes (M, 4) x0, y0, x1, y1; points (M, K, 3) x, y, and a visibility
     rows: NDArray[np.int64]  # (M,) ascending: which row each is on
-    labels: NDArray[np.int64] | None = None  # (M,)
-
-    def take(self, chosen: NDArray[np.bool_]) -> PlacedBoxes:
-        labels = None if self.labels is None else self.labels[chosen]
-        return PlacedBoxes(self.edges[chosen], self.rows[chosen], labels)
-
-
-@dataclass(frozen=True)
-class PlacedPoints:
-    """Objects of K points each on the rows of a batch."""
-
-    values: NDArray[np.float32]  # (M, K, 3) x, y in pixels of the row, and a visibility
-    rows: NDArray[np.int64]  # (M,) ascending: which row each is on
+    labels: NDArray[np.int64] | None = None  # (M,) of boxes
     flip_pairs: Sequence[tuple[int, int]] = ()  # of points that change places in a mirrored picture
+
+    @property
+    def are_boxes(self) -> bool:
+        return self.values.ndim == 2
+
+    def take(self, chosen: NDArray[np.bool_]) -> Placed:
+        labels = None if self.labels is None else self.labels[chosen]
+        return Placed(self.values[chosen], self.rows[chosen], labels, self.flip_pairs)
 
 
 def places_in_row(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from fastpipe.plan.content import ById
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.host_batch import HostFields, Places
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
+from fastpipe.plan.placed import Boxes, Placed, Points, check_point
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
 
@@ -168,21 +168,21 @@ class Fields:
 
     def _placed(self, view: BatchPlan, crop: Crop | Buckets | None) -> Places:
         """The boxes and points on its rows, moved as the pictures are."""
-        boxes, points, rows, geometry = dict[str, PlacedBoxes](), dict[str, PlacedPoints](), view.by_row(), None
+        places, rows, geometry = dict[str, Placed](), view.by_row(), None
         if self._moved and crop is not None:
             widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
             geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
         for name, column in self._moved.items():
             given, options = column.take(rows.ids), self._options[name]
-            of, placed = rows_of(given), given.values
+            of, values = rows_of(given), given.values
             if isinstance(options, Points):
                 pairs = options.flip_pairs or ()
-                placed = placed if geometry is None else move_points(placed, of, geometry, pairs)
-                points[name] = PlacedPoints(placed, of, pairs)
+                values = values if geometry is None else move_points(values, of, geometry, pairs)
+                places[name] = Placed(values, of, flip_pairs=pairs)
             else:
-                placed = placed if geometry is None else move_boxes(placed, of, geometry)
-                boxes[name] = PlacedBoxes(placed, of, given.labels)
-        return boxes, points
+                values = values if geometry is None else move_boxes(values, of, geometry)
+                places[name] = Placed(values, of, given.labels)
+        return places
 
 
 class FieldReader(Fields):

@@ -32,7 +32,8 @@ from fastpipe.plan.crop_options import checked_crop, flip_probability, output_si
 from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
 from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.plan.host_batch import Places
+from fastpipe.plan.placed import Boxes, Points
 from fastpipe.samples.fields import Asked, Fields, by_sample, check_mirrored, split
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class FieldValues(Fields):
             makers[name] = column.__getitem__
         for name, (records, mask) in self._stored.items():
             makers[name] = partial(self._picture, plan, records.take(plan.ids), mask)
-        for name, of_rows in self._of_rows(plan, *values.places[0]):
+        for name, of_rows in self._of_rows(plan, values.places[0]):
             makers[name] = by_sample(list(of_rows), plan).__getitem__
         for at in range(len(plan)):
             yield {
@@ -169,25 +170,23 @@ class FieldValues(Fields):
                 for end in self._ends.get(own, ("",))
             }
 
-    def _of_rows(
-        self, plan: BatchPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> Iterator[tuple[str, Iterable[Any]]]:
+    def _of_rows(self, plan: BatchPlan, places: Places) -> Iterator[tuple[str, Iterable[Any]]]:
         """The entries of boxes and points, with the value of each row."""
         cut = self._cropping
         rows = zip(plan.records["height"].tolist(), plan.records["width"].tolist(), strict=True)
         canvases = list(rows) if cut is None else [cut.size] * len(plan.flips)
-        for name, placed in boxes.items():
+        for name, placed in places.items():
             asked = self._options[name]
             if cut is not None and isinstance(asked, Boxes):
-                placed = placed.take(large_enough(placed.edges, asked.min_size, asked.min_area))
-            edges = split(placed.edges, placed.rows, plan)
-            yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), edges, canvases)
+                placed = placed.take(large_enough(placed.values, asked.min_size, asked.min_area))
+            values = split(placed.values, placed.rows, plan)
+            if placed.are_boxes:
+                yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), values, canvases)
+            else:
+                yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
+                yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
             if placed.labels is not None:
                 yield f"{name}_labels", map(torch.from_numpy, split(placed.labels, placed.rows, plan))
-        for name, objects in points.items():
-            values = split(objects.values, objects.rows, plan)
-            yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
-            yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
 
     def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
         """(height, width) of ids, or (channels, height, width); of several crops (K, ...). Filled if there is none."""
