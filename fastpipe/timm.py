@@ -33,7 +33,7 @@ from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
-from fastpipe.loading.loader import Batches, Loader
+from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
@@ -212,14 +212,6 @@ def create_loader(
     return TimmLoader(opened, inside, branches, vflip, len(input_size_choices or [input_size]))
 
 
-class _Batches(Batches):
-    """The loader's, with what timm's ScheduledBatchSampler tells train.py of several sizes."""
-
-    def __init__(self, opened: Loader, sizes: int) -> None:
-        super().__init__(opened)
-        self.batch_sizes, self.average_batch_size = (opened.batch_size,) * sizes, float(opened.batch_size)
-
-
 class TimmLoader:
     """What timm's training loop uses of a loader. All else, such as `dataset`, `sampler`, `state_dict`,
     `load_state_dict` and `close`, is that of `loader`, a fastpipe.Loader.
@@ -227,7 +219,9 @@ class TimmLoader:
 
     def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:
         self.loader, self._augment, self._splits, self._vflip = opened, augment, splits, vflip
-        self.batch_sampler = _Batches(opened, sizes)  # has `set_epoch`
+        self.batch_sampler = opened.batch_sampler  # has `set_epoch`
+        said = {"batch_sizes": (opened.batch_size,) * sizes, "average_batch_size": float(opened.batch_size)}
+        vars(self.batch_sampler).update(said)  # as timm's ScheduledBatchSampler tells train.py of several sizes
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of images, (N, C, height, width) normalised, and labels; of splits, (splits * N, ...), one by one."""

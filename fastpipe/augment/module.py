@@ -15,8 +15,8 @@ from fastpipe.augment.inputs import check_images
 from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
+    DTYPES,
     check_normalised_once,
-    checked_dtype,
     checked_operations,
     compile_operations,
     instead,
@@ -84,7 +84,9 @@ class Augment(Chain):
         probability = number("erasing", erasing, most=1)
         alphas = number("mixup", mixup), number("cutmix", cutmix)
         own = ([Erasing(probability)] if probability else []) + ([Mixing(*alphas)] if any(alphas) else [])
-        super().__init__(stages, [*own, *after], checked_dtype(dtype), mean, std)
+        if dtype not in DTYPES:
+            raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {dtype!r}")
+        super().__init__(stages, [*own, *after], dtype, mean, std)
         self.label_smoothing, self.num_classes = smoothing, classes
         self._probability, self._alphas = probability, alphas
         self._calls = 0  # without seed and batch

@@ -94,12 +94,6 @@ def compile_operations(operations: list[Operation]) -> None:
         operation.compiles = True
 
 
-def checked_dtype(value: object) -> torch.dtype:
-    if value not in DTYPES or not isinstance(value, torch.dtype):
-        raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {value!r}")
-    return value
-
-
 def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
     """Mean and std of pixels in [0, 1]; None for both: no normalising."""
     if (mean is None) != (std is None):

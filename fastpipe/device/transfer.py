@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.operation import AugmentPlan
-from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -35,6 +34,79 @@ _STEP_UNDONE = (
     f"has not finished the training step of {_MOST_UNDONE} batches ago; check the work that the program queues there "
     "and, with several ranks, check the other ranks"
 )
+
+
+class ImageBatch(tuple[Any, torch.Tensor]):
+    """(images, labels), and which samples they are of. With several views, images is a list of tensors, one a view.
+
+    Programs that rebuild batches take it for a named tuple (torch's pytree, pin_memory, Lightning), or for a tuple
+    (Hugging Face's Trainer). What they make has images and labels, but no `ids`, `valid` and `epoch`.
+
+    Attributes:
+        ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean others: keys do not.
+        valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
+        epoch: number of the epoch.
+        image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at the top left of each
+            row, before the augmentation moves or mixes pixels. The rest of the row is padding.
+        pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image, False for padding. It
+            moves with the image; of mixed images it shows where either is. With several views, a list.
+    """
+
+    _fields = ("images", "labels")
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    epoch: int
+    image_sizes: torch.Tensor
+    pixel_mask: Any
+
+    def __new__(cls, images: Any, labels: torch.Tensor | None = None, **facts: Any) -> ImageBatch:
+        if labels is None:
+            images, labels = images
+        batch = super().__new__(cls, (images, labels))
+        vars(batch).update(facts)
+        return batch
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+    @classmethod
+    def _make(cls, parts: Iterable[torch.Tensor]) -> ImageBatch:
+        return cls(*parts)
+
+    def _asdict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self._fields, self, strict=True))
+
+    @property
+    def images(self) -> Any:
+        """As the loader's `augment` leaves them; without it (N, channels, height, width). A list of these by view."""
+        return self[0]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """(N,) int64, or soft ones (N, classes)."""
+        return self[1]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pixel_mask" and "image_sizes" in vars(self):  # made when it is asked for, if nothing moves it
+            return pixel_mask(self.image_sizes, self[0])
+        if name in ("ids", "valid", "epoch"):
+            raise AttributeError(
+                f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
+                'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is then a dict with them'
+            )
+        if name in ("image_sizes", "pixel_mask"):
+            raise AttributeError(f'this batch has no {name}: its images fill it. Batches of size="bucket" have it')
+        raise AttributeError(f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch")
+
+
+def pixel_mask(image_sizes: torch.Tensor, images: Any) -> Any:
+    """(N, height, width) bool: the pixels at the top left of each row that its image fills; a list by view."""
+    if isinstance(images, list):
+        return [pixel_mask(image_sizes, each) for each in images]
+    rows, columns = (torch.arange(side, device=image_sizes.device) for side in images.shape[-2:])
+    high, wide = image_sizes.unbind(1)
+    return (rows < high[:, None])[:, :, None] & (columns < wide[:, None])[:, None, :]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class StoredDataset:
         place = place_of(data)
         # Programs change their folder.
         self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
-        self._remote, self._max_pixels = remote if isinstance(place, Url) else None, max_pixels
+        self._how: dict[str, Any] = {"max_pixels": max_pixels, "remote": remote if isinstance(place, Url) else None}
         self.index = open_data(data, max_pixels=max_pixels, remote=remote, version=version)
         self._fingerprint = self.index.fingerprint
         self._version = self.index.version or None  # the dataset may grow while it is in use
@@ -49,13 +49,7 @@ class StoredDataset:
     @cached_property
     def index(self) -> Index:
         """Its description. A forked child goes on with its parent's, which is memory alone; others open theirs."""
-        index = open_data(
-            self._place,
-            max_pixels=self._max_pixels,
-            fingerprint=self._fingerprint,
-            remote=self._remote,
-            version=self._version,
-        )
+        index = open_data(self._place, fingerprint=self._fingerprint, version=self._version, **self._how)
         refuse_other(self._place, self._fingerprint, index.fingerprint)
         return index
 

@@ -29,16 +29,10 @@ if TYPE_CHECKING:
     from fastpipe.engine.jobs import FetchedJob, Job
     from fastpipe.samples.data import Data
 
-_OF_SAMPLES = ("image", "label", "id", "key", "source")
+OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
 Asked = str | Boxes | Points  # the name of a field, or its options
-
-
-def own_names(*, buckets: bool, mixing: bool) -> tuple[str, ...]:
-    """The names of what a batch has that are no fields of a dataset."""
-    of_buckets = ("image_size", "pixel_mask") if buckets else ()
-    return (*_OF_SAMPLES, "valid", "epoch", *of_buckets, *(OF_MIXING if mixing else ()))
 
 
 def name_of(asked: Asked) -> str:
@@ -106,7 +100,7 @@ def _resolved(asked: Any, field: Field | None) -> Asked:
 
 def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
     """What a user asks for, as of chosen_fields."""
-    chosen = chosen_fields(data, fields, own=_OF_SAMPLES)
+    chosen = chosen_fields(data, fields, own=OF_SAMPLES)
     for asked in chosen.values():
         if isinstance(asked, Boxes) and asked.form != "list":
             raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
