@@ -54,8 +54,6 @@ class Nature:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the module."""
-
     rows: Int64s | None  # in the batch, of the images that it changes, one image twice; None: all of them
     seed: int  # of its draws that are not by sample
     leaves: list[Any] | None  # and tree: its parameters; None: made on the device

@@ -185,9 +185,10 @@ class Transfer:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
         each = batch.plan.rows_per_sample
-        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
-        if batch.image_sizes is not None:
-            arrays["image_sizes"] = batch.image_sizes
+        there, shown = batch.there, batch.there.crops.shown
+        arrays: dict[str, NDArray[np.generic]] = {"labels": there.labels, "ids": there.ids, "valid": batch.plan.valid}
+        if shown is not None:
+            arrays["image_sizes"] = shown
         plans = [self._plan(view, batch) for view in range(len(batch.views))]
         names = () if batch.fields is None else batch.fields.names.values()
         for view, drawn in enumerate(plans):
@@ -273,7 +274,7 @@ class Transfer:
             epoch=batch.epoch,
             batch=batch.number,
             mixing_seed=self._views[0][1],
-            shown=batch.image_sizes,
+            shown=batch.there.crops.shown,
             channels=images.shape[3],
             bits=8 * images.itemsize,
         )

@@ -99,11 +99,11 @@ class Maker:
         """Waits for a batch; bad samples are replaced, or the first of them is raised."""
         shown = self._mended(work)
         self.engine.intact.check(end=work.number + 1 == len(work.of))
-        fields, rows = self._read(shown), shown.plan
+        fields = self._read(shown)
         if fields is not None:
             fields.arrays.update(work.beside)
-        images, shapes = tuple(each for each, _ in work.views), rows.crops.shown
-        return HostBatch(work.number, work.of.epoch, work.plan, images, rows.labels, rows.ids, fields, shapes)
+        images = tuple(each for each, _ in work.views)
+        return HostBatch(work.number, work.of.epoch, work.plan, shown.plan, images, fields)
 
     def _begun(self, work: Work, rows: NDArray[np.int64] | None = None) -> Work:
         """With jobs for its pictures and for what is beside them, at the places `rows` of the batch; None: in order."""

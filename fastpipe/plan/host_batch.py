@@ -46,12 +46,10 @@ class HostBatch:
 
     number: int  # in its epoch
     epoch: int
-    plan: BatchPlan  # a bad sample may have been replaced; the draws of the augmentation stay the plan's
+    plan: BatchPlan  # by which the augmentation is drawn
+    there: BatchPlan  # the same with the samples that are there: bad ones may have been replaced
     views: tuple[NDArray[Any], ...]
-    labels: NDArray[np.int64]  # (n,)
-    ids: NDArray[np.int64]  # (n,) numbers of the samples that are there
     fields: HostFields | None = None  # what else the batch has; None: it is (images, labels)
-    image_sizes: NDArray[np.int64] | None = None  # (n, 2), height and width at the top left of each row; None: full
 
 
 def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
