@@ -60,8 +60,7 @@ def _filled(start: NDArray[Any], tiles: int, side: int) -> Float64s:
     """(tiles, n): the part of a window, `side` long, that each tile of the same length fills."""
     begin = side * np.arange(tiles)[:, None]
     overlap = np.minimum(start + side, begin + side) - np.maximum(start, begin)
-    filled: Float64s = np.clip(overlap, 0, side) / side
-    return filled
+    return np.asarray(np.clip(overlap, 0, side) / side)
 
 
 def _two(partner: Int64s, share: NDArray[Any]) -> Arrays:

@@ -62,8 +62,7 @@ def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
 def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
     """(M,) which boxes have at least this width and height, and this area: v2.SanitizeBoundingBoxes's rule."""
     sides = boxes[:, 2:] - boxes[:, :2]
-    good: Bools = (sides >= min_size).all(axis=1) & (sides[:, 0] * sides[:, 1] >= min_area)
-    return good
+    return np.asarray((sides >= min_size).all(axis=1) & (sides[:, 0] * sides[:, 1] >= min_area))
 
 
 def move_points(points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]) -> Float32s:

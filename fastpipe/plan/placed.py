@@ -97,5 +97,4 @@ class Placed:
 def places_in_row(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """(M,) which of its row's things each is; the rows are ascending, below `count`."""
     sizes = np.bincount(rows, minlength=count)
-    places: NDArray[np.int64] = np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows]
-    return places
+    return np.asarray(np.arange(len(rows)) - (np.cumsum(sizes) - sizes)[rows])

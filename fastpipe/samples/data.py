@@ -120,8 +120,7 @@ class Data:
     @property
     def version(self) -> int:
         """Of a packed dataset, as `fastpipe log` counts them; 0: it is not packed, or several."""
-        found: int = self.index.version
-        return found
+        return int(self.index.version)
 
     @property
     def classes(self) -> list[str]:
@@ -251,9 +250,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
             "with_transform, cropped, with_pixels and with_fields on the dataset of all"
         )
     names, new = _classes_of(parts, mode)
-    relabelled = []
-    for part, labels in zip(parts, new, strict=True):
-        relabelled += [labels[old] for old in part._stored_labels]
+    relabelled = [labels[old] for part, labels in zip(parts, new, strict=True) for old in part._stored_labels]
     starts = starts_of([len(part) for part in parts])
     by_id = None
     if any(part._labels is not None for part in parts):
