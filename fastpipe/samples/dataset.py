@@ -22,7 +22,7 @@ from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
-from fastpipe.samples.by_id import Derived, Values, digest, spans
+from fastpipe.samples.by_id import Derived, Values, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
@@ -204,7 +204,10 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
             )
         stay = [np.where(each < len(names), each, NO_LABEL) for each in self._stored_labels]
         found = Derived(given, partial(np.asarray, dtype=np.int64))
-        identity = {**self._identity, "with_labels": digest(found, len(self))}
+        hashed = xxhash.xxh3_64()
+        for ids in spans(len(self)):
+            hashed.update(found.take(ids).tobytes())
+        identity = {**self._identity, "with_labels": hashed.hexdigest()}
         return self._with(relabelled=(names, stay), labels=found, identity=identity)
 
     def save_columns(self, destination: str | Path) -> None:
