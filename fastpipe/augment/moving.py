@@ -21,8 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment.operation import AugmentPlan
-from fastpipe.plan.geometry import Float32s, swap_pairs
-from fastpipe.plan.placed import Placed, places_in_row
+from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
 
 Mover = Callable[[torch.Tensor], torch.Tensor]
 _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, Placed, places_in_row
+from fastpipe.plan.placed import Boxes, Placed, large_enough, places_in_row
 
 Places = Mapping[str, Placed]  # boxes and points, by name of the field
 

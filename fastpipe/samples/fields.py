@@ -18,9 +18,8 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.host_batch import HostFields, Places
-from fastpipe.plan.placed import Boxes, Placed, Points, check_point
+from fastpipe.plan.placed import Boxes, Placed, Points, check_point, geometry_of, move_boxes, move_points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
 

@@ -31,9 +31,8 @@ from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
-from fastpipe.plan.geometry import large_enough
 from fastpipe.plan.host_batch import Places
-from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.placed import Boxes, Points, large_enough
 from fastpipe.samples.fields import Asked, Fields, by_sample, check_mirrored, split
 
 if TYPE_CHECKING:
