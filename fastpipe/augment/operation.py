@@ -18,10 +18,10 @@ from torch import Tensor
 
 from fastpipe.plan.draws import Float64s, Int64s, bits, key, uniform
 
-# kornia's base of augmentations that change values and move nothing.
-_KORNIA_COLOUR = "IntensityAugmentationBase2D"
-_TORCHVISION_COLOUR = frozenset(
+# What changes values and moves nothing: kornia's base of such augmentations, and transforms of torchvision.
+_COLOUR = frozenset(
     [
+        "IntensityAugmentationBase2D",
         *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "Grayscale", "Normalize", "RandomAdjustSharpness"),
         *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing", "RandomGrayscale"),
         *("RandomInvert", "RandomPhotometricDistort", "RandomPosterize", "RandomSolarize", "ToDtype"),
@@ -197,7 +197,7 @@ def _keeps_places(module: torch.nn.Module | None) -> bool:
         return all(map(_keeps_places, module))
     kinds = type(module).__mro__
     library = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("kornia", "torchvision")]
-    return any(kind.__name__ == _KORNIA_COLOUR or kind.__name__ in _TORCHVISION_COLOUR for kind in library)
+    return any(kind.__name__ in _COLOUR for kind in library)
 
 
 @cache

@@ -117,8 +117,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values."""
-        found: np.dtype[Any] = self[:0].dtype
-        return found
+        return np.dtype(self[:0].dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -114,8 +114,7 @@ def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str 
             f"{option}: {content.index.path} has {int(times[inverse][wrong[0]]) or 'no'} samples with the key "
             f'{keys[wrong[0]]!r}; expected one. A key is the path of the source, as fields= gives it as "key"{end}'
         )
-    numbers: Int64s = found[inverse]
-    return numbers
+    return np.asarray(found[inverse])
 
 
 def by_hash(content: Content, stream: Stream, low: float, high: float) -> Bools:

@@ -140,8 +140,7 @@ class Data:
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of samples without a label
         for ids in spans(len(self)):
             counts += np.bincount(self.by_id("label").take(ids) % len(counts), minlength=len(counts))
-        found: list[int] = counts[:-1].tolist()
-        return found
+        return [int(count) for count in counts[:-1]]
 
     @cached_property
     def targets(self) -> NDArray[np.int64]:
