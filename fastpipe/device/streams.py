@@ -118,7 +118,6 @@ class Stream:
         return nullcontext()
 
     def mark(self) -> Mark:
-        """A mark in this stream."""
         return self._mark_in()
 
     def hand_over(self, mark: Mark, tensors: tuple[torch.Tensor, ...]) -> Mark:

@@ -169,7 +169,6 @@ class Maker:
         return prepared.result()
 
     def _wait(self, ended: Callable[[float], bool], stuck: str = "") -> float:
-        """As of Watchdog.wait."""
         waited_s = self.watchdog.wait(ended, stuck, self.engine.check_usable)
         self.stats.wait_s += waited_s
         return waited_s

@@ -96,7 +96,6 @@ class Cropping:
         return crops, np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
 
     def plan(self, ids: Int64s, samples: Int64s, records: NDArray[np.void]) -> BatchPlan:
-        """Of some samples."""
         draws, sizes = self.draws(samples), (records["width"].astype(np.int64), records["height"].astype(np.int64))
         crops, flips = self.crops_of(*sizes, draws, name=lambda at: f"sample {ids[at]}")
         return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), draws.numbers)
