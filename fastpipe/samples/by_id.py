@@ -117,7 +117,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values."""
-        return np.dtype(self[:0].dtype)
+        return np.asarray(self[:0]).dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
