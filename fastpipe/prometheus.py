@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
@@ -26,7 +25,7 @@ except ImportError as missing:
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
-# Name without "fastpipe_", what it is, and the field of Stats; or a label, and a field for each of its values.
+# Name without "fastpipe_", what it is, and the name in Stats.as_dict; or a label, and a field for each of its values.
 _Row = tuple[str, str, str | tuple[str, dict[str, str]]]
 _COUNTERS: tuple[_Row, ...] = (
     ("batches", "Batches given to the training loop.", "batches"),
@@ -80,6 +79,12 @@ _GAUGES: tuple[_Row, ...] = (
     ("slots", "Batch buffers in use and free.", ("state", {"lent": "slots_lent", "idle": "slots_idle"})),
     ("ring_bytes", "Memory that holds remote samples which no cache keeps.", "ring_bytes"),
     ("pinned_bytes", "Page-locked host memory of the batch buffers.", "pinned_bytes"),
+    (
+        "load_ratio",
+        "Time in the loader divided by the time of the steps, since the loader was created; for a shorter period, "
+        "divide the rates of fastpipe_load_seconds_total and fastpipe_step_seconds_total.",
+        "load_ratio",
+    ),
 )
 
 
@@ -110,15 +115,6 @@ class LoaderCollector(Collector):
         found = {name: loader.stats() for name, reference in self._loaders.items() if (loader := reference())}
         for family, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             yield from (_filled(family, row, found) for row in rows)
-        ratio = GaugeMetricFamily(
-            "fastpipe_load_ratio",
-            "Time in the loader divided by the time of the steps, since the loader was created; for a shorter "
-            "period, divide the rates of fastpipe_load_seconds_total and fastpipe_step_seconds_total.",
-            labels=["loader"],
-        )
-        for name, stats in found.items():
-            ratio.add_metric([name], stats.load_ratio)
-        yield ratio
 
 
 def _filled(family: type[_Family], row: _Row, found: Mapping[str, Stats]) -> _Family:
@@ -126,7 +122,7 @@ def _filled(family: type[_Family], row: _Row, found: Mapping[str, Stats]) -> _Fa
     label, fields = ("", {"": source}) if isinstance(source, str) else source
     metric = family(f"fastpipe_{name}", words, labels=["loader", *([label] if label else [])])
     for loader, stats in found.items():
-        values = asdict(stats)
+        values = stats.as_dict()
         for value, field in fields.items():
             metric.add_metric([loader, *([value] if label else [])], values[field])
     return metric

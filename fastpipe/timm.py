@@ -21,7 +21,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import kornia.augmentation
@@ -33,7 +33,7 @@ from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
-from fastpipe.loading.loader import Batches, Loader, Samples
+from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
@@ -139,25 +139,24 @@ def create_loader(
     """
     off = {name for name in _OFF if not others.get(name)}
     said = {name: value for name, value in others.items() if name not in (*_WITHOUT_EFFECT, *off)}
-    said |= {"train_crop_mode": train_crop_mode} if train_crop_mode not in (None, "rrc") else {}
-    said |= {"batch_choice_weights": batch_choice_weights} if batch_choice_weights else {}
-    said |= {"batch_choice_schedule": batch_choice_schedule} if batch_choice_schedule != "constant" else {}
-    if batch_size_choices and set(batch_size_choices) != {batch_size}:
-        said["batch_size_choices"] = batch_size_choices
-    splits = num_aug_splits if is_training and not no_aug and num_aug_splits > 1 else 1
-    if splits > 1 and (collate_fn is not None or input_size_choices is not None):
-        said["num_aug_splits"] = num_aug_splits
-    if re_mode.lower() not in _NOISE:
-        said["re_mode"] = re_mode
-    if num_aug_repeats != int(num_aug_repeats):
-        said["num_aug_repeats"] = num_aug_repeats
+    augmented = is_training and not no_aug
+    splits = num_aug_splits if augmented and num_aug_splits > 1 else 1
+    asked: tuple[tuple[str, Any, bool], ...] = (
+        ("train_crop_mode", train_crop_mode, train_crop_mode in (None, "rrc")),
+        ("batch_choice_weights", batch_choice_weights, not batch_choice_weights),
+        ("batch_choice_schedule", batch_choice_schedule, batch_choice_schedule == "constant"),
+        ("batch_size_choices", batch_size_choices, set(batch_size_choices or [batch_size]) == {batch_size}),
+        ("num_aug_splits", num_aug_splits, splits == 1 or (collate_fn is None and input_size_choices is None)),
+        ("re_mode", re_mode, re_mode.lower() in _NOISE),
+        ("num_aug_repeats", num_aug_repeats, num_aug_repeats == int(num_aug_repeats)),
+    )
+    said |= {name: value for name, value, possible in asked if not possible}
     if said:
         names = ", ".join(f"{name}={value!r}" for name, value in said.items())
         known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
         raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}")
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
     channels, height, width = _shape(input_size, len(mean))
-    augmented = is_training and not no_aug
     if interpolation == "random":
         interpolation = "bicubic" if augmented else "bilinear"
     crop: Crop
@@ -213,20 +212,16 @@ def create_loader(
     return TimmLoader(opened, inside, branches, vflip, len(input_size_choices or [input_size]))
 
 
-class _Batches(Batches):
-    """The loader's, with what timm's ScheduledBatchSampler tells train.py of several sizes."""
-
-    def __init__(self, opened: Loader, sizes: int) -> None:
-        super().__init__(opened)
-        self.batch_sizes, self.average_batch_size = (opened.batch_size,) * sizes, float(opened.batch_size)
-
-
 class TimmLoader:
-    """What timm's training loop uses of a loader, and `state_dict` and `load_state_dict`; the rest is `loader`'s."""
+    """What timm's training loop uses of a loader. All else, such as `dataset`, `sampler`, `state_dict`,
+    `load_state_dict` and `close`, is that of `loader`, a fastpipe.Loader.
+    """
 
     def __init__(self, opened: Loader, augment: Augment, splits: Sequence[Augment], vflip: float, sizes: int) -> None:
         self.loader, self._augment, self._splits, self._vflip = opened, augment, splits, vflip
-        self.batch_sampler = _Batches(opened, sizes)  # has `set_epoch`
+        self.batch_sampler = opened.batch_sampler  # has `set_epoch`
+        said = {"batch_sizes": (opened.batch_size,) * sizes, "average_batch_size": float(opened.batch_size)}
+        vars(self.batch_sampler).update(said)  # as timm's ScheduledBatchSampler tells train.py of several sizes
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Pairs of images, (N, C, height, width) normalised, and labels; of splits, (splits * N, ...), one by one."""
@@ -251,16 +246,6 @@ class TimmLoader:
         return len(self.loader)
 
     @property
-    def dataset(self) -> Dataset:
-        """The dataset that is read."""
-        return self.loader.dataset
-
-    @property
-    def sampler(self) -> Samples:
-        """Has `set_epoch`."""
-        return self.loader.sampler
-
-    @property
     def mixup_enabled(self) -> bool:
         """Whether mixup or cutmix is done. Set it to False between epochs: labels stay soft, as in timm."""
         return any(mixer.enabled for mixer in self._augment.mixers if isinstance(mixer, Mixing))
@@ -272,17 +257,10 @@ class TimmLoader:
                 mixer.enabled = enabled
         self.loader.forget_ahead()
 
-    def state_dict(self) -> dict[str, Any]:
-        """See fastpipe.Loader."""
-        return self.loader.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See fastpipe.Loader."""
-        self.loader.load_state_dict(state)
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self.loader.close()
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.loader, name)
 
 
 def _shape(size: int | Sequence[int], channels: int) -> tuple[int, int, int]:

@@ -16,12 +16,12 @@ from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.inputs import check_fits, check_labels, classes_of_labels, unaffected
 from fastpipe.augment.moving import moved
 from fastpipe.augment.normalised import Mixing, one_hot
-from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step
+from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step, Tensors
 from fastpipe.augment.options import checked_moments, of_channels
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
-from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
+from fastpipe.plan.placed import Placed
 
 _KEEP = 3  # with the user, being made, one more while both are held for a moment
 
@@ -156,10 +156,10 @@ class Chain(torch.nn.Module):
         draws, mixing = (
             Draws(samples, seed=each, epoch=epoch, batch=batch, shown=shares, channels=channels) for each in seeds
         )
-        steps, given = [], size
+        steps, sizes = [], [size]
         for position, operation in enumerate(self._sequence):
-            steps.append(operation.plan(mixing if operation.mixes else draws, size, position))
-            size = operation.size_after(size, channels)
+            steps.append(operation.plan(mixing if operation.mixes else draws, sizes[-1], position))
+            sizes.append(operation.size_after(sizes[-1], channels))
         full = 1 if self.stages else full_of(bits)
         steps.append(Step(None, affine(*self.moments(channels), full=full)))
         arrays = {
@@ -167,7 +167,7 @@ class Chain(torch.nn.Module):
             for number, step in enumerate(steps)
             for name, array in step.arrays.items()
         }
-        return AugmentPlan(len(draws), given, channels, bits, tuple(step.host for step in steps), arrays)
+        return AugmentPlan(len(draws), tuple(sizes), channels, bits, tuple(step.host for step in steps), arrays)
 
     def partners(self, plan: AugmentPlan) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; see `in_pairs`."""
@@ -175,27 +175,23 @@ class Chain(torch.nn.Module):
         if (share := plan.arrays.get(f"{place}.share")) is not None:
             mixer = self._sequence[place]
             assert isinstance(mixer, Mixing)
-            return mixer.partners(plan.count), share
+            return mixer.partners(torch.from_numpy(np.arange(plan.count))).numpy(), share
         return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
 
     @torch.no_grad()
     @unaffected(torch.device("cpu"))
-    def move_places(
-        self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
+    def move_places(self, plan: AugmentPlan, places: Mapping[str, Placed]) -> Mapping[str, Placed]:
         """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the host, in pixels.
 
         Boxes are cut off at the border; one that left the image has no width or no height.
         """
-        if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
-            return boxes, points
+        if self.moves.isdisjoint(("boxes", "keypoints")) or not places:
+            return places
         tensors = {name: torch.from_numpy(array) for name, array in plan.arrays.items()}
-        return moved(
-            plan, self.size_after(plan), boxes, points, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes")
-        )
+        return moved(plan, places, lambda xy: self._moved(xy, plan, tensors, "keypoints", "boxes"))
 
     @torch.no_grad()
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Tensors, fill: int = 0) -> Tensor:
         """Moves masks or second pictures as `carry_out` moves images, on their device, in its current stream.
 
         Args:
@@ -212,13 +208,13 @@ class Chain(torch.nn.Module):
         return made[:, 0] if kind == "mask" else made.permute(0, 2, 3, 1)
 
     @torch.no_grad()
-    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+    def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
         """(N, height, width) bool, True for pixels of images and False for padding -> the same after `carry_out`."""
         if "shown" not in self.moves:
             return shown
         return self._moved(shown[:, None].to(torch.float32), plan, tensors, "shown")[:, 0] > 0.5
 
-    def _moved(self, values: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], *kinds: str) -> Tensor:
+    def _moved(self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str) -> Tensor:
         """Values of one of these kinds -> where the operations that have such a kind move them."""
         with unaffected(values.device):
             for operation, host, own in self._steps(plan, tensors):
@@ -228,13 +224,7 @@ class Chain(torch.nn.Module):
 
     @torch.no_grad()
     def carry_out(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        plan: AugmentPlan,
-        tensors: Mapping[str, Tensor],
-        *,
-        num_classes: int | None = None,
+        self, images: Tensor, labels: Tensor, plan: AugmentPlan, tensors: Tensors, *, num_classes: int | None = None
     ) -> tuple[Tensor, Tensor]:
         """Applies a plan on the images' device, in its current stream; never waits for the device.
 
@@ -260,7 +250,7 @@ class Chain(torch.nn.Module):
                 labels = self._soft_labels(labels, classes, plan, tensors)
         return out, labels
 
-    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def _carried_out(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Tensors]) -> Tensor:
         """Carries a plan out; `stages`: the tensors of each of its steps, on the images' device."""
         out: Tensor | None = None
         after = [*enumerate(self._sequence)][len(self.stages) :]
@@ -269,12 +259,12 @@ class Chain(torch.nn.Module):
         if self.stages:
             part_bytes = pixels.PART_BYTES if all(operation.by_rows for operation in self.stages) else None
         for first, end in parts(images, part_bytes):
-            part, size = self._operate(images[first:end], first, plan, stages)
+            part = self._operate(images[first:end], first, plan, stages)
             as_is = self.mean is None and not after  # but for the dtype, so results may be anything
             if as_is and (part.ndim != 4 or part.shape[1] != plan.channels):
                 return part.to(self.dtype)
             if out is None:
-                self._check_size(part, plan.channels, size if after else None)
+                self._check_size(part, plan.channels, plan.sizes[-1] if after else None)
                 dtype = self.dtype if by_rows == after else torch.float32
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
             normalise(part, stages[-1]["scale"], stages[-1]["shift"], out[first:end])
@@ -285,36 +275,22 @@ class Chain(torch.nn.Module):
             out = operation.run(out, 0, plan.hosts[number], stages[number])
         return out.to(self.dtype)
 
-    def _steps(
-        self, plan: AugmentPlan, tensors: Mapping[str, Tensor]
-    ) -> Iterator[tuple[Operation, Any, Mapping[str, Tensor]]]:
+    def _steps(self, plan: AugmentPlan, tensors: Tensors) -> Iterator[tuple[Operation, Any, Tensors]]:
         """Each operation with its part of a plan."""
         return zip(self._sequence, plan.hosts, plan.split(tensors), strict=False)
 
-    def size_after(self, plan: AugmentPlan) -> tuple[int, int]:
-        """(height, width) of what becomes of the images."""
-        size = plan.size
-        for operation in self.stages:
-            size = operation.size_after(size, plan.channels)
-        return size
-
-    def _operate(
-        self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
-    ) -> tuple[Tensor, tuple[int, int]]:
-        """The operations' result, and the size that was planned for it."""
-        size = plan.size
+    def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Tensors]) -> Tensor:
         if not self.stages:
-            return images, size
+            return images
         images = to_unit(images, _memory_format(self.stages[0]))
         for number, operation in enumerate(self.stages):
             if not isinstance(operation, Foreign):
-                self._check_size(images, plan.channels, size)
+                self._check_size(images, plan.channels, plan.sizes[number])
                 if number and isinstance(self.stages[number - 1], Foreign):  # which may keep what it returned
                     images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])
-            size = operation.size_after(size, plan.channels)
-        return images, size
+        return images
 
     def _check_size(self, images: Tensor, channels: int, size: tuple[int, int] | None) -> None:
         """Raises ConfigError where they are no images with so many channels, of `size` if it is given."""
@@ -332,7 +308,7 @@ class Chain(torch.nn.Module):
                 f"loader: size={shape[2:]}"
             )
 
-    def _soft_labels(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+    def _soft_labels(self, labels: Tensor, classes: int, plan: AugmentPlan, tensors: Tensors) -> Tensor:
         soft = one_hot(labels, classes)
         for operation, host, own in self._steps(plan, tensors):
             if operation.mixes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.operation import Draws, Operation, Step
+from fastpipe.augment.operation import Draws, Operation, Step, Tensors
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 
@@ -64,7 +64,7 @@ class Foreign(Operation):
         numbers = seeds.view(np.int64)
         return Step((draws.generator_seed(Stream.MODULE, position), numbers), {"seeds": numbers})
 
-    def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
         """Calls it; raises ConfigError where it returns no batch."""
         kornia_modules.place(self.module, images.device)
         if self.image_by_image:

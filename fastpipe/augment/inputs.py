@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
 
-from fastpipe.augment.operation import AugmentPlan
+from fastpipe.augment.operation import AugmentPlan, Tensors
 from fastpipe.errors import ConfigError
 
 CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
@@ -49,12 +49,12 @@ def check_images(images: object) -> None:
         )
 
 
-def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> None:
+def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Tensors) -> None:
     """Raises ConfigError where images, labels or tensors are not those of the plan."""
     check_images(images)
     if missing := sorted(plan.arrays.keys() - tensors.keys()):
         raise ConfigError(f"Augment: expected the tensors of all plan.arrays, got none for {', '.join(missing)}")
-    shape, bits = (plan.count, plan.channels, *plan.size), 8 * images.element_size()
+    shape, bits = (plan.count, plan.channels, *plan.sizes[0]), 8 * images.element_size()
     if tuple(images.shape) != shape or bits != plan.bits:
         raise ConfigError(
             f"Augment: the plan is for images {shape} of {plan.bits} bits, got {tuple(images.shape)} of {bits}; call "

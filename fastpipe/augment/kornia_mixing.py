@@ -6,7 +6,7 @@ device; the pixels are those of the module called directly. kornia's mosaic comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.normalised import box_share
-from fastpipe.augment.operation import Apart, Array, Draws, Step
+from fastpipe.augment.operation import Apart, Array, Draws, Step, Tensors
 from fastpipe.augment.pixels import inside
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Stream
+from fastpipe.plan.draws import Float64s, Int64s, Stream
 
 Parameters = dict[str, Tensor]
 Arrays = dict[str, Array]
@@ -56,20 +56,19 @@ def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: tuple[int, 
     return {"partners": parameters["permutation"].numpy().T, "shares": shares.astype(np.float32)}
 
 
-def _filled(start: NDArray[Any], tiles: int, side: int) -> NDArray[np.float64]:
+def _filled(start: NDArray[Any], tiles: int, side: int) -> Float64s:
     """(tiles, n): the part of a window, `side` long, that each tile of the same length fills."""
     begin = side * np.arange(tiles)[:, None]
     overlap = np.minimum(start + side, begin + side) - np.maximum(start, begin)
-    filled: NDArray[np.float64] = np.clip(overlap, 0, side) / side
-    return filled
+    return np.asarray(np.clip(overlap, 0, side) / side)
 
 
-def _two(partner: NDArray[np.int64], share: NDArray[Any]) -> Arrays:
+def _two(partner: Int64s, share: NDArray[Any]) -> Arrays:
     share = share.astype(np.float32)
     return {"partners": np.stack([np.arange(len(partner)), partner]), "shares": np.stack([1 - share, share])}
 
 
-def _boxed(partner: NDArray[np.int64], boxes: NDArray[np.int64], draws: Draws, size: tuple[int, int]) -> Arrays:
+def _boxed(partner: Int64s, boxes: Int64s, draws: Draws, size: tuple[int, int]) -> Arrays:
     return _two(partner, box_share(boxes, partner, draws, size)) | {"boxes": boxes}
 
 
@@ -125,7 +124,7 @@ class KorniaMixing(Apart):
             arrays["boxes"] = np.where(applied[:, None], arrays["boxes"], 0)
         return Step((bool(applied.any()), parameters), arrays)
 
-    def run(self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+    def run(self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Tensors) -> Tensor:
         applied, parameters = host
         if not applied:
             return images
@@ -136,14 +135,14 @@ class KorniaMixing(Apart):
             return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
         return torch.where(inside(tensors["boxes"], *images.shape[2:])[:, None], partner, images)
 
-    def move(self, kind: str, values: Tensor, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+    def move(self, kind: str, values: Tensor, host: tuple[bool, Parameters], tensors: Tensors) -> Tensor:
         """Pastes boxes; after a mixup, rows show what either image shows."""
         if "boxes" in tensors:
             return self.run(values, 0, host, tensors)
         partner = values.index_select(0, tensors["partners"][1])
         return torch.maximum(values, partner * (tensors["shares"][1] > 0)[:, None, None, None])
 
-    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row becomes the sum of its images' labels by their shares."""
         parts = zip(tensors["partners"], tensors["shares"], strict=True)
         return sum((labels.index_select(0, partner) * share[:, None] for partner, share in parts), labels.new_zeros(()))

@@ -27,16 +27,16 @@ from fastpipe.errors import ConfigError
 _log = logging.getLogger("fastpipe")
 _CPU = torch.device("cpu")
 _PACKAGE = "kornia.augmentation."
-_PLAIN = "AugmentationBase2D"
-_MIXING = ("MixAugmentationBaseV2", "RandomTransplantation3D")
-_POLICY = "PolicyAugmentBase"
 _CONTAINERS = ("AugmentationSequential", "ImageSequential")
 INSIDE_ONE_IMAGE = "RandomJigsaw"  # kornia's class for mixing, but it moves parts within each image
 # The kinds of fields that kornia moves, and what it calls them.
 DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
-_IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
-_GEOMETRIC = "GeometricAugmentationBase2D"
-_MASKS_ONLY = frozenset(["RandomElasticTransform", "RandomErasing"])
+# kornia's classes -> the kinds of what their modules change as they change images; "shown": see Operation.
+_MOVABLE = {
+    "GeometricAugmentationBase2D": frozenset([*DATA_KEYS, "shown"]),
+    "RandomElasticTransform": frozenset(["mask", "shown"]),
+    "RandomErasing": frozenset(["mask"]),
+}
 _FILLS = ("fill", "pad_value")  # options of modules: the value of pixels from outside the image
 
 
@@ -53,7 +53,7 @@ def is_own(module: torch.nn.Module) -> bool:
 def mixes(module: torch.nn.Module) -> bool:
     """Whether it mixes images of a batch."""
     found = names(module)
-    return not found.isdisjoint(_MIXING) and INSIDE_ONE_IMAGE not in found
+    return not found.isdisjoint(("MixAugmentationBaseV2", "RandomTransplantation3D")) and INSIDE_ONE_IMAGE not in found
 
 
 def is_planned(module: torch.nn.Module) -> bool:
@@ -65,12 +65,12 @@ def is_planned(module: torch.nn.Module) -> bool:
     if type(module).__name__ in _CONTAINERS:
         return all(map(is_planned, module.children()))
     found = names(module)
-    return _PLAIN in found or INSIDE_ONE_IMAGE in found
+    return "AugmentationBase2D" in found or INSIDE_ONE_IMAGE in found
 
 
 def is_policy(module: torch.nn.Module) -> bool:
     """Whether it is one of kornia.augmentation.auto: it chooses a policy once a call."""
-    return is_own(module) and _POLICY in names(module)
+    return is_own(module) and "PolicyAugmentBase" in names(module)
 
 
 @cache
@@ -125,7 +125,7 @@ def field_keys(module: Any) -> FieldKeys:
         return FieldKeys()
     kind_of = {name.upper(): kind for kind, name in DATA_KEYS.items()}
     keys = list(kind_of) if module.data_keys is None else [key.name for key in module.data_keys]
-    for unknown in (key for key in keys if key not in (*kind_of, *_IMAGES_AND_LABELS)):
+    for unknown in (key for key in keys if key not in (*kind_of, "IMAGE", "INPUT", "CLASS", "LABEL")):
         known = ", ".join(["input", *DATA_KEYS.values()])
         raise ConfigError(f"augment: data_keys: a loader's batch has {known}; got {unknown.lower()!r}")
     kinds = frozenset(kind_of[key] for key in keys if key in kind_of)
@@ -143,17 +143,9 @@ def field_keys(module: Any) -> FieldKeys:
 
 
 def movable(module: torch.nn.Module) -> frozenset[str]:
-    """The kinds of fields that kornia changes as it changes images with a module of its own."""
-    found = names(module) if is_own(module) else set()
-    if _GEOMETRIC in found:
-        return frozenset(DATA_KEYS)
-    return frozenset(["mask"]) if found & _MASKS_ONLY else frozenset()
-
-
-def moves_places(module: torch.nn.Module) -> bool:
-    """Whether it is a module of kornia's own that moves pixels, and masks as it moves them."""
-    places = (_GEOMETRIC, "RandomElasticTransform")
-    return is_own(module) and not names(module).isdisjoint(places)
+    """The kinds that kornia changes as it changes images with a module of its own."""
+    found = names(module) if is_own(module) else ()
+    return frozenset[str]().union(*(_MOVABLE[name] for name in found if name in _MOVABLE))
 
 
 class FieldMover:

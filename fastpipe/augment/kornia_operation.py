@@ -13,7 +13,7 @@ its draws belong to the batch, as asked for.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -29,10 +28,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules, pixels
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
-from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable, moves_places
-from fastpipe.augment.operation import Apart, Draws, Step
+from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
+from fastpipe.augment.operation import Apart, Draws, Step, Tensors
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Stream
+from fastpipe.plan.draws import Int64s, Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # and of a module that chooses among other modules
@@ -55,9 +54,7 @@ class Nature:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the module."""
-
-    rows: NDArray[np.int64] | None  # in the batch, of the images that it changes, one image twice; None: all of them
+    rows: Int64s | None  # in the batch, of the images that it changes, one image twice; None: all of them
     seed: int  # of its draws that are not by sample
     leaves: list[Any] | None  # and tree: its parameters; None: made on the device
     tree: TreeSpec | None
@@ -75,7 +72,7 @@ class Kornia(Apart):
         self._row_by_row = kornia_modules.INSIDE_ONE_IMAGE in kornia_modules.names(module)  # a call for each image
         self.could_move = movable(module)
         self._mover = FieldMover(module, keys) if keys.kinds & self.could_move else None
-        self.moves = frozenset(["shown"] * moves_places(module)).union(self._mover.kinds if self._mover else ())
+        self.moves = (self.could_move & {"shown"}).union(self._mover.kinds if self._mover else ())
         self._shower: FieldMover | None = None  # made where it is needed
         self._natures: dict[tuple[tuple[int, int], int], Nature] = {}
         self._on_device: list[int] | None = None
@@ -105,11 +102,11 @@ class Kornia(Apart):
     def size_after(self, size: tuple[int, int], channels: int) -> tuple[int, int]:
         return self._nature(size, channels).size
 
-    def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+    def run(self, images: Tensor, first: int, host: list[Call], tensors: Tensors) -> Tensor:
         """Carries its calls out; raises ConfigError where it returns no batch."""
         return self._carried_out(images, host, tensors, lambda part, parameters: self.module(part, params=parameters))
 
-    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+    def move(self, kind: str, values: Tensor, host: list[Call], tensors: Tensors) -> Tensor:
         if kind == "shown" and self._shower is None:
             self._shower, self._on_device = FieldMover(self.module, SHOWN), None
         mover = self._shower if kind == "shown" else self._mover
@@ -131,7 +128,7 @@ class Kornia(Apart):
         return not torch.equal(made, made.round())
 
     def _carried_out(
-        self, images: Tensor, host: list[Call], tensors: Mapping[str, Tensor], act: Callable[[Tensor, Any], object]
+        self, images: Tensor, host: list[Call], tensors: Tensors, act: Callable[[Tensor, Any], object]
     ) -> Tensor:
         """Does something with the images, masks or points, and the parameters of each call."""
         kornia_modules.place(self.module, images.device)
@@ -170,8 +167,8 @@ class Kornia(Apart):
         return list(pairwise(bounds))
 
     def _grouped(
-        self, draws: Draws, position: int, seeds: NDArray[np.int64], nature: Nature
-    ) -> list[tuple[int | None, NDArray[np.int64] | None]]:
+        self, draws: Draws, position: int, seeds: Int64s, nature: Nature
+    ) -> list[tuple[int | None, Int64s | None]]:
         """The groups of a batch, and the rows of each that are changed; None: all rows."""
         rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None))
         groups: list[int | None] = [None]
@@ -180,11 +177,11 @@ class Kornia(Apart):
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
         if groups == [None] and len(rows) == len(seeds):
             return [(None, None)]
-        of_row = _at_least_two(draws.group_of(Stream.MODULE_GROUP, position, len(groups)))[rows]
+        of_row = np.resize(draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(len(groups)), len(seeds))[rows]
         parts = [(group, rows[of_row == number]) for number, group in enumerate(groups)]
         return [(group, _at_least_two(mine)) for group, mine in parts if len(mine)]
 
-    def _changed(self, seeds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    def _changed(self, seeds: Int64s, seed: int) -> Int64s:
         """The rows that its probability chooses. The gate is its first draw, so it is drawn alone here."""
         count, module = len(seeds), self.module
         if not self._single or module.p == module.p_batch == 1:
@@ -193,13 +190,13 @@ class Kornia(Apart):
             chosen = module.__batch_prob_generator__((count,), module.p, module.p_batch, module.same_on_batch)
         return np.flatnonzero(chosen.numpy() > 0.5)
 
-    def _drawn(self, seeds: NDArray[np.int64], seed: int, size: tuple[int, int], channels: int) -> Any:
+    def _drawn(self, seeds: Int64s, seed: int, size: tuple[int, int], channels: int) -> Any:
         if self._row_by_row:
             return self._drawn_row_by_row(seeds, (1, channels, *size))
         with self._draws(seeds, seed):
             return self.module.forward_parameters(torch.Size((len(seeds), channels, *size)))
 
-    def _drawn_row_by_row(self, seeds: NDArray[np.int64], shape: tuple[int, ...]) -> dict[str, Tensor]:
+    def _drawn_row_by_row(self, seeds: Int64s, shape: tuple[int, ...]) -> dict[str, Tensor]:
         """Of a module that draws once for each row: each row's are drawn alone."""
         rows = []
         for seed in seeds:
@@ -210,10 +207,10 @@ class Kornia(Apart):
             for name, first in rows[0].items()
         }
 
-    def _draws(self, seeds: NDArray[np.int64], seed: int) -> BySample:
+    def _draws(self, seeds: Int64s, seed: int) -> BySample:
         return BySample(torch.from_numpy(seeds), generator=torch.Generator("cpu").manual_seed(seed), onto=_CPU)
 
-    def _parameters_of(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> Any:
+    def _parameters_of(self, images: Tensor, call: Call, given: Tensors, begin: int, end: int) -> Any:
         """Its parameters for images, or masks, that belong to the rows from begin to end of a call."""
         if call.leaves is None or call.tree is None:
             generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
@@ -237,7 +234,7 @@ def _tensors(leaves: list[Any]) -> list[int]:
     return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
-def _at_least_two(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _at_least_two(rows: Int64s) -> Int64s:
     """The same, or the one row twice: a module's draws for one image look like draws for a whole batch."""
     return np.resize(rows, max(2, len(rows)))
 

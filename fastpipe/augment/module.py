@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import presets
@@ -16,8 +15,8 @@ from fastpipe.augment.inputs import check_images
 from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
+    DTYPES,
     check_normalised_once,
-    checked_dtype,
     checked_operations,
     compile_operations,
     instead,
@@ -26,7 +25,7 @@ from fastpipe.augment.options import (
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, whole
-from fastpipe.plan.draws import Stream, key
+from fastpipe.plan.draws import Int64s, Stream, key
 
 
 class Augment(Chain):
@@ -85,7 +84,9 @@ class Augment(Chain):
         probability = number("erasing", erasing, most=1)
         alphas = number("mixup", mixup), number("cutmix", cutmix)
         own = ([Erasing(probability)] if probability else []) + ([Mixing(*alphas)] if any(alphas) else [])
-        super().__init__(stages, [*own, *after], checked_dtype(dtype), mean, std)
+        if dtype not in DTYPES:
+            raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {dtype!r}")
+        super().__init__(stages, [*own, *after], dtype, mean, std)
         self.label_smoothing, self.num_classes = smoothing, classes
         self._probability, self._alphas = probability, alphas
         self._calls = 0  # without seed and batch
@@ -146,7 +147,7 @@ class Augment(Chain):
         seed: int | None = None,
         epoch: int = 0,
         batch: int | None = None,
-        samples: NDArray[np.int64] | Sequence[int] | None = None,
+        samples: Int64s | Sequence[int] | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Augments a batch without a loader.
 

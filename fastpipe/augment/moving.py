@@ -13,6 +13,7 @@ only then become the upright boxes around them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,45 +21,35 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment.operation import AugmentPlan
-from fastpipe.plan.geometry import swap_pairs
-from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
+from fastpipe.plan.placed import Float32s, Placed, places_in_row, swap_pairs
 
-Float32s = NDArray[np.float32]
 Mover = Callable[[torch.Tensor], torch.Tensor]
 _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 
 
-def moved(
-    plan: AugmentPlan,
-    size: tuple[int, int],
-    boxes: Mapping[str, PlacedBoxes],
-    points: Mapping[str, PlacedPoints],
-    move: Mover,
-) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
-    """Moves boxes and points of images that become of `size` as `move` moves points (n, P, 2); Augment.move_places."""
-    height, width = plan.size
-    around = {name: each.edges[:, _CORNERS] - np.float32(0.5) for name, each in boxes.items()}
-    single = {name: each.values[..., :2] for name, each in points.items()}
+def moved(plan: AugmentPlan, places: Mapping[str, Placed], move: Mover) -> dict[str, Placed]:
+    """Moves boxes and points as `move` moves points (n, P, 2); Augment.move_places."""
+    height, width = plan.sizes[0]
+    ordered = sorted(places.items(), key=lambda named: not named[1].are_boxes)  # boxes first
+    before = [
+        each.values[:, _CORNERS] - np.float32(0.5) if each.are_boxes else each.values[..., :2] for _, each in ordered
+    ]
     # Three corners of each image say whether it becomes its mirror image.
     triangle = np.array([[0, 0], [width - 1, 0], [0, height - 1]], dtype=np.float32)
     triangles = np.broadcast_to(triangle, (plan.count, 1, 3, 2)).reshape(-1, 3, 2)
-    given: list[tuple[Float32s, NDArray[np.int64]]] = [(triangles, np.arange(plan.count))]
-    given += [(values, boxes[name].rows) for name, values in around.items()]
-    given += [(values, points[name].rows) for name, values in single.items()]
-    turned, *made = _all_at_once(plan, given, move)
+    rows = [np.arange(plan.count), *(each.rows for _, each in ordered)]
+    turned, *made = _all_at_once(plan, list(zip([triangles, *before], rows, strict=True)), move)
     one, other = turned[:, 1] - turned[:, 0], turned[:, 2] - turned[:, 0]
     mirrored = one[:, 0] * other[:, 1] < one[:, 1] * other[:, 0]
-    new_boxes, new_points = {}, {}
-    for name, corners in zip(boxes, made, strict=False):
-        edges = _upright(boxes[name].edges, around[name], corners, size)
-        new_boxes[name] = PlacedBoxes(edges, boxes[name].rows, boxes[name].labels)
-    for name, xy in zip(points, made[len(boxes) :], strict=True):
-        old = points[name]
-        values = np.concatenate([xy, old.values[..., 2:]], axis=2)
-        new_points[name] = PlacedPoints(
-            swap_pairs(values, mirrored[old.rows], old.flip_pairs), old.rows, old.flip_pairs
-        )
-    return new_boxes, new_points
+    found = {}
+    for (name, old), here, there in zip(ordered, before, made, strict=True):
+        if old.are_boxes:
+            values = _upright(old.values, here, there, plan.sizes[-1])
+        else:
+            points = np.concatenate([there, old.values[..., 2:]], axis=2)
+            values = swap_pairs(points, mirrored[old.rows], old.flip_pairs)
+        found[name] = replace(old, values=values)
+    return found
 
 
 def _all_at_once(plan: AugmentPlan, things: list[tuple[Float32s, NDArray[np.int64]]], move: Mover) -> list[Float32s]:

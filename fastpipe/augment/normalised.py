@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import pixels
-from fastpipe.augment.operation import Draws, Operation, Step, on_rows
+from fastpipe.augment.operation import Draws, Operation, Step, Tensors, on_rows
 from fastpipe.augment.pixels import cut_out, inside
-from fastpipe.plan.draws import Stream, key
+from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key
 
 SCALE = (0.02, 0.33)  # share of the image's area
 RATIO = (0.3, 3.3)  # height divided by width
 _TRIES = 10
 
-Draw = Callable[[int], NDArray[np.float64]]  # a stream -> (n,) in [0, 1)
+Draw = Callable[[int], Float64s]  # a stream -> (n,) in [0, 1)
 
 
 class Erasing(Operation):
@@ -62,16 +62,12 @@ class Erasing(Operation):
         rows, boxes, seeds = rows[order], boxes[order], seeds[order].astype(np.int64)
         return Step((rows, boxes, seeds), {"rows": rows, "boxes": boxes})
 
-    def run(
-        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
-    ) -> Tensor:
+    def run(self, images: Tensor, first: int, host: tuple[Int64s, ...], tensors: Tensors) -> Tensor:
         """Blanks the boxes, in place."""
         rows, boxes, seeds = host
         lying = images.permute(0, 2, 3, 1)  # as they lie in memory
         if self.noise is None and self.most == 1 and not pixels.on_cpu(images.device):
-            blanked = on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"])
-            assert blanked is lying
-            return images
+            return on_rows(_blank, lying, first, rows, tensors["rows"], tensors["boxes"]).permute(0, 3, 1, 2)
         for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
             box = cut_out(lying[rows[place] - first], boxes[place].tolist())
             if self.noise is None:
@@ -86,7 +82,7 @@ class Erasing(Operation):
         return f"{self.probability}, noise={self.noise!r}, most={self.most}, spared={self.spared}"
 
 
-def _erased_boxes(draws: Draws, size: tuple[int, int], counts: NDArray[np.float64]) -> NDArray[np.int64]:
+def _erased_boxes(draws: Draws, size: tuple[int, int], counts: Float64s) -> Int64s:
     """(n, 4): top, left, bottom, right, of one of a sample's `counts` boxes; empty where ten tries found none."""
     height, width = size
     log_ratio = math.log(RATIO[0]), math.log(RATIO[1])
@@ -111,7 +107,7 @@ def _blank(images: Tensor, boxes: Tensor) -> Tensor:
     return images.masked_fill_(inside(boxes, *images.shape[1:3])[..., None], 0)
 
 
-def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+def beta(u: Float64s, v: Float64s, alpha: float) -> Float64s:
     """Two uniform draws of [0, 1) -> one of Beta(alpha, alpha), exactly.
 
     Source: Bailey's polar method for Student's t ("Polar generation of random variates with the t-distribution",
@@ -154,12 +150,7 @@ class Mixing(Operation):
         self.cutting, self.sides, self.at_once, self.from_the_end = cutting, sides, at_once, from_the_end
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
-    def partners(self, count: int) -> NDArray[np.int64]:
-        """(count,): the row that is mixed into each row."""
-        rows = np.arange(count)
-        return np.flip(rows) if self.from_the_end else np.roll(rows, 1)
-
-    def _partners(self, rows: Tensor) -> Tensor:
+    def partners(self, rows: Tensor) -> Tensor:
         """(n, ...): what is mixed into each of these."""
         return rows.flip(0) if self.from_the_end else rows.roll(1, 0)
 
@@ -170,7 +161,7 @@ class Mixing(Operation):
         exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
         """
 
-        def draw(stream: int) -> NDArray[np.float64]:
+        def draw(stream: int) -> Float64s:
             return np.full(len(draws), draws.once(stream)) if self.at_once else draws.each(stream)
 
         mixup, cutmix = self.alphas
@@ -187,12 +178,12 @@ class Mixing(Operation):
             left = draw(Stream.MIX) >= probability
             cut, share = cut & ~left, np.where(left, 1, share)
         boxes = np.where(cut[:, None], boxes, 0)
-        share = np.where(cut, 1 - box_share(boxes, self.partners(len(draws)), draws, size), share)
+        partners = self.partners(torch.from_numpy(np.arange(len(draws)))).numpy()
+        share = np.where(cut, 1 - box_share(boxes, partners, draws, size), share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
-    def run(self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Mixes the images."""
+    def run(self, images: Tensor, first: int, host: tuple[NDArray[Any], ...], tensors: Tensors) -> Tensor:
         cut, share, boxes = host
         images = images.permute(0, 2, 3, 1)  # as they lie in memory
         if pixels.on_cpu(images.device) and not self.from_the_end:
@@ -202,24 +193,22 @@ class Mixing(Operation):
             # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
-        return torch.lerp(self._partners(images), images, mask).permute(0, 3, 1, 2)
+        return torch.lerp(self.partners(images), images, mask).permute(0, 3, 1, 2)
 
-    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
-        partner = self._partners(values)
+        partner = self.partners(values)
         pasted = torch.where(inside(tensors["boxes"], *values.shape[2:])[:, None], partner, values)
         if kind != "shown":
             return pasted
         return torch.where(tensors["cut"][:, None, None, None] > 0, pasted, torch.maximum(values, partner))
 
-    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""
-        return torch.lerp(self._partners(labels), labels, tensors["share"][:, None])
+        return torch.lerp(self.partners(labels), labels, tensors["share"][:, None])
 
 
-def box_share(
-    boxes: NDArray[np.int64], partners: NDArray[np.int64], draws: Draws, size: tuple[int, int]
-) -> NDArray[np.float64]:
+def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: tuple[int, int]) -> Float64s:
     """(n,): of the pixels of images in each row of `size`, the part that is its partner's, in its box, (n, 4)."""
     if draws.shown is None:
         return np.asarray((boxes[:, 2:] - boxes[:, :2]).prod(axis=1) / (size[0] * size[1]))
@@ -229,7 +218,7 @@ def box_share(
     return np.asarray(others / (shown.prod(axis=1) - own + others))
 
 
-def _sided_boxes(draw: Draw, size: tuple[int, int], sides: tuple[float, float]) -> NDArray[np.int64]:
+def _sided_boxes(draw: Draw, size: tuple[int, int], sides: tuple[float, float]) -> Int64s:
     """(n, 4): boxes inside of the image, with sides drawn between two parts of the image's."""
     (height, width), (least, most) = size, sides
     h = (height * (least + (most - least) * draw(Stream.CUT_HEIGHT))).astype(np.int64)
@@ -239,7 +228,7 @@ def _sided_boxes(draw: Draw, size: tuple[int, int], sides: tuple[float, float]) 
     return np.stack([y, x, y + h, x + w], axis=1)
 
 
-def _boxes(draw: Draw, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:
+def _boxes(draw: Draw, size: tuple[int, int], share: Float64s) -> Int64s:
     """(n, 4): the paper's boxes, of 1 - share of the area around a uniform middle, cut off at the border."""
     height, width = size
     side = np.sqrt(1 - share)
@@ -251,7 +240,7 @@ def _boxes(draw: Draw, size: tuple[int, int], share: NDArray[np.float64]) -> NDA
     return np.stack([np.clip(edge, 0, limit) for edge, limit in zip(edges, limits, strict=True)], axis=1)
 
 
-def _one_by_one(images: Tensor, cut: NDArray[np.bool_], share: NDArray[np.float32], boxes: NDArray[np.int64]) -> Tensor:
+def _one_by_one(images: Tensor, cut: Bools, share: NDArray[np.float32], boxes: Int64s) -> Tensor:
     """In place, from the last row to the first: so only one image has to be kept, and no other memory is touched."""
     last = images[-1].clone()
     for row in range(len(images) - 1, -1, -1):

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.plan.draws import bits, key, uniform
+from fastpipe.plan.draws import Float64s, Int64s, bits, key, uniform
 
-# kornia's base of augmentations that change values and move nothing.
-_KORNIA_COLOUR = "IntensityAugmentationBase2D"
-_TORCHVISION_COLOUR = frozenset(
+# What changes values and moves nothing: kornia's base of such augmentations, and transforms of torchvision.
+_COLOUR = frozenset(
     [
+        "IntensityAugmentationBase2D",
         *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "Grayscale", "Normalize", "RandomAdjustSharpness"),
         *("RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize", "RandomErasing", "RandomGrayscale"),
         *("RandomInvert", "RandomPhotometricDistort", "RandomPosterize", "RandomSolarize", "ToDtype"),
@@ -31,6 +31,7 @@ _TORCHVISION_COLOUR = frozenset(
 Function = Callable[..., Tensor]
 Array = NDArray[Any]
 T = TypeVar("T")
+Tensors = Mapping[str, Tensor]  # the arrays of a step, on the device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +40,17 @@ class Draws:
     that have the image, at the top left, where the rest is padding; None: rows are full.
     """
 
-    samples: NDArray[np.int64] = field(kw_only=False)
+    samples: Int64s = field(kw_only=False)
     seed: int
     epoch: int
     batch: int
-    shown: NDArray[np.float64] | None = None
+    shown: Float64s | None = None
     channels: int = 3  # no draw of fastpipe's own operations depends on them
 
     def __len__(self) -> int:
         return len(self.samples)
 
-    def each(self, stream: int) -> NDArray[np.float64]:
+    def each(self, stream: int) -> Float64s:
         """(n,) in [0, 1): a draw a sample, the same in whatever batch the sample comes."""
         return uniform(key(self.seed, self.epoch, stream), self.samples)
 
@@ -65,10 +66,6 @@ class Draws:
     def sample_bits(self, stream: int, position: int) -> NDArray[np.uint64]:
         """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
         return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
-
-    def group_of(self, stream: int, position: int, groups: int) -> NDArray[np.int64]:
-        """(n,) in [0, groups): the group of each sample, the same in whatever batch the sample comes."""
-        return (self.sample_bits(stream, position) % np.uint64(groups)).astype(np.int64)
 
     def group_seed(self, stream: int, position: int, group: int | None) -> int:
         """In [0, 2**64): a seed that the samples of a group share in an epoch; of no group: `generator_seed`."""
@@ -93,14 +90,14 @@ class AugmentPlan:
 
     Attributes:
         count: samples of the batch.
-        size: (height, width) in pixels.
+        sizes: (height, width) in pixels, before each stage and after the last one.
         channels, bits: of the images.
         hosts: a Step's `host` for each stage, in order.
         arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as tensors on its device.
     """
 
     count: int
-    size: tuple[int, int]
+    sizes: tuple[tuple[int, int], ...]
     channels: int
     bits: int
     hosts: tuple[Any, ...]
@@ -153,7 +150,7 @@ class Operation(torch.nn.Module, ABC):
         """Draws what this operation, the one at `position`, does to a batch of images of `size` (height, width)."""
 
     @abstractmethod
-    def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
         """Does that to images (n, c, height, width) float32 in [0, 1], the batch's rows from `first` on; may overwrite
         them. The host's part and the tensors, on the images' device, are the whole batch's.
         """
@@ -162,14 +159,14 @@ class Operation(torch.nn.Module, ABC):
         """(height, width) of what it returns for images of `size`, with so many channels."""
         return size
 
-    def move(self, kind: str, values: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Moves float32 values of the whole batch, of a kind in `moves`, as `run` moves pixels; may overwrite them:
         planes (N, c, height, width), in which "shown" is 1 for pixels of the image and 0 for padding; or points (N, P,
         2) x, y of boxes and keypoints, from the centre of the first pixel, on the CPU as the tensors.
         """
         return values
 
-    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Mixes soft labels, (n, classes) float32, as `run` mixes images."""
         raise NotImplementedError(f"{type(self).__name__} mixes no labels")
 
@@ -200,7 +197,7 @@ def _keeps_places(module: torch.nn.Module | None) -> bool:
         return all(map(_keeps_places, module))
     kinds = type(module).__mro__
     library = [kind for kind in kinds if kind.__module__.partition(".")[0] in ("kornia", "torchvision")]
-    return any(kind.__name__ == _KORNIA_COLOUR or kind.__name__ in _TORCHVISION_COLOUR for kind in library)
+    return any(kind.__name__ in _COLOUR for kind in library)
 
 
 @cache
@@ -221,9 +218,7 @@ def on_colour(function: Function) -> Function:
     return changed
 
 
-def on_rows(
-    function: Function, images: Tensor, first: int, rows: NDArray[np.int64], index: Tensor, *parameters: Tensor
-) -> Tensor:
+def on_rows(function: Function, images: Tensor, first: int, rows: Int64s, index: Tensor, *parameters: Tensor) -> Tensor:
     """Applies a function of images, which it may overwrite, and parameters, one a row, to some rows of a batch.
 
     The images are its rows from `first` on. `rows` (m,) are numbers in the batch, ascending; `index` the same on the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from fastpipe.augment.kornia_modules import FieldKeys, field_keys
 from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError
+from fastpipe.errors.checks import real_number
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")
@@ -94,13 +94,6 @@ def compile_operations(operations: list[Operation]) -> None:
         operation.compiles = True
 
 
-def checked_dtype(value: object) -> torch.dtype:
-    """One of DTYPES."""
-    if value not in DTYPES or not isinstance(value, torch.dtype):
-        raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {value!r}")
-    return value
-
-
 def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
     """Mean and std of pixels in [0, 1]; None for both: no normalising."""
     if (mean is None) != (std is None):
@@ -119,8 +112,8 @@ def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments 
 
 
 def _moments(name: str, value: object) -> Moments:
-    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    if (single := real_number(value)) is not None and math.isfinite(single):
+        return single
     try:
         numbers = tuple(float(number) for number in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -151,13 +144,12 @@ def of_channels(name: str, given: Moments | None, channels: int, neutral: float)
     return given
 
 
-def number(name: str, value: object, *, least: float = 0.0, most: float = math.inf, below: bool = False) -> float:
-    """Checks a number from least to most; `below`: most itself is too much."""
-    if isinstance(value, Real) and not isinstance(value, bool):
-        checked = float(value)
-        if least <= checked <= most and math.isfinite(checked) and not (below and checked == most):
-            return checked
-    span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {'below ' * below}{most:g}"
+def number(name: str, value: object, *, most: float = math.inf, below: bool = False) -> float:
+    """Checks a number from 0 to most; `below`: most itself is too much."""
+    checked = real_number(value)
+    if checked is not None and 0 <= checked <= most and math.isfinite(checked) and not (below and checked == most):
+        return checked
+    span = "at least 0" if most == math.inf else f"from 0 to {'below ' * below}{most:g}"
     raise ConfigError(f"{name}: expected a number {span}, got {value!r}")
 
 

@@ -11,7 +11,7 @@ of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import effects, pixels
-from fastpipe.augment.operation import Array, Draws, Function, Operation, Step, on_colour, on_rows
-from fastpipe.plan.draws import Stream
+from fastpipe.augment.operation import Array, Draws, Function, Operation, Step, Tensors, on_colour, on_rows
+from fastpipe.plan.draws import Float64s, Int64s, Stream
 
 LAST_BIN = 30
 MOST_LAYERS = 16  # as many streams as a draw has
 
-Values = NDArray[np.float64]
+Values = Float64s
 
 _JITTERS = (
     (Stream.BRIGHTNESS, effects.brightness),
@@ -125,7 +125,7 @@ def _moves(pick: str, share: Values, space: Space, size: tuple[int, int]) -> dic
 class Layer:
     """A layer's rows in the batch, group by group, ascending in each; last those that stay as they are."""
 
-    rows: NDArray[np.int64]
+    rows: Int64s
     groups: tuple[tuple[str, int, int], ...]  # that have samples: the function's name, first place and end in rows
 
 
@@ -196,8 +196,7 @@ class Policy(Operation):
         )
         return Layer(order, groups), numbers[order].astype(np.float32)
 
-    def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Does one group after the other, layer after layer."""
+    def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Tensors) -> Tensor:
         if not pixels.on_cpu(images.device):
             return self._run_sorted(images, host, tensors)
         for number, layer in enumerate(host):
@@ -208,13 +207,11 @@ class Policy(Operation):
                 images = on_rows(self._function(name), images, first, rows, torch.from_numpy(rows), *parameters)
         return images
 
-    def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+    def move(self, kind: str, values: Tensor, host: tuple[Layer, ...], tensors: Tensors) -> Tensor:
         """Warps where the images are in their rows as the images are."""
         return self._run_sorted(values, host, tensors, only="warp")
 
-    def _run_sorted(
-        self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor], only: str | None = None
-    ) -> Tensor:
+    def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Tensors, only: str | None = None) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""
         spare = torch.empty_like(images)
         for number, layer in enumerate(host):
@@ -268,10 +265,7 @@ class ColourJitter(Operation):
         order = _ORDERS[int(draws.once(Stream.JITTER_ORDER) * len(_ORDERS))]
         return Step((rows, order), {"rows": rows, "factors": np.stack(factors, axis=1).astype(np.float32)})
 
-    def run(
-        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], Any], tensors: Mapping[str, Tensor]
-    ) -> Tensor:
-        """Changes the rows drawn."""
+    def run(self, images: Tensor, first: int, host: tuple[Int64s, Any], tensors: Tensors) -> Tensor:
         rows, order = host
 
         def jitter(images: Tensor, factors: Tensor) -> Tensor:
@@ -297,8 +291,7 @@ class Grayscale(Operation):
         rows = np.flatnonzero(draws.each(Stream.GRAYSCALE) < self.probability)
         return Step(rows, {"rows": rows})
 
-    def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Changes the rows drawn."""
+    def run(self, images: Tensor, first: int, host: Int64s, tensors: Tensors) -> Tensor:
         return on_rows(on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"])
 
     def extra_repr(self) -> str:
@@ -320,15 +313,10 @@ class Blur(Operation):
         radius = min(max(1, min(size) // 10 // 2), min(size) - 1)
         return Step((rows, radius), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
 
-    def run(
-        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], int], tensors: Mapping[str, Tensor]
-    ) -> Tensor:
-        """Changes the rows drawn."""
+    def run(self, images: Tensor, first: int, host: tuple[Int64s, int], tensors: Tensors) -> Tensor:
         rows, radius = host
-        blur = partial(
-            effects.gaussian_blur, radius=radius
-        )  # never compiled: that makes it five times as slow on a CPU
-        return on_rows(on_colour(blur), images, first, rows, tensors["rows"], tensors["sigmas"])
+        blur = on_colour(partial(effects.gaussian_blur, radius=radius))  # compiled, a CPU takes five times as long
+        return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
 
     def extra_repr(self) -> str:
         return f"probability={self.probability}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,11 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.operation import AugmentPlan
-from fastpipe.device.host_batch import HostBatch
-from fastpipe.device.image_batch import ImageBatch, pixel_mask
 from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.plan.host_fields import HostFields, lay_out
+from fastpipe.plan.host_batch import HostBatch, HostFields, lay_out
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
@@ -35,6 +34,79 @@ _STEP_UNDONE = (
     f"has not finished the training step of {_MOST_UNDONE} batches ago; check the work that the program queues there "
     "and, with several ranks, check the other ranks"
 )
+
+
+class ImageBatch(tuple[Any, torch.Tensor]):
+    """(images, labels), and which samples they are of. With several views, images is a list of tensors, one a view.
+
+    Programs that rebuild batches take it for a named tuple (torch's pytree, pin_memory, Lightning), or for a tuple
+    (Hugging Face's Trainer). What they make has images and labels, but no `ids`, `valid` and `epoch`.
+
+    Attributes:
+        ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean others: keys do not.
+        valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
+        epoch: number of the epoch.
+        image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at the top left of each
+            row, before the augmentation moves or mixes pixels. The rest of the row is padding.
+        pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image, False for padding. It
+            moves with the image; of mixed images it shows where either is. With several views, a list.
+    """
+
+    _fields = ("images", "labels")
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    epoch: int
+    image_sizes: torch.Tensor
+    pixel_mask: Any
+
+    def __new__(cls, images: Any, labels: torch.Tensor | None = None, **facts: Any) -> ImageBatch:
+        if labels is None:
+            images, labels = images
+        batch = super().__new__(cls, (images, labels))
+        vars(batch).update(facts)
+        return batch
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+    @classmethod
+    def _make(cls, parts: Iterable[torch.Tensor]) -> ImageBatch:
+        return cls(*parts)
+
+    def _asdict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self._fields, self, strict=True))
+
+    @property
+    def images(self) -> Any:
+        """As the loader's `augment` leaves them; without it (N, channels, height, width). A list of these by view."""
+        return self[0]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """(N,) int64, or soft ones (N, classes)."""
+        return self[1]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pixel_mask" and "image_sizes" in vars(self):  # made when it is asked for, if nothing moves it
+            return pixel_mask(self.image_sizes, self[0])
+        if name in ("ids", "valid", "epoch"):
+            raise AttributeError(
+                f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
+                'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is then a dict with them'
+            )
+        if name in ("image_sizes", "pixel_mask"):
+            raise AttributeError(f'this batch has no {name}: its images fill it. Batches of size="bucket" have it')
+        raise AttributeError(f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch")
+
+
+def pixel_mask(image_sizes: torch.Tensor, images: Any) -> Any:
+    """(N, height, width) bool: the pixels at the top left of each row that its image fills; a list by view."""
+    if isinstance(images, list):
+        return [pixel_mask(image_sizes, each) for each in images]
+    rows, columns = (torch.arange(side, device=image_sizes.device) for side in images.shape[-2:])
+    high, wide = image_sizes.unbind(1)
+    return (rows < high[:, None])[:, :, None] & (columns < wide[:, None])[:, None, :]
 
 
 @dataclass(frozen=True)
@@ -101,13 +173,11 @@ class Transfer:
         while self._copying and self._copying[0][0].done():
             self._copying.popleft()
         while self._working and self._working[0].ready.done():
-            self._stats.device_s += self._device_s(self._working.popleft())
-
-    def _device_s(self, work: _Work) -> float:
-        augment_s = work.ready.since(work.copied)
-        if work.in_time:
-            self._augment_s = augment_s
-        return work.copied.since(work.first) + min(augment_s, self._augment_s)
+            work = self._working.popleft()
+            augment_s = work.ready.since(work.copied)
+            if work.in_time:
+                self._augment_s = augment_s
+            self._stats.device_s += work.copied.since(work.first) + min(augment_s, self._augment_s)
 
     @torch.inference_mode(False)  # the loop may train on the batch when it has left that mode
     @torch.no_grad()
@@ -115,9 +185,10 @@ class Transfer:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
         each = batch.plan.rows_per_sample
-        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
-        if batch.image_sizes is not None:
-            arrays["image_sizes"] = batch.image_sizes
+        there, shown = batch.there, batch.there.crops.shown
+        arrays: dict[str, NDArray[np.generic]] = {"labels": there.labels, "ids": there.ids, "valid": batch.plan.valid}
+        if shown is not None:
+            arrays["image_sizes"] = shown
         plans = [self._plan(view, batch) for view in range(len(batch.views))]
         names = () if batch.fields is None else batch.fields.names.values()
         for view, drawn in enumerate(plans):
@@ -130,7 +201,7 @@ class Transfer:
                 batch.fields.arrays.update(mix_index=index, mix_lam=lam)
             for view, places in enumerate(batch.fields.places):
                 if (drawn := plans[view]) is not None:
-                    places = drawn[0].move_places(drawn[1], *places)
+                    places = drawn[0].move_places(drawn[1], places)
                 lay_out(batch.fields, view, places, len(batch.plan.flips), each)
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
@@ -203,7 +274,7 @@ class Transfer:
             epoch=batch.epoch,
             batch=batch.number,
             mixing_seed=self._views[0][1],
-            shown=batch.image_sizes,
+            shown=batch.there.crops.shown,
             channels=images.shape[3],
             bits=8 * images.itemsize,
         )
@@ -217,15 +288,8 @@ class Transfer:
         if len(self._users) > _MOST_UNDONE:
             step = self._users.popleft()
             if self._stream.copies:  # the CPU is never behind
-                self._wait(step)
+                self._stats.held_s += self._watchdog.wait(step.wait, f"{self._stream.device} {_STEP_UNDONE}")
         return staged.batch
-
-    def _wait(self, step: Mark) -> None:
-        started = time.perf_counter()
-        self._watchdog.begin()
-        while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
-            self._watchdog.look(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
-        self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
         """Each view's rows (n * k, channels, height, width) and the arrays, on the device; marks around the copies."""
@@ -294,7 +358,5 @@ def unpack(buffer: torch.Tensor, like: Arrays) -> dict[str, torch.Tensor]:
 
 def _places(arrays: Arrays) -> list[int]:
     """Where each array begins, and the end of them all."""
-    places = [0]
-    for array in arrays.values():
-        places.append(places[-1] + -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT)
-    return places
+    sizes = (-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays.values())
+    return [*accumulate(sizes, initial=0)]

@@ -130,10 +130,10 @@ class Conversions:
         """What each thread is at; those that are idle are left out."""
         with self._state.lock:
             busy = list(self._state.busy.values())
-        at = [
-            (int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), time.monotonic() - since) for since, row in busy
+        return [
+            Activity("converting", int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), time.monotonic() - since)
+            for since, row in busy
         ]
-        return [Activity("converting", *each) for each in at]
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""

@@ -72,12 +72,12 @@ class Engine:
         if verify:
             self.intact.begin()
         self._verify = verify
-        self.num_workers = num_workers
         self._index = index
         shards = [(os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes) for shard in index.shards]
-        self._reader = cast("Reader | None", index.reader())
-        if self._reader is not None:
-            shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
+        # What fetches shards that come over the network: it has to be told what batches to come need.
+        self.reader = cast("Reader | None", index.reader())
+        if self.reader is not None:
+            shards.append((os.fsencode(self.reader.ring.path), self.reader.ring.size_bytes))
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
@@ -99,8 +99,8 @@ class Engine:
         # When nothing refers to them any more, or at the end of the program, threads are joined. By themselves, and by
         # _close_all; see Note [callbacks] in slots.py.
         _live.update(weakref.ref(part, _live.discard) for part in (self._engine, self._conversions) if part is not None)
-        if self._reader is not None:
-            self._reader.begin(self._engine)
+        if self.reader is not None:
+            self.reader.begin(self._engine)
 
     def submit(self, plan: BatchPlan, *views: tuple[Pixels, bool], rows: Int64s | None = None) -> Job | FetchedJob:
         """Begins a batch: `views` says where each view goes, and whether it is exact; `rows`, (n,), in which rows."""
@@ -131,10 +131,10 @@ class Engine:
                 return Job(self._submitted(here[rows], slots), rows)
             return MixedJob(self._submitted, self._conversions, self._odd, plan.samples, here, slots, rows)
 
-        if self._reader is None:
+        if self.reader is None:
             return begin(rows)
         self.check_usable()
-        return FetchedJob(self._reader, plan.samples, rows, begin, last=pictures)
+        return FetchedJob(self.reader, plan.samples, rows, begin, last=pictures)
 
     def _submitted(self, tasks: Tasks, slots: Sequence[Slot]) -> _engine.Job:
         """The tasks of pictures, (n,) or (n, slots)."""
@@ -161,25 +161,10 @@ class Engine:
             native[name] = ranges[name]
         self._engine.read_ahead(native, restart)
 
-    @property
-    def fetches(self) -> bool:
-        """Whether the shards come over the network: then `fetch_ahead` has to be told what is needed."""
-        return self._reader is not None
-
-    def restart_fetching(self, ranks: int) -> None:
-        """Drops what was to be fetched and has not begun: another plan follows, that `ranks` processes share."""
-        assert self._reader is not None
-        self._reader.restart(ranks)
-
-    def fetch_ahead(self, samples: Int64s) -> None:
-        """Has samples fetched that batches to come need, in their order, neighbours together; never waits."""
-        assert self._reader is not None
-        self._reader.ahead(samples)
-
     def figures(self) -> dict[str, Any]:
         """Counts, times and levels, by the names of Stats."""
         found: Counter[str] = Counter()
-        parts: list[Any] = [self._engine, self._reader, self._conversions]
+        parts: list[Any] = [self._engine, self.reader, self._conversions]
         for part in parts if not self.is_foreign() else ():
             if part is not None:
                 found.update({**part.counters(), **part.levels()})
@@ -191,18 +176,18 @@ class Engine:
         found = [Activity(*each) for each in self._engine.activities()]
         if self._conversions is not None:
             found += self._conversions.activities()
-        if self._reader is None:
+        if self.reader is None:
             return found
-        origins = [(each, self._reader.origin(each.shard, each.offset)) for each in found]
+        origins = [(each, self.reader.origin(each.shard, each.offset)) for each in found]
         found = [replace(each, shard=at[0], offset=at[1]) for each, at in origins if at is not None]  # None: done since
-        delay = self._reader.delay()
+        delay = self.reader.delay()
         return found if delay is None else [*found, Activity(*delay)]
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
         """Ends the threads, after 10 s all but those that a dead file system holds; in a forked child does nothing."""
         self.intact.close()
-        if self._reader is not None:
-            self._reader.close(patience_s)
+        if self.reader is not None:
+            self.reader.close(patience_s)
         self._engine.close(patience_s)
         if self._conversions is not None:
             self._conversions.close()

@@ -71,15 +71,14 @@ class Pictures:
         row: Pixels = out[0] if len(out) == 1 else out
         return row
 
-    def mask(self, sample: int, record: np.void, field: np.void) -> Pixels:
-        """The whole mask of a sample: (height, width) of ids, uint8, or int32 of 16 bits; `field` is its own record."""
-        ids = _ids(field, record["height"], record["width"])
-        return self._made(sample, record, field, _engine.Shard.read_mask, ids)
-
-    def second_picture(self, sample: int, record: np.void, field: np.void) -> Pixels:
-        """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
-        out = self._empty(record["height"], record["width"])
-        return self._made(sample, record, field, _engine.Shard.read_picture, out)
+    def whole_field(self, sample: int, record: np.void, field: np.void, *, mask: bool) -> Pixels:
+        """The whole mask of a sample, (height, width) of ids, uint8, or int32 of 16 bits; or its second picture, as
+        `decode`. `field` is its own record.
+        """
+        shape = record["height"], record["width"]
+        if mask:
+            return self._made(sample, record, field, _engine.Shard.read_mask, _ids(field, *shape))
+        return self._made(sample, record, field, _engine.Shard.read_picture, self._empty(*shape))
 
     def _empty(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)

@@ -35,7 +35,7 @@ class Slot(NamedTuple):
 
 def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:
     """The tasks of the plan's n pictures. `rows`, (n,), says which row of the output each fills; None: in order."""
-    made = [_tasks(view, view.records, rows) for view in plan.views]
+    made = [field_tasks(view, view.records, rows) for view in plan.views]
     tasks = made[0] if len(made) == 1 else np.stack(made, axis=1)
     tasks.T["coefficients"] = index.in_coefficients(plan.records["shard"])
     return tasks
@@ -43,15 +43,11 @@ def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks
 
 def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None) -> Tasks:
     """The same of masks or second pictures; `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples."""
-    return _tasks(plan, records, rows)
-
-
-def _tasks(plan: BatchPlan, stored: NDArray[np.void], rows: Int64s | None) -> Tasks:
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
     for name in ("shard", "width", "height"):
         tasks[name] = plan.records[name]
     for name in ("offset", "size", "xxh3_64"):
-        tasks[name] = stored[name]
+        tasks[name] = records[name]
     tasks["box"] = plan.crops.boxes
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,13 +35,20 @@ class Watchdog:
         self._activities = activities
         self._warned = False
 
-    def begin(self) -> None:
-        self._warned = False
-
-    def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` should be called again: 0.1 at most, so soon is a close() seen."""
-        limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
-        return min(0.1, max(limit - waited_s, 0.01))
+    def wait(
+        self, ended: Callable[[float], bool], stuck: str = "", check: Callable[[], object] = lambda: None
+    ) -> float:
+        """Waits until `ended`, which takes a timeout, says so; the seconds that it took. Meanwhile looks, as of `look`,
+        and calls `check`, which may raise, every 0.1 s at least: so soon is a close() seen.
+        """
+        started, self._warned = time.perf_counter(), False
+        waited_s, limit_s = 0.0, self._timeout_s
+        while not ended(min(0.1, max(limit_s - waited_s, 0.01))):
+            check()
+            waited_s = time.perf_counter() - started
+            self.look(waited_s, stuck)
+            limit_s = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
+        return time.perf_counter() - started
 
     def look(self, waited_s: float, stuck: str = "") -> None:
         """Warns if this wait has been too long; EngineError after ten times the time, unless it is a wait for the work

@@ -18,7 +18,7 @@ from fastpipe.errors import EngineError, FastpipeError
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import Position
-from fastpipe.plan.recipe import Recipe, batches_per_epoch, check_batches
+from fastpipe.plan.recipe import Recipe, check_batches, partition_of
 
 _LOG = logging.getLogger("fastpipe")
 _LEAST_HELD_S = 1e-4  # less passes while one looks whether the device is ready
@@ -47,12 +47,12 @@ class Course:
     def left(self) -> int:
         """Batches that the next iteration will give."""
         recipe = self._at_hand if self._check else self._recipes.now()
-        return batches_per_epoch(recipe, self.next.epoch) - self.next.batches
+        return partition_of(recipe, self.next.epoch).batches - self.next.batches
 
     @property
     def remaining(self) -> int:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
-        return batches_per_epoch(self.recipe, self.position.epoch) - self.position.batches
+        return partition_of(self.recipe, self.position.epoch).batches - self.position.batches
 
     @property
     def recipe(self) -> Recipe:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostBatch
 from fastpipe.engine.engine import Engine, lacks_memory
 from fastpipe.engine.jobs import FetchedJob, Job, Reason
 from fastpipe.engine.slots import SlotRing
@@ -25,7 +24,7 @@ from fastpipe.format.pixel_form import PixelForm
 from fastpipe.loading.state import Position
 from fastpipe.plan.batch import BatchPlan, rows_of
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.host_fields import HostFields
+from fastpipe.plan.host_batch import HostBatch, HostFields
 from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no fields and read what lies here
@@ -100,11 +99,11 @@ class Maker:
         """Waits for a batch; bad samples are replaced, or the first of them is raised."""
         shown = self._mended(work)
         self.engine.intact.check(end=work.number + 1 == len(work.of))
-        fields, rows = self._read(shown), shown.plan
+        fields = self._read(shown)
         if fields is not None:
             fields.arrays.update(work.beside)
-        images, shapes = tuple(each for each, _ in work.views), rows.crops.shown
-        return HostBatch(work.number, work.of.epoch, work.plan, images, rows.labels, rows.ids, fields, shapes)
+        images = tuple(each for each, _ in work.views)
+        return HostBatch(work.number, work.of.epoch, work.plan, shown.plan, images, fields)
 
     def _begun(self, work: Work, rows: NDArray[np.int64] | None = None) -> Work:
         """With jobs for its pictures and for what is beside them, at the places `rows` of the batch; None: in order."""
@@ -147,7 +146,7 @@ class Maker:
 
     def _errors(self, work: Work) -> list[tuple[int, Reason]]:
         """Waits for its rows; the bad samples, as `Work.errors`."""
-        self._wait(work.wait, self.watchdog.look)
+        self._wait(work.wait)
         errors = work.errors()
         if errors:
             self.engine.check_usable()  # rows that a close in another thread took back are no bad samples
@@ -165,21 +164,12 @@ class Maker:
         if (prepared := work.prepared) is None:
             return None if self.fields is None else self.fields.read(work.plan)
         stuck = f"prepare= has not returned for batch {work.number} of epoch {work.of.epoch}"
-        self.stats.prepare_wait_s += self._wait(
-            lambda timeout_s: bool(wait([prepared], timeout_s).done),
-            lambda waited_s: self.watchdog.look(waited_s, stuck),
-        )
+        self.stats.prepare_wait_s += self._wait(lambda timeout_s: bool(wait([prepared], timeout_s).done), stuck)
         self.engine.check_usable()  # a close in another thread takes it back
         return prepared.result()
 
-    def _wait(self, ended: Callable[[float], bool], look: Callable[[float], None]) -> float:
-        """Waits until `ended`, which takes a timeout, says so; looks now and then. The seconds that it took."""
-        started = time.perf_counter()
-        self.watchdog.begin()
-        while not ended(self.watchdog.patience_s(time.perf_counter() - started)):
-            self.engine.check_usable()
-            look(time.perf_counter() - started)
-        waited_s = time.perf_counter() - started
+    def _wait(self, ended: Callable[[float], bool], stuck: str = "") -> float:
+        waited_s = self.watchdog.wait(ended, stuck, self.engine.check_usable)
         self.stats.wait_s += waited_s
         return waited_s
 
@@ -259,10 +249,11 @@ class Epoch:
 
     def _submit(self, number: int) -> None:
         maker, plan, first = self._maker, self._plan.batch(number), number == self._first
-        if not maker.engine.fetches:
+        reader = maker.engine.reader
+        if reader is None:
             maker.engine.read_ahead(self._plan.reads(number, plan, first=first), restart=first)
         elif first:
-            maker.engine.restart_fetching(self.recipe.ranks.world_size)
+            reader.restart(self.recipe.ranks.world_size)
         self.works.append(maker.begin(plan, self._plan, number))
-        if maker.engine.fetches:  # after the batch, whose own samples come first
-            maker.engine.fetch_ahead(self._plan.upcoming(number, first=first))
+        if reader is not None:  # after the batch, whose own samples come first
+            reader.ahead(self._plan.upcoming(number, first=first))

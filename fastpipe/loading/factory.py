@@ -224,7 +224,7 @@ def loader(
     )
     compiled = any(each is not None and each.compiled for each in augmentations)
     exacts = all(each for _, each in slots)
-    settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
+    settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.reader is not None)
     return Loader(dataset, Parts(recipes, maker, stream, augmentations), settings)
 
 

@@ -25,7 +25,7 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, output_size
 from fastpipe.plan.epoch import EpochPlan, check_pictures
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.recipe import Recipe, batches_per_epoch
+from fastpipe.plan.recipe import Recipe, partition_of
 from fastpipe.samples.dataset import Dataset
 
 
@@ -156,7 +156,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Number of batches in a whole epoch, also while the rest of a loaded epoch runs; `remaining` counts those."""
-        return batches_per_epoch(self.parts.recipe, self._course.next.epoch)
+        return partition_of(self.parts.recipe, self._course.next.epoch).batches
 
     @property
     def remaining(self) -> int:

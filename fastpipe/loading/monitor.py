@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from fastpipe.engine.stats import Stats
@@ -68,9 +67,7 @@ class Monitor:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -19,7 +19,7 @@ from fastpipe.plan.crops import Crop, TenCrop
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.recipe import Recipe, ViewRecipe, view_seed
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.fields import OF_MIXING, SPATIAL, FieldReader, check_mirrored, chosen_fields, name_of, own_names
+from fastpipe.samples.fields import OF_MIXING, OF_SAMPLES, SPATIAL, FieldReader, check_mirrored, chosen_fields, name_of
 
 _MOST_VIEWS = 64
 
@@ -138,7 +138,9 @@ def field_reader(
     if fields is None:
         return None
     first = augments[0]
-    own = own_names(buckets=isinstance(recipe.crop, Buckets), mixing=first is not None and bool(first.mixers))
+    own: tuple[str, ...] = (*OF_SAMPLES, "valid", "epoch")
+    own += ("image_size", "pixel_mask") if isinstance(recipe.crop, Buckets) else ()
+    own += OF_MIXING if first is not None and first.mixers else ()
     chosen = chosen_fields(data, fields, own=own)
     if not set(OF_MIXING).isdisjoint(map(name_of, chosen.values())) and first is not None and not first.in_pairs:
         raise impossible("mixed twice")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.host_fields import HostFields
+from fastpipe.plan.host_batch import HostFields
 from fastpipe.samples.fields import by_sample, split
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -54,13 +54,11 @@ def _given(values: HostFields, rows: BatchPlan, epoch: int) -> dict[str, Any]:
     """What the function gets: the batch's entries that are on the host already, by key."""
     own = {"label": rows.labels, "id": rows.ids, "valid": rows.valid, "epoch": epoch, **values.arrays, **values.lists}
     by_view: dict[str, list[Any]] = {}
-    for view, (all_boxes, all_points) in zip(rows.views, values.places, strict=True):
-        for name, boxes in all_boxes.items():
-            by_view.setdefault(name, []).append(_by_row(boxes.edges, boxes.rows, view))
-            if boxes.labels is not None:
-                by_view.setdefault(f"{name}_labels", []).append(_by_row(boxes.labels, boxes.rows, view))
-        for name, points in all_points.items():
-            by_view.setdefault(name, []).append(_by_row(points.values, points.rows, view))
+    for view, places in zip(rows.views, values.places, strict=True):
+        for name, placed in places.items():
+            by_view.setdefault(name, []).append(_by_row(placed.values, placed.rows, view))
+            if placed.labels is not None:
+                by_view.setdefault(f"{name}_labels", []).append(_by_row(placed.labels, placed.rows, view))
     own.update({name: each if rows.more else each[0] for name, each in by_view.items()})
     given = {key: own[name] for key, name in values.names.items() if name in own}
     return {key: value.copy() if isinstance(value, (np.ndarray, list)) else value for key, value in given.items()}

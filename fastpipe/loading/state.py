@@ -12,7 +12,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
-from fastpipe.plan.recipe import Recipe, Size, batches_per_epoch
+from fastpipe.plan.recipe import Recipe, Size, partition_of
 
 if TYPE_CHECKING:  # the commands that show a dataset need no torch
     from fastpipe.samples.dataset import Dataset
@@ -87,7 +87,7 @@ def position_in(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Reci
             f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
             "same options, or start without the state"
         )
-    most = batches_per_epoch(recipe, epoch)
+    most = partition_of(recipe, epoch).batches
     return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=most))
 
 

@@ -55,8 +55,7 @@ class SpreadDraws(Pick):
 
         def drawn(numbers: Int64s) -> Int64s:
             points = (numbers + uniform(stream, numbers)) * (self._ends[-1] / count)
-            found: Int64s = np.minimum(np.searchsorted(self._ends, points, side="right"), self._last)
-            return found
+            return np.asarray(np.minimum(np.searchsorted(self._ends, points, side="right"), self._last))
 
         return drawn
 
@@ -166,7 +165,6 @@ class ByClass(Pick):
             of = self._counts[chosen]
             again, turn = np.divmod(times * each + place, np.lcm(of, each))
             within = permute(turn % of, of, bits(members, chosen + again * total))
-            found: Int64s = self._members[self._firsts[chosen] + within]
-            return found
+            return np.asarray(self._members[self._firsts[chosen] + within])
 
         return at

@@ -112,13 +112,9 @@ def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
     )
 
 
-def batches_per_epoch(recipe: Recipe, epoch: int = 0) -> int:
-    return partition_of(recipe, epoch).batches
-
-
 def check_batches(recipe: Recipe, epoch: int = 0) -> None:
     """Raises ConfigError if an epoch has none: a loop over it would end at once, and nobody would be told."""
-    if batches_per_epoch(recipe, epoch) == 0:
+    if partition_of(recipe, epoch).batches == 0:
         world = recipe.ranks.world_size
         needs = f", and a global batch of {world} ranks needs {recipe.batch_size * world}" if world > 1 else ""
         raise ConfigError(

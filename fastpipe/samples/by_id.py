@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, DatasetError
@@ -118,8 +117,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the values."""
-        found: np.dtype[Any] = self[:0].dtype
-        return found
+        return np.asarray(self[:0]).dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,11 +164,3 @@ def spans(count: int) -> Iterator[NDArray[np.int64]]:
     """All ids, some at a time."""
     for start in range(0, count, _AT_ONCE):
         yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)
-
-
-def digest(column: ById, count: int) -> str:
-    """XXH3-64 of a column of so many numbers, in hex."""
-    hashed = xxhash.xxh3_64()
-    for ids in spans(count):
-        hashed.update(column.take(ids).tobytes())
-    return hashed.hexdigest()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.plan.content import Content
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
 from fastpipe.samples.by_id import Column, spans
 from fastpipe.samples.data import Data
 
@@ -43,7 +43,7 @@ def array_of(given: Any, expected: str, dtype: Any = None) -> NDArray[Any]:
         raise ConfigError(f"{expected}; got {type(given).__name__}: {problem}") from problem
 
 
-def checked_ids(given: Any, count: int, expected: str) -> NDArray[np.int64]:
+def checked_ids(given: Any, count: int, expected: str) -> Int64s:
     """(n,) numbers of samples below `count`; ConfigError, which begins with `expected`, if they are none."""
     found = array_of(given, expected)
     if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
@@ -54,7 +54,7 @@ def checked_ids(given: Any, count: int, expected: str) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def chosen_ids(data: Data, chosen: Any) -> NDArray[np.int64]:
+def chosen_ids(data: Data, chosen: Any) -> Int64s:
     """The ids that `select` keeps, each once; ConfigError: it is no choice of samples."""
     count = len(data)
     expected = (
@@ -83,7 +83,7 @@ def chosen_ids(data: Data, chosen: Any) -> NDArray[np.int64]:
     return ids
 
 
-def _mask_of(data: Data, function: Callable[[Columns], Any], expected: str) -> NDArray[np.bool_]:
+def _mask_of(data: Data, function: Callable[[Columns], Any], expected: str) -> Bools:
     found = [np.empty(0, dtype=np.bool_)]
     for ids in spans(len(data)):
         mask = np.asarray(function(Columns(data, int(ids[0]), int(ids[-1]) + 1)))
@@ -95,7 +95,7 @@ def _mask_of(data: Data, function: Callable[[Columns], Any], expected: str) -> N
     return np.concatenate(found)
 
 
-def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> NDArray[np.int64]:
+def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str = "") -> Int64s:
     """The ids of the samples that have these keys: a key outlives a packing, a number does not. Where not exactly one
     sample has a key: ConfigError, which `option` begins and `end` ends.
     """
@@ -114,11 +114,10 @@ def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str 
             f"{option}: {content.index.path} has {int(times[inverse][wrong[0]]) or 'no'} samples with the key "
             f'{keys[wrong[0]]!r}; expected one. A key is the path of the source, as fields= gives it as "key"{end}'
         )
-    numbers: NDArray[np.int64] = found[inverse]
-    return numbers
+    return np.asarray(found[inverse])
 
 
-def by_hash(content: Content, stream: Stream, low: float, high: float) -> NDArray[np.bool_]:
+def by_hash(content: Content, stream: Stream, low: float, high: float) -> Bools:
     """(n,) which samples have a hash in [low, high) of [0, 1): by the identity of each picture, however and wherever it
     is stored.
     """

@@ -41,7 +41,7 @@ class StoredDataset:
         place = place_of(data)
         # Programs change their folder.
         self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
-        self._remote, self._max_pixels = remote if isinstance(place, Url) else None, max_pixels
+        self._how: dict[str, Any] = {"max_pixels": max_pixels, "remote": remote if isinstance(place, Url) else None}
         self.index = open_data(data, max_pixels=max_pixels, remote=remote, version=version)
         self._fingerprint = self.index.fingerprint
         self._version = self.index.version or None  # the dataset may grow while it is in use
@@ -49,13 +49,7 @@ class StoredDataset:
     @cached_property
     def index(self) -> Index:
         """Its description. A forked child goes on with its parent's, which is memory alone; others open theirs."""
-        index = open_data(
-            self._place,
-            max_pixels=self._max_pixels,
-            fingerprint=self._fingerprint,
-            remote=self._remote,
-            version=self._version,
-        )
+        index = open_data(self._place, fingerprint=self._fingerprint, version=self._version, **self._how)
         refuse_other(self._place, self._fingerprint, index.fingerprint)
         return index
 
@@ -126,8 +120,7 @@ class Data:
     @property
     def version(self) -> int:
         """Of a packed dataset, as `fastpipe log` counts them; 0: it is not packed, or several."""
-        found: int = self.index.version
-        return found
+        return int(self.index.version)
 
     @property
     def classes(self) -> list[str]:
@@ -147,8 +140,7 @@ class Data:
         counts = np.zeros(len(self.classes) + 1, dtype=np.int64)  # the last one is that of samples without a label
         for ids in spans(len(self)):
             counts += np.bincount(self.by_id("label").take(ids) % len(counts), minlength=len(counts))
-        found: list[int] = counts[:-1].tolist()
-        return found
+        return [int(count) for count in counts[:-1]]
 
     @cached_property
     def targets(self) -> NDArray[np.int64]:
@@ -257,9 +249,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
             "with_transform, cropped, with_pixels and with_fields on the dataset of all"
         )
     names, new = _classes_of(parts, mode)
-    relabelled = []
-    for part, labels in zip(parts, new, strict=True):
-        relabelled += [labels[old] for old in part._stored_labels]
+    relabelled = [labels[old] for part, labels in zip(parts, new, strict=True) for old in part._stored_labels]
     starts = starts_of([len(part) for part in parts])
     by_id = None
     if any(part._labels is not None for part in parts):

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch.utils.data
 import xxhash
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fastpipe.errors import ConfigError
 from fastpipe.errors.checks import flag, real_number, whole
@@ -21,8 +21,8 @@ from fastpipe.format.columns import starts_of
 from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.draws import Stream
-from fastpipe.samples.by_id import Derived, Values, digest, spans
+from fastpipe.plan.draws import Int64s, Stream
+from fastpipe.samples.by_id import Derived, Values, spans
 from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
 from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
@@ -204,7 +204,10 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
             )
         stay = [np.where(each < len(names), each, NO_LABEL) for each in self._stored_labels]
         found = Derived(given, partial(np.asarray, dtype=np.int64))
-        identity = {**self._identity, "with_labels": digest(found, len(self))}
+        hashed = xxhash.xxh3_64()
+        for ids in spans(len(self)):
+            hashed.update(found.take(ids).tobytes())
+        identity = {**self._identity, "with_labels": hashed.hexdigest()}
         return self._with(relabelled=(names, stay), labels=found, identity=identity)
 
     def save_columns(self, destination: str | Path) -> None:
@@ -310,7 +313,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     # Inside
 
-    def _chosen(self, ids: NDArray[np.int64], method: str) -> Dataset:
+    def _chosen(self, ids: Int64s, method: str) -> Dataset:
         """The samples with these ids, share by share. All of them in their order are the dataset itself."""
         if len(ids) == len(self) and np.array_equal(ids, np.arange(len(ids))):
             return self

@@ -18,9 +18,8 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ById
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
-from fastpipe.plan.host_fields import HostFields, Places
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
+from fastpipe.plan.host_batch import HostFields, Places
+from fastpipe.plan.placed import Boxes, Placed, Points, check_point, geometry_of, move_boxes, move_points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.by_id import spans
 
@@ -29,16 +28,10 @@ if TYPE_CHECKING:
     from fastpipe.engine.jobs import FetchedJob, Job
     from fastpipe.samples.data import Data
 
-_OF_SAMPLES = ("image", "label", "id", "key", "source")
+OF_SAMPLES = ("image", "label", "id", "key", "source")
 OF_MIXING = ("mix_index", "mix_lam")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
 Asked = str | Boxes | Points  # the name of a field, or its options
-
-
-def own_names(*, buckets: bool, mixing: bool) -> tuple[str, ...]:
-    """The names of what a batch has that are no fields of a dataset."""
-    of_buckets = ("image_size", "pixel_mask") if buckets else ()
-    return (*_OF_SAMPLES, "valid", "epoch", *of_buckets, *(OF_MIXING if mixing else ()))
 
 
 def name_of(asked: Asked) -> str:
@@ -106,7 +99,7 @@ def _resolved(asked: Any, field: Field | None) -> Asked:
 
 def sample_fields(data: Data, fields: object) -> dict[str, Asked]:
     """What a user asks for, as of chosen_fields."""
-    chosen = chosen_fields(data, fields, own=_OF_SAMPLES)
+    chosen = chosen_fields(data, fields, own=OF_SAMPLES)
     for asked in chosen.values():
         if isinstance(asked, Boxes) and asked.form != "list":
             raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
@@ -168,21 +161,21 @@ class Fields:
 
     def _placed(self, view: BatchPlan, crop: Crop | Buckets | None) -> Places:
         """The boxes and points on its rows, moved as the pictures are."""
-        boxes, points, rows, geometry = dict[str, PlacedBoxes](), dict[str, PlacedPoints](), view.by_row(), None
+        places, rows, geometry = dict[str, Placed](), view.by_row(), None
         if self._moved and crop is not None:
             widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
             geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
         for name, column in self._moved.items():
             given, options = column.take(rows.ids), self._options[name]
-            of, placed = rows_of(given), given.values
+            of, values = rows_of(given), given.values
             if isinstance(options, Points):
                 pairs = options.flip_pairs or ()
-                placed = placed if geometry is None else move_points(placed, of, geometry, pairs)
-                points[name] = PlacedPoints(placed, of, pairs)
+                values = values if geometry is None else move_points(values, of, geometry, pairs)
+                places[name] = Placed(values, of, flip_pairs=pairs)
             else:
-                placed = placed if geometry is None else move_boxes(placed, of, geometry)
-                boxes[name] = PlacedBoxes(placed, of, given.labels)
-        return boxes, points
+                values = values if geometry is None else move_boxes(values, of, geometry)
+                places[name] = Placed(values, of, given.labels)
+        return places
 
 
 class FieldReader(Fields):

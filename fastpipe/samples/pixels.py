@@ -66,8 +66,7 @@ class Pixels:
         """Pixels of that form in this dtype."""
         if _BITS[self.dtype]:
             return pixels
-        found: NDArray[Any] = np.multiply(pixels, np.float32(1 / np.iinfo(pixels.dtype).max), dtype=np.float32)
-        return found
+        return np.asarray(np.multiply(pixels, np.float32(1 / np.iinfo(pixels.dtype).max), dtype=np.float32))
 
     def __repr__(self) -> str:
         return f"channels={self.channels!r}, dtype={self.dtype}"

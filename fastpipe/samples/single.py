@@ -30,9 +30,9 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crop_options import checked_crop, flip_probability, output_size
 from fastpipe.plan.crops import TenCrop
-from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points
+from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
+from fastpipe.plan.host_batch import Places
+from fastpipe.plan.placed import Boxes, Points, large_enough
 from fastpipe.samples.fields import Asked, Fields, by_sample, check_mirrored, split
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Draws(NamedTuple):
     """What the draws of samples are a hash of, beside the seed; Note [draws of single samples]."""
 
     epoch: int
-    numbers: NDArray[np.int64]  # (n,)
+    numbers: Int64s  # (n,)
 
 
 class Cropping:
@@ -82,23 +82,20 @@ class Cropping:
         """Whether `set_epoch` has been called."""
         return int(self._epoch) != _NO_EPOCH
 
-    def draws(self, named: NDArray[np.int64]) -> Draws:
+    def draws(self, named: Int64s) -> Draws:
         """What the draws of samples are a hash of; `named` names them after `set_epoch`."""
         if not self.knows_epoch and (self.mirrors or self.crop.is_random):
             named = torch.empty(len(named), dtype=torch.int64, device="cpu").random_().numpy()
         return Draws(max(int(self._epoch), 0), named)
 
-    def crops_of(
-        self, widths: NDArray[np.int64], heights: NDArray[np.int64], draws: Draws, **how: Any
-    ) -> tuple[Crops, NDArray[np.bool_]]:
+    def crops_of(self, widths: Int64s, heights: Int64s, draws: Draws, **how: Any) -> tuple[Crops, Bools]:
         """The crops of pictures of these sizes, and which rows are mirrored."""
         named: dict[str, Any] = {"seed": self._seed, "epoch": draws.epoch, "samples": draws.numbers}
         crops = plan_crops(self.crop, self.size, widths, heights, **named, **how)
         flips = uniform(key(self._seed, draws.epoch, Stream.FLIP), draws.numbers) < self._flip
         return crops, np.repeat(flips, self.crop.rows) if crops.mirrored is None else crops.mirrored
 
-    def plan(self, ids: NDArray[np.int64], samples: NDArray[np.int64], records: NDArray[np.void]) -> BatchPlan:
-        """Of some samples."""
+    def plan(self, ids: Int64s, samples: Int64s, records: NDArray[np.void]) -> BatchPlan:
         draws, sizes = self.draws(samples), (records["width"].astype(np.int64), records["height"].astype(np.int64))
         crops, flips = self.crops_of(*sizes, draws, name=lambda at: f"sample {ids[at]}")
         return BatchPlan(ids, samples, records, crops, flips, np.ones(len(ids), np.bool_), draws.numbers)
@@ -162,7 +159,7 @@ class FieldValues(Fields):
             makers[name] = column.__getitem__
         for name, (records, mask) in self._stored.items():
             makers[name] = partial(self._picture, plan, records.take(plan.ids), mask)
-        for name, of_rows in self._of_rows(plan, *values.places[0]):
+        for name, of_rows in self._of_rows(plan, values.places[0]):
             makers[name] = by_sample(list(of_rows), plan).__getitem__
         for at in range(len(plan)):
             yield {
@@ -171,25 +168,23 @@ class FieldValues(Fields):
                 for end in self._ends.get(own, ("",))
             }
 
-    def _of_rows(
-        self, plan: BatchPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
-    ) -> Iterator[tuple[str, Iterable[Any]]]:
+    def _of_rows(self, plan: BatchPlan, places: Places) -> Iterator[tuple[str, Iterable[Any]]]:
         """The entries of boxes and points, with the value of each row."""
         cut = self._cropping
         rows = zip(plan.records["height"].tolist(), plan.records["width"].tolist(), strict=True)
         canvases = list(rows) if cut is None else [cut.size] * len(plan.flips)
-        for name, placed in boxes.items():
+        for name, placed in places.items():
             asked = self._options[name]
             if cut is not None and isinstance(asked, Boxes):
-                placed = placed.take(large_enough(placed.edges, asked.min_size, asked.min_area))
-            edges = split(placed.edges, placed.rows, plan)
-            yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), edges, canvases)
+                placed = placed.take(large_enough(placed.values, asked.min_size, asked.min_area))
+            values = split(placed.values, placed.rows, plan)
+            if placed.are_boxes:
+                yield name, map(partial(tv_tensor, "BoundingBoxes", format="XYXY"), values, canvases)
+            else:
+                yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
+                yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
             if placed.labels is not None:
                 yield f"{name}_labels", map(torch.from_numpy, split(placed.labels, placed.rows, plan))
-        for name, objects in points.items():
-            values = split(objects.values, objects.rows, plan)
-            yield name, map(partial(tv_tensor, "KeyPoints"), [each[..., :2] for each in values], canvases)
-            yield f"{name}_visibility", [torch.from_numpy(each[..., 2]) for each in values]
 
     def _picture(self, plan: BatchPlan, stored: NDArray[np.void], mask: bool, at: int) -> torch.Tensor:
         """(height, width) of ids, or (channels, height, width); of several crops (K, ...). Filled if there is none."""
@@ -205,8 +200,7 @@ class FieldValues(Fields):
         elif cut is not None:
             pixels = self._pictures.field_row(plan.part(at, at + 1), cut.size, field, exact=cut.exact, mask=mask)
         else:
-            read = self._pictures.mask if mask else self._pictures.second_picture
-            pixels = read(int(plan.samples[at]), record, field)
+            pixels = self._pictures.whole_field(int(plan.samples[at]), record, field, mask=mask)
         return tv_tensor("Mask", pixels) if mask else as_image(pixels)
 
 
@@ -223,7 +217,7 @@ class SampleReader:
         if single.fields is not None:
             self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
 
-    def of(self, ids: NDArray[np.int64]) -> list[Any]:
+    def of(self, ids: Int64s) -> list[Any]:
         """The samples at some places of the dataset.
 
         The index is read once for all of them. The images are decoded one by one, and the transform is called while the

@@ -132,6 +132,6 @@ def write_contact_sheet(
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     finally:
         engine.close()
-    captions = [index.class_name(label) for label in batch.labels.tolist()]
+    captions = [index.class_name(label) for label in batch.there.labels.tolist()]
     write_png(out, contact_sheet(batch.views[0], captions))
     return len(captions), stats.replaced

@@ -155,8 +155,7 @@ def _part(batch: Mapping[str, Any], key: str, name: str, row: int) -> NDArray[An
 
 def _plain(value: torch.Tensor) -> NDArray[Any]:
     """An array, of a tv_tensor too."""
-    array: NDArray[Any] = value.as_subclass(torch.Tensor).numpy()
-    return array
+    return np.asarray(value.as_subclass(torch.Tensor).numpy())
 
 
 def _written(value: Any, field: Field) -> str:

@@ -212,8 +212,7 @@ def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
     size = _size_in_cell(height, width)
     small = torch.nn.functional.interpolate(pixels, size, mode="area")[0].round().to(torch.uint8)
-    result: NDArray[np.uint8] = small.permute(1, 2, 0).numpy()
-    return result
+    return np.asarray(small.permute(1, 2, 0).numpy())
 
 
 def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:

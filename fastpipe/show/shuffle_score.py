@@ -14,12 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
-from fastpipe.plan.draws import key
+from fastpipe.plan.draws import Int64s, key
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
 from fastpipe.plan.recipe import Recipe
@@ -48,7 +47,7 @@ class ShuffleReport:
     shards: ShuffleScore
 
 
-def score(samples: NDArray[np.int64], labels: NDArray[np.int64], batch_size: int, count: int) -> ShuffleScore:
+def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> ShuffleScore:
     """Scores the start of an order of `count` samples: (m,) numbers and their labels; m is a multiple of batch_size."""
     batches = len(samples) // batch_size
     batch = np.repeat(np.arange(batches), batch_size)
@@ -62,7 +61,7 @@ def score(samples: NDArray[np.int64], labels: NDArray[np.int64], batch_size: int
     return ShuffleScore(_class_mix(labels, batch, batch_size, batches, count), neighbours, displacement)
 
 
-def _class_mix(labels: NDArray[np.int64], batch: NDArray[np.int64], batch_size: int, batches: int, count: int) -> float:
+def _class_mix(labels: Int64s, batch: Int64s, batch_size: int, batches: int, count: int) -> float:
     _, numbers = np.unique(labels, return_inverse=True)
     totals = np.bincount(numbers)
     if len(totals) < 2 or batch_size >= count:
@@ -87,7 +86,7 @@ def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch:
     else:
         uniform = np.random.default_rng(0).permutation(count)[:looked_at].astype(np.int64)
 
-    def scored(samples: NDArray[np.int64]) -> ShuffleScore:
+    def scored(samples: Int64s) -> ShuffleScore:
         labels = index.records["label"][samples].astype(np.int64)
         return score(samples, labels, batch_size, count)
 

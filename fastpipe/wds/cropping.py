@@ -63,7 +63,8 @@ class PipelineCropping(Cropping):
         pictures than most, or damaged ones, are left out if the handler says so, or their error is raised.
         """
         pictures = [pictures_of(sample) for sample in samples]
-        names = _usual(pictures)
+        counted = Counter(tuple(sorted(found)) for found in pictures if found)
+        names = counted.most_common(1)[0][0] if counted else ()  # of the pictures that most samples have
         bad = {
             row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
         }
@@ -227,12 +228,6 @@ def _sample_error(sample: dict[str, Any], reason: str, member: str | None = None
         key=key,
         reason=reason,
     )
-
-
-def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
-    """The extensions of the pictures that most samples of a batch have; of samples without a picture, if all are."""
-    counted = Counter(tuple(sorted(found)) for found in pictures if found)
-    return counted.most_common(1)[0][0] if counted else ()
 
 
 def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import run_script
 
-from fastpipe.device.page_locked import PageLocked
+from fastpipe.device.streams import PageLocked
 
 SIZE = 17 * 723  # no whole number of pages
 
@@ -109,7 +109,7 @@ def test_nothing_that_python_runs_is_called_when_it_dies() -> None:
 # The parent tells the child by a pipe that it has written.
 FORKS = """
     import os
-    from fastpipe.device.page_locked import PageLocked
+    from fastpipe.device.streams import PageLocked
 
     calls = []
     steps = [lambda: calls.append("finish"), lambda: calls.append("end")]

@@ -257,12 +257,12 @@ def test_whole_masks_are_read_on_the_calling_thread(
     pictures = Pictures(fields.index)
     records = fields.index.read(np.arange(5))
     for sample, record in enumerate(records):
-        found = pictures.mask(sample, record, fields.records[sample])
+        found = pictures.whole_field(sample, record, fields.records[sample], mask=True)
         assert found.dtype == dtype
         assert np.array_equal(found, mask_of(record, bits))
     fields.records["size"][2] -= 30
     with pytest.raises(SampleError, match="the PNG is truncated"):
-        pictures.mask(2, records[2], fields.records[2])
+        pictures.whole_field(2, records[2], fields.records[2], mask=True)
 
 
 def test_a_whole_second_picture(textured: Path, copied: Callable[[Path], Path]) -> None:
@@ -272,7 +272,7 @@ def test_a_whole_second_picture(textured: Path, copied: Callable[[Path], Path]) 
     fields = Fields(copied(textured), file_of)
     pictures = Pictures(fields.index)
     record = fields.index.read(np.array([6]))[0]
-    assert np.array_equal(pictures.second_picture(6, record, fields.records[6]), second(record))
+    assert np.array_equal(pictures.whole_field(6, record, fields.records[6], mask=False), second(record))
 
 
 def test_ids_do_not_depend_on_threads(textured: Path, copied: Callable[[Path], Path]) -> None:

@@ -13,10 +13,10 @@ from conftest import FLAT_IMAGES, damage
 from fake_stream import FakeStream
 
 import fastpipe
-from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.transfer import Transfer
 from fastpipe.errors import SampleError
 from fastpipe.loading.epoch import Epoch
+from fastpipe.plan.host_batch import HostBatch
 
 BATCH = 5
 BATCHES = FLAT_IMAGES // BATCH

@@ -19,7 +19,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.crop_boxes import Canvas, Crops, canvas_of, plan_crops
 from fastpipe.plan.crops import INTERPOLATIONS, PADDING_MODES, Crop, FiveCrop, Letterbox, RandomCrop, TenCrop
-from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
+from fastpipe.plan.placed import geometry_of, move_boxes, move_points
 
 DRAWS = 100_000
 NOBODY = np.zeros(1, dtype=np.int64)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
-from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.placed import Geometry, geometry_of, large_enough, move_boxes, move_points
 
 sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
 outputs = st.one_of(st.integers(1, 12), st.integers(1, 700))

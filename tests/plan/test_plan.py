@@ -24,7 +24,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.recipe import batches_per_epoch
+from fastpipe.plan.recipe import partition_of
 
 
 class FiveThousand(Billion):
@@ -83,8 +83,8 @@ def test_an_epoch_plans_each_sample_once(index: Index, batch_size: int) -> None:
 def test_batches_per_epoch(samples: int, batch_size: int) -> None:
     content = dataclasses.replace(RECIPE.content, starts=np.array([0, samples]))
     recipe = dataclasses.replace(RECIPE, batch_size=batch_size, content=content)
-    assert batches_per_epoch(recipe) == -(-samples // batch_size)
-    assert batches_per_epoch(dataclasses.replace(recipe, drop_last=True)) == samples // batch_size
+    assert partition_of(recipe).batches == -(-samples // batch_size)
+    assert partition_of(dataclasses.replace(recipe, drop_last=True)).batches == samples // batch_size
 
 
 def test_drop_last_leaves_the_other_batches_as_they_are(index: Index) -> None:

@@ -209,9 +209,9 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader.parts.maker.engine._reader.caches.remote[0].states
+        states = loader.parts.maker.engine.reader.caches.remote[0].states
         assert set(np.unique(states)) == {WRITTEN}
-        loader.parts.maker.engine._reader.fetcher.sync()
+        loader.parts.maker.engine.reader.fetcher.sync()
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
@@ -219,7 +219,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     range_server.forget()
     monkeypatch.setattr("fastpipe.store.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader.parts.maker.engine._reader.caches.remote[0].states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader.parts.maker.engine.reader.caches.remote[0].states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
@@ -393,7 +393,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
 ) -> None:
     range_server.latency_s = 0.1
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader = loader.parts.maker.engine._reader
+        reader = loader.parts.maker.engine.reader
         arrived = threading.Event()
         with reader.wants.lock:  # nothing begins before the part is forgotten
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
@@ -417,10 +417,10 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
         monkeypatch.setattr(
-            slow.parts.maker.engine._reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(30.0))
+            slow.parts.maker.engine.reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(30.0))
         )
         next(iter(slow))
-        fetcher = slow.parts.maker.engine._reader.fetcher
+        fetcher = slow.parts.maker.engine.reader.fetcher
         fetcher.in_thread(fetcher.sync)
         assert syncing.wait(60.0)
         closing = threading.Thread(target=slow.close)
@@ -441,7 +441,7 @@ def test_close_waits_for_no_thread_that_waits_for_it(
     """As a __del__ does that closes a loader: it runs in any thread and line. So does a signal handler."""
     with open_remote(range_server.url) as loader:
         next(iter(loader))
-        reader, took_s = loader.parts.maker.engine._reader, []
+        reader, took_s = loader.parts.maker.engine.reader, []
         ended = threading.Event()
 
         def close() -> None:

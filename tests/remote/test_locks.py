@@ -119,7 +119,7 @@ def test_no_block_stays_locked(
     range_server.fault = None
     with open_remote(range_server.url, **IN_ORDER) as again, open_remote(remote_packed, shuffle=False) as local:
         assert len(list(again)) == len(list(local))
-        assert not again.parts.maker.engine._reader.wants.impatient  # blocks that somebody else took too long for
+        assert not again.parts.maker.engine.reader.wants.impatient  # blocks that somebody else took too long for
     del kept
 
 
@@ -140,7 +140,7 @@ def test_who_is_waited_for(
     killer.start()
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
         assert len(list(loader)) == len(loader)
-        assert not loader.parts.maker.engine._reader.wants.impatient
+        assert not loader.parts.maker.engine.reader.wants.impatient
     killer.join()
     told = caplog.records[0].getMessage()
     assert "stuck awaiting" in told
@@ -153,7 +153,7 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
     with open_remote(range_server.url, **IN_ORDER) as first, open_remote(range_server.url, **IN_ORDER) as second:
         iterators = [iter(first), iter(second)]
         assert [len(next(each)[1]) for each in iterators] == [32, 32]
-        reader = second.parts.maker.engine._reader
+        reader = second.parts.maker.engine.reader
         wait_until(lambda: (delay := reader.delay()) is not None and delay.stage == "awaiting")
         delay = reader.delay()
         assert f"in this process {os.getpid()}, fetches bytes 0 to " in delay.note
@@ -166,7 +166,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
     cache, writing, go_on = tmp_path / "cache", threading.Event(), threading.Event()
     written_unlocked: list[int] = []
     with open_remote(range_server.url, **IN_ORDER) as loader:
-        kept = loader.parts.maker.engine._reader.caches.remote[0]
+        kept = loader.parts.maker.engine.reader.caches.remote[0]
         write = kept.write
 
         def slow(shard: int, start: int, data: Any) -> None:

@@ -1,4 +1,4 @@
-"""Boxes, points, masks and arrays of a batch in host memory -> the entries that a user asked for."""
+"""A batch in host memory, between the engine and a device; boxes and points -> the entries that a user asked for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, places_in_row
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.placed import Boxes, Placed, large_enough, places_in_row
 
-Places = tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]  # boxes and points, by name of the field
+Places = Mapping[str, Placed]  # boxes and points, by name of the field
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,32 @@ class HostFields:
         return f"0.{name}" in self.arrays
 
 
+@dataclass(frozen=True)
+class HostBatch:
+    """A batch as the engine leaves it: n samples of k rows each. Its images are, by view, (N, height, width, channels)
+    uint8 or uint16, N >= n * k, a slot of a SlotRing.
+    """
+
+    number: int  # in its epoch
+    epoch: int
+    plan: BatchPlan  # by which the augmentation is drawn
+    there: BatchPlan  # the same with the samples that are there: bad ones may have been replaced
+    views: tuple[NDArray[Any], ...]
+    fields: HostFields | None = None  # what else the batch has; None: it is (images, labels)
+
+
 def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
     """Adds the boxes and points of a view, which has so many rows, to `fields`; drops small boxes."""
-    boxes, points = places
-    for name, each in points.items():
-        fields.arrays[f"{view}.{name}"] = each.values
-        fields.counts[f"{view}.{name}"] = np.bincount(each.rows, minlength=rows).tolist()
-    for name, all_of_them in boxes.items():
-        options, entry = fields.options[name], f"{view}.{name}"
-        kept = all_of_them.take(large_enough(all_of_them.edges, options.min_size, options.min_area))
+    for name, each in places.items():
+        entry = f"{view}.{name}"
+        if not each.are_boxes:
+            fields.arrays[entry] = each.values
+            fields.counts[entry] = np.bincount(each.rows, minlength=rows).tolist()
+            continue
+        options = fields.options[name]
+        kept = each.take(large_enough(each.values, options.min_size, options.min_area))
         counts = np.bincount(kept.rows, minlength=rows)
-        arrays: dict[str, NDArray[Any]] = {entry: kept.edges}
+        arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
             arrays[f"{entry}_labels"] = kept.labels
         if options.form == "list":
