@@ -75,11 +75,18 @@ def assigned_at(path: str, owner: str) -> str:
     file, _ = split(owner)
     name = path.rstrip("]").rpartition(".")[2].partition("[")[0]
     for around in (_around(owner, ast.ClassDef), _tree(file)):
-        # An attribute, if there is one: a local variable may have its name.
-        lines = [(isinstance(each, ast.Name), each.lineno) for each in _stored(around) if _named(each) == name]
+        assigned = [node for node in ast.walk(around) if isinstance(node, ast.Assign) and _is_none(node.value)]
+        empty = {id(target) for node in assigned for target in node.targets}
+        # An attribute, if there is one: a local variable may have its name; and not where it is None at first.
+        stored = [each for each in _stored(around) if _named(each) == name]
+        lines = [(isinstance(each, ast.Name), id(each) in empty, each.lineno) for each in stored]
         if lines:
-            return f"{file}:{min(lines)[1]}"
+            return f"{file}:{min(lines)[2]}"
     return owner
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def seeded_at(function: str) -> str:
@@ -130,16 +137,14 @@ def kept_by_calls(place: str) -> list[str]:
 
 
 def kept_in_class(place: str) -> list[str]:
-    """The lines that keep something in an attribute, a global variable or the cache of a function that is called, in
-    the class that `place` is in.
+    """The lines that keep something in an attribute, a global variable or a cache, in the class that `place` is in, and
+    in the functions of this file that it calls.
     """
     file, _ = split(place)
     around = _around(place, ast.ClassDef, ast.FunctionDef)
-    found = {line for function in _called(file, around) for line in _cached(function)}
-    for node in ast.walk(around):
-        if isinstance(node, ast.FunctionDef):
-            found |= _kept_by(node)
-    return [f"{file}:{line}" for line in sorted(found)]
+    own = [node for node in ast.walk(around) if isinstance(node, ast.FunctionDef)]
+    found = [line for function in [*own, *_called(file, around)] for line in sorted(_kept_by(function))]
+    return [f"{file}:{line}" for line in dict.fromkeys(found)]
 
 
 def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
@@ -155,17 +160,14 @@ def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
     return found
 
 
-def _cached(function: ast.FunctionDef) -> set[int]:
-    return {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
-
-
 def _kept_by(function: ast.FunctionDef) -> set[int]:
     """The lines of a function that keep something for longer than it runs."""
     if function.name == "__init__":
         return set()
     local = {name for each in ast.walk(function) for name in _new(each)}
     outer = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
-    return {*_kept(function, local - outer), *_cached(function)}
+    cached = {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
+    return {*_kept(function, local - outer), *cached}
 
 
 def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:

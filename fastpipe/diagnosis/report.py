@@ -124,7 +124,8 @@ def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if not findings:
         yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
-        yield Text(f"{number}. {finding.severity.value}: {finding.name}", style="bold")
+        kind = "" if finding.severity is Severity.STUCK else f"{finding.severity.value}: "
+        yield Text(f"{number}. {kind}{finding.name}", style="bold")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")

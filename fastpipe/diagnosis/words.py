@@ -12,7 +12,7 @@ from typing import Any
 # is that of the row before. {wait_s} is a name or a figure of the evidence; {wait_s:ms} is 12 ms, {held_bytes:size}
 # 2.5 MB, {cpus:CPU} 2 CPUs. What is in [[ ]] is left out where evidence that it names is None.
 _TABLE = """
-@keeps    the loader keeps up: the loop waits {waiting:.0%} of its time, {wait_s:ms} a batch
+@keeps    the loader keeps up: the loop waits {wait_s:ms} a batch[[, {waits:.0%} of its time]]
           [[; the loop's own step takes {stepping:.0%} of its time: look there]]
 @waits    [[the loop waits {waits:.0%} of its time]][[{alone:batch}, without a training step]]
           [[; {rate:,.0f} samples/s]][[; {batch_rate:,.1f} batches/s]]
@@ -23,7 +23,7 @@ _TABLE = """
 @slow     @waits (a wait is {wait_s:ms}, a step {step_s:ms})
 @ended    [[the loader ended with {ended}]][[{process}]][[ was ended by {signal}]][[ ended with exit code {exit_code}]]
           [[ is gone: {gone}]][[, at sample {at_sample}]][[{refused} cannot be pickled: {reason}]]
-          [[reading sample {sample}]][[ ({file})]][[{function}]][[ raised {raised}]]
+          [[reading sample {sample}]][[ ({file})]][[{function}, of the samples {of_samples},]][[ raised {raised}]]
           [[; {others:,} more samples raised errors]]
 @late     [[no batch for {waited_s:.0f} s]][[, after {batches:batch}]][[{timed_out}]]
 @timeout  [[; DataLoader(..., timeout={timeout}) turns the wait into an error]]
@@ -34,7 +34,8 @@ _TABLE = """
 @more     [[, and {others}]]
 
 stuck queue-full, 1: @late: {process} (pid {pid}) is [[at sample {sample}]][[in {function}]][[, in {line}]]
-          [[, inside of {inner}]], for {busy_s:.0f} s[[; {others:more worker} at work]][[; the kernel says {kernel}]]
+          [[, inside of {inner}]], for {busy_s:.0f} s[[; {others:more worker} at work or waiting]]
+          [[; the kernel says {kernel}]]
   why     the queue is full: it has a maxsize, and nobody takes from it as fast as workers put into it
   change  take from the queue in a thread of the main process; or put_nowait, and drop the rest@timeout
 stuck other, 1
@@ -120,7 +121,8 @@ error program: the program ended with {ended}
 shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker} share it
           [[; reading sample {sample} raised {raised}]]
   why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
-  change  open it in the worker, when first used: if self.f is None: self.f = open(...); or os.pread, without a position
+  change  open it in the worker, when first used: if self.f is None: self.f = open(...), and read no sample, such as
+          dataset[0], before the loop starts its workers; or os.pread, without a position
 reused-buffer: {part} of a sample lay {times:time} in the same memory as that of the sample before in its batch
   why     the dataset writes each sample into one buffer: all samples of a batch become the last one
   change  return a copy of the buffer (.copy() or .clone()), or make a new one for each sample
@@ -132,7 +134,10 @@ bad-sample mistake, 13
 passing-error, 13: @ended; read once more, the same sample raised none
   why     the error comes and goes, as with a network, a disk, or a file or connection that several processes use
   change  open files and connections in the worker that uses them; try a read over a network again before it fails
-bad-collate/unequal-samples, 13: @ended
+bad-collate, 13: @ended
+  why     collate_fn does not take what __getitem__ returned for these samples: None, nothing, or another form
+  change  look at these samples; leave out in the dataset, or in collate_fn, what cannot be in a batch
+unequal-samples, 13
   why     collate_fn makes a batch of samples that do not fit together
   change  return samples of one shape and type (resize or pad them), or give DataLoader ({made_at}) another collate_fn
 same-random-numbers generator, 8: {generator} is a random generator, with the same state in several workers
@@ -149,10 +154,10 @@ same-random-numbers init, 8: [[workers {one} and {other} begin]][[worker {again}
 same-random-numbers torch, 8
   why     torch seeds workers, and shuffles, by its own generator or the loader's: it is seeded again for each {each}
   change  seed once, at the start of the program
-every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too:
-          an epoch contains every sample {num_workers:time}
-  why     each worker has a copy of the IterableDataset and iterates over all of it
-  change  in __iter__: worker = torch.utils.data.get_worker_info(), and only samples[worker.id :: worker.num_workers]
+every-sample-per-worker, 9: {shared:,} of the first {total:,} samples of worker {worker} came from worker {other}, too
+  why     each worker has a copy of the IterableDataset, and iterates over all of it, or divides another order of it
+  change  in __iter__: worker = torch.utils.data.get_worker_info(), and only samples[worker.id :: worker.num_workers] of
+          an order that all workers have in common: divide first, then shuffle
 every-sample-per-worker rank, 9: {shared:,} of the first {total:,} samples of a worker came in another rank, too
   why     each rank has a copy of the IterableDataset, and __iter__ does not leave out what other ranks read
   change  in __iter__: only samples[rank * workers + worker.id :: world_size * workers], with get_rank() and
@@ -234,16 +239,20 @@ too-many-workers, 6: {num_workers:worker} for {cpus:CPU} granted[[; a worker tha
 prefetch-memory, 7: @ahead; only {free_bytes:size} of memory are free
   why     prefetch_factor applies to each worker; pinned copies need memory, too
   change  DataLoader(..., prefetch_factor=1), fewer num_workers, or smaller batches (uint8 instead of float32)
-copy-on-write, 5: {path} is a {kind}, about {bytes:size}[[, and {similar} similar objects]]: up to
+copy-on-write, 5: {path} is a {kind}, about {bytes:size}[[, and {similar:more object} like it]]: up to
           {total_bytes:size} in {num_workers:worker}[[; {process} grew by {grown_bytes:size} in {batches:batch}]]
   why     reading a Python object changes its reference count, so a forked worker copies the memory pages that it reads
-  change  {attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, instead of Python objects
+  change  {attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, instead of Python objects; of lists
+          in lists, one array of all values and one of where each list begins
 objects-in-each-worker, 5
   why     with the start method {method} each worker gets its own copy of all objects, by pickle, when it starts
 memory-grows, 5: {process} grew by {grown_bytes:size} in {batches:batch} (from {first_bytes:size}), and had not stopped
           [[: {epoch_bytes:size} an epoch]][[; this line keeps something: {source}]]
   why     the program keeps something for each sample or batch: a cache, batches, losses or outputs with their graphs
-  change  limit the size of the cache (each worker has its own); keep numbers (loss.item()) instead of tensors
+  change  limit the size of the cache; keep numbers (loss.item()) instead of tensors
+memory-grows worker, 5
+  why     the dataset or collate_fn keeps something for each sample or batch, such as a cache; each worker has its own
+  change  limit the size of the cache, or leave out what is kept
 opencv-threads, 2: OpenCV works on {threads} threads in each of {num_workers:worker}, for {cpus:CPU} granted
   why     OpenCV has a thread for each CPU of the machine, in each worker; some builds do not work after a fork
   change  cv2.setNumThreads(0) in worker_init_fn
@@ -257,7 +266,7 @@ too-many-threads, 2: a worker has {threads} threads: {all_threads} in {num_worke
 slow-samples, 13: {slow:,} of {samples:,} samples take more than {limit_s:ms} (median {median_s:ms}), and {share:.0%} of
           all samples' time. The slowest: {worst}
   why     a worker makes its batch alone: a slow sample delays its own batch and all later batches
-  change  check these samples (very large images, a slow disk): make the images smaller once, or leave them out
+  change  check these samples (very large files, a slow disk): make them smaller once, or leave them out
 lambda, 10: {path} is {kind}@more
   why     pickle, by which {method} gives workers the dataset, stores no lambdas and nothing defined inside a function
   change  define it with a name at the top level of a module, or use functools.partial

@@ -126,7 +126,8 @@ def _opened(seen: Observation) -> Iterator[Finding]:
             limit, files = seen.facts["files_limit"], taken[-1][1]
             left = max(0, round((limit - files) / rate))
             evidence = {"process": process, "opened": opened, "files": files, "limit": limit, "left": left}
-            where = seen.epochs[-1].place if number == WITHOUT_WORKERS and seen.epochs else ""
+            loop = seen.epochs[-1].place if number == WITHOUT_WORKERS and seen.epochs else ""
+            where = next(iter([*kept_in_loop(loop), *kept_by_calls(loop)]), loop)
             # What is kept for an epoch's metrics may be let go of at its end.
             severity = Severity.BAD if left < (seen.facts["batches"] or 0) else Severity.NOTE
             yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows", severity)
@@ -146,7 +147,8 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     ):
         lines += kept_by_calls(loop)
         evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
-        yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence)
+        cause = "" if worst.in_main else "worker"
+        yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence, cause)
 
 
 def _objects(seen: Observation, around: Surroundings, total_bytes: int, copying: list[Growth]) -> Finding:

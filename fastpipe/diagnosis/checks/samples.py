@@ -70,7 +70,8 @@ def _failed(seen: Observation, failures: list[dict[str, str]]) -> Finding:
     first = failures[0]
     where, collate = first["place"] or str(seen.facts["dataset_place"]), first["failed"] == "collate"
     evidence: dict[str, Any] = {"raised": first["error"]}
-    evidence |= {"function": "collate_fn"} if collate else {"sample": first["sample"], "file": first["name"] or None}
+    sample = {"sample": first["sample"], "file": first["name"] or None}
+    evidence |= {"function": "collate_fn", "of_samples": first["sample"]} if collate else sample
     code = cause_of(first["error"])
     if code is not None:
         return Finding(code, seen.made_at if code is Code.SMALL_SHARED_MEMORY else where, evidence)
@@ -98,13 +99,18 @@ def _slow(seen: Observation) -> Iterator[Finding]:
     slow_s = times_s[times_s > limit_s]
     if len(slow_s) > 1 and (slow_s - median_s).sum() >= _LEAST_SHARE * times_s.sum():
         evidence: dict[str, Any] = {"slow": len(slow_s), "samples": len(times_s), "limit_s": limit_s}
-        evidence |= {"median_s": median_s, "share": slow_s.sum() / times_s.sum(), "worst": "; ".join(_worst(fetches))}
+        evidence |= {
+            "median_s": median_s,
+            "share": slow_s.sum() / times_s.sum(),
+            "worst": "; ".join(_worst(fetches, limit_s)),
+        }
         yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence)
 
 
-def _worst(fetches: list[Fetch]) -> list[str]:
-    """Each sample once, the slowest first."""
-    slowest = sorted((each for fetch in fetches for each in fetch.worst), key=lambda each: -each[1])
+def _worst(fetches: list[Fetch], limit_s: float) -> list[str]:
+    """Each sample that took longer once, the slowest first."""
+    slow = (each for fetch in fetches for each in fetch.worst if each[1] > limit_s)
+    slowest = sorted(slow, key=lambda each: -each[1])
     often = Counter(index for index, seconds, _ in slowest if seconds > _LEAST_SLOW_S)
     found: dict[str, str] = {}
     for index, seconds, name in slowest:
@@ -126,9 +132,11 @@ def _generators(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
             states.setdefault(drawn, set()).add(worker.number)
     repeated = sorted({path for (path, _), numbers in states.items() if len(numbers) > 1})
     if repeated:
-        evidence = {"generator": repeated[0], "others": ", ".join(repeated[1:4]) or None}
-        owner = "collate_place" if repeated[0] in seen.facts["collate_generators"] else "dataset_place"
-        yield Finding(Code.SAME_RANDOM_NUMBERS, str(seen.facts[owner]), evidence, "generator")
+        first = repeated[0]
+        evidence = {"generator": first, "others": ", ".join(repeated[1:4]) or None}
+        owner = str(seen.facts["collate_place" if first in seen.facts["collate_generators"] else "dataset_place"])
+        place = assigned_at(first, owner) if "." in first else owner
+        yield Finding(Code.SAME_RANDOM_NUMBERS, place, evidence, "generator")
 
 
 def _seeds(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:

@@ -65,7 +65,8 @@ def summary(seen: Observation, time: Stages, *, sound: bool) -> str:
     if not _keeps_up(seen, time):
         return say("@waits", _evidence(seen, time))
     stepping = 1 - time.waiting if sound and time.waiting <= _MOST_WAITING else None
-    return say("@keeps", {**time.as_dict(), "stepping": stepping})
+    waits = time.waiting if time.waiting <= _MOST_WAITING else None  # of a short step, much may be little
+    return say("@keeps", {"wait_s": time.wait_s, "waits": waits, "stepping": stepping})
 
 
 def _evidence(seen: Observation, time: Stages) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Recorder:
 
         def timed_fetch(indices: Any) -> Any:
             self._times: list[tuple[float, Any]] = []
+            self._indices = indices
             self._held, self._collates = {}, bool(fetcher.auto_collation)
             self._seconds = {"dataset": 0.0, "collate": 0.0}
             if not self._states:
@@ -84,7 +85,8 @@ class Recorder:
         except Exception as problem:
             if work is not next or not isinstance(problem, StopIteration):
                 again = (lambda: work(*arguments)) if stage == "dataset" and work is not next else None
-                self._failed(stage, None if stage == "collate" else at, problem, again)
+                read = [each for _, each in self._times] or self._indices
+                self._failed(stage, read if stage == "collate" else at, problem, again)
             raise
         finally:
             if returned or work is not next:  # the end of a stream is no sample
@@ -126,7 +128,7 @@ class Recorder:
         failure = {
             "failed": stage,
             "sample": safe_repr(index),
-            "name": "" if index is None else sample_name(self._dataset, index),
+            "name": sample_name(self._dataset, index),
             "error": f"{type(problem).__name__}: {str(problem)[:500]}",
             "place": raised_at(problem),
             "mistake": mistake,
