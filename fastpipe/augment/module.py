@@ -23,8 +23,7 @@ from fastpipe.augment.options import (
     number,
 )
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import flag, whole
+from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.plan.draws import Int64s, Stream, key
 
 

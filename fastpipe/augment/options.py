@@ -14,8 +14,7 @@ from fastpipe.augment.kornia_mixing import KorniaMixing
 from fastpipe.augment.kornia_modules import FieldKeys, field_keys
 from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import real_number
+from fastpipe.errors import ConfigError, real_number
 
 Moments = float | tuple[float, ...]  # one for all channels, or one a channel
 _LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as Pillow's convert("L")

@@ -9,8 +9,7 @@ from fastpipe.bench.measure import GROUPS, NAMES, Figures, Task, compare
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, show, stages_table, throughput_table
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.sources.scan.opening import open_data

@@ -12,8 +12,7 @@ from fastpipe.bench.measure import GROUPS, NAMES, Task, compare
 from fastpipe.cli.bench import tell_run
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.tables import pack_progress, pack_table, show, throughput_table
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions

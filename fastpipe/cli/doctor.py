@@ -14,8 +14,7 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import takes
 from fastpipe.cli.tables import show
-from fastpipe.errors import ConfigError, readable
-from fastpipe.errors.checks import positive, whole
+from fastpipe.errors import ConfigError, positive, readable, whole
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.command import Watched

@@ -13,8 +13,7 @@ from rich.text import Text
 from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, new_table, show
-from fastpipe.errors import ConfigError, readable
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, readable, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.show.inspection import Histogram, Inspection, write_contact_sheet
 from fastpipe.show.inspection import inspect as inspect_index

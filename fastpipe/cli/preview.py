@@ -10,8 +10,7 @@ from typing import Any
 from fastpipe.cli.console import Dataset, check_new, err, exit_codes, out
 from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 
 # By the names of Augment's constructors.
 _PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import positive, whole
+from fastpipe.errors import ConfigError, positive, whole
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.report import Diagnosis

@@ -17,8 +17,7 @@ from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice, flag, positive, whole
+from fastpipe.errors import ConfigError, choice, flag, positive, whole
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import Settings

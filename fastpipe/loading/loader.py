@@ -14,8 +14,7 @@ from fastpipe.augment import Augment
 from fastpipe.device.streams import Stream
 from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError, EngineError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, EngineError, whole
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker

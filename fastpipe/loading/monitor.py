@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import positive
+from fastpipe.errors import ConfigError, positive
 from fastpipe.loading.advice import STAGES
 from fastpipe.loading.loader import Loader
 

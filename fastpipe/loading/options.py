@@ -10,8 +10,7 @@ from numbers import Integral
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, fitting, flip_probability, output_size

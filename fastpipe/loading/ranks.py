@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch.utils.data import get_worker_info
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.content import MOST_ROWS
 from fastpipe.plan.impossible import impossible

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
 from fastpipe.augment.foreign import seeded
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import flag, whole
+from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.draws import Float64s, Int64s, Stream, key
 from fastpipe.plan.impossible import impossible

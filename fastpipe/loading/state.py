@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, partition_of

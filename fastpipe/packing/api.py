@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, choice
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow

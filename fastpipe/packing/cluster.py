@@ -21,8 +21,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from fastpipe.errors import ClusterError, ConfigError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ClusterError, ConfigError, choice
 from fastpipe.machine.cpus import granted_cpus
 
 Item = TypeVar("Item")

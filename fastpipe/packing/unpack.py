@@ -13,8 +13,7 @@ import numpy as np
 import xxhash
 
 from fastpipe.engine.pictures import jpeg_of
-from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index

@@ -12,8 +12,7 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.errors import ConfigError, PackError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, PackError, choice
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.packing.job.destination import destination_of, opened, plan_run

@@ -16,8 +16,7 @@ from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, whole
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
 from fastpipe.plan.draws import Int64s, bits
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, recent

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, get_args
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import real_number, whole
+from fastpipe.errors import ConfigError, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
 from fastpipe.plan.impossible import impossible

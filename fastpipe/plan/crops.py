@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice, flag, pair, whole
+from fastpipe.errors import ConfigError, choice, flag, pair, whole
 from fastpipe.format.pixel_form import PixelForm
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output

@@ -18,8 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice, real_number, whole
+from fastpipe.errors import ConfigError, choice, real_number, whole
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop

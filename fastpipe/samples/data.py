@@ -12,8 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, choice
 from fastpipe.format.columns import JoinedColumn, starts_of
 from fastpipe.format.fields import Field
 from fastpipe.format.folder import Place, Url, dataset_folder

@@ -15,8 +15,7 @@ import torch.utils.data
 import xxhash
 from numpy.typing import ArrayLike
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import flag, real_number, whole
+from fastpipe.errors import ConfigError, flag, real_number, whole
 from fastpipe.format.columns import starts_of
 from fastpipe.format.fields import check_name
 from fastpipe.format.layout import NO_LABEL

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import positive, whole
+from fastpipe.errors import ConfigError, positive, whole
 from fastpipe.format.columns import starts_of
 from fastpipe.samples.data import StoredDataset, joined
 from fastpipe.samples.dataset import Dataset

@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, choice
 from fastpipe.format.pixel_form import PixelForm, count_forms
 from fastpipe.samples.by_id import spans
 from fastpipe.samples.data import Data

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 from fastpipe.engine.pictures import Pictures
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import flag, whole
+from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import flag, whole
+from fastpipe.errors import ConfigError, flag, whole
 from fastpipe.loading.loader import Loader, Parts
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops

@@ -11,8 +11,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any, NamedTuple
 
-from fastpipe.errors import ConfigError, PackError, readable
-from fastpipe.errors.checks import choice
+from fastpipe.errors import ConfigError, PackError, choice, readable
 from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SourceField

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError, ImageError, SampleError, readable
-from fastpipe.errors.checks import flag, whole
+from fastpipe.errors import ConfigError, ImageError, SampleError, flag, readable, whole
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import FPC_MAGIC, PNG_MAGIC
 from fastpipe.native import _engine

@@ -9,8 +9,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.errors import ConfigError, SampleError
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, SampleError, whole
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop

@@ -16,7 +16,7 @@ from conftest import packed_jpeg
 from pack_sources import saved, segments, write_folder, write_large_folder
 from PIL import Image
 
-from fastpipe.errors.checks import size_bytes
+from fastpipe.errors import size_bytes
 from fastpipe.format.index import Index
 
 DRI = 0xDD

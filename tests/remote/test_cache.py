@@ -292,7 +292,7 @@ def test_a_folder_that_cannot_be_written(range_server: RangeServer, tmp_path: Pa
 
 
 def test_limits() -> None:
-    from fastpipe.errors.checks import size_bytes
+    from fastpipe.errors import size_bytes
 
     assert [size_bytes("cache_limit", text) for text in ("200GB", "1.5 TB", "512MiB", "0", 7)] == [
         200 * 10**9,

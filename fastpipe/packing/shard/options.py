@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import choice, flag, size_bytes, whole
+from fastpipe.errors import ConfigError, choice, flag, size_bytes, whole
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fastpipe.errors import ConfigError, DatasetError, PackError, readable
-from fastpipe.errors.checks import whole
+from fastpipe.errors import ConfigError, DatasetError, PackError, readable, whole
 from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index

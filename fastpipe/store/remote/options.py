@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from fastpipe.errors import ConfigError
-from fastpipe.errors.checks import positive, size_bytes
+from fastpipe.errors import ConfigError, positive, size_bytes
 from fastpipe.format.folder import Url, scheme_of
 from fastpipe.machine.cache_folder import cache_folder
 
