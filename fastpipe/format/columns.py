@@ -129,7 +129,7 @@ def row_dtype(field: Field) -> np.dtype[Any]:
         return FIELD_IMAGE_DTYPE
     shapes = {"floats": (field.width,), "boxes": (4,), "keypoints": (field.points, 3)}
     if field.kind not in shapes:
-        return np.dtype({"int": "<i8", "classes": "<i4"}.get(field.kind, "u1"))
+        return np.dtype({"int": "<i8", "classes": "<i4", "text": "u1", "json": "u1", "bytes": "u1"}[field.kind])
     shape = shapes[field.kind]
     least = 0 if field.kind == "keypoints" else 1  # where no sample has points, nobody knows how many they are
     if not least <= math.prod(shape) <= MOST_VALUE_BYTES // 4:

@@ -55,7 +55,6 @@ class Gathered:
 
     classes: int = MOST_CLASSES  # labels have to be below this
     labelled: bool = False  # a sample of a WebDataset has to have a label; else it must not have one
-    with_fields: bool = True  # its further members may be fields; else they are left out
     sources: list[Source] = field(default_factory=list)  # so far, and members that cannot be any, with the reason
     # Those that files lie in, or that are members, as their first two names or their only one.
     folders: set[tuple[str, ...]] = field(default_factory=set)
@@ -125,10 +124,9 @@ class Gathered:
         labels = [each for each in sample if each.extension == _LABEL]
         rest = [each for each in sample if each.extension not in PICTURES and each.extension != _LABEL]
         others = {each.extension: (each.member.offset_bytes, each.member.size_bytes) for each in rest}
-        if not self.with_fields or not (pictures or labels):
+        if not pictures and not labels:
             for extension in others:
                 self.drop(extension)
-        if not pictures and not labels:
             return
         _, _, path, member = (pictures or labels)[0]
         try:
@@ -139,7 +137,7 @@ class Gathered:
         except ValueError as problem:
             self._add(member, path, str(problem))
             return
-        if self._add(member, path, None, label, ours) and others and self.with_fields:
+        if self._add(member, path, None, label, ours) and others:
             self.members[len(self.sources) - 1] = others
             self.endings.update(others.keys())
 
@@ -247,9 +245,9 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {said}, got {got}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    gathered = Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields), origins=set())
+    gathered = Gathered(len(index.classes), labelled=True, origins=set())
     _gathered(root, [shard.name for shard in index.shards], gathered)
-    del gathered.endings[NOTE]  # the notes of samples are ours
+    gathered.endings.pop(NOTE, None)  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     _take_origins(listing.sources, index, index.sources())
     return listing

@@ -143,6 +143,7 @@ def test_few_modules_lie_beside_the_folders() -> None:
     assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
         "__init__.py",
         "__main__.py",
+        "errors.py",
         "native.py",
         "prometheus.py",
         "timm.py",
