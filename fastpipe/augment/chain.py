@@ -175,7 +175,7 @@ class Chain(torch.nn.Module):
         if (share := plan.arrays.get(f"{place}.share")) is not None:
             mixer = self._sequence[place]
             assert isinstance(mixer, Mixing)
-            return mixer.partners(torch.from_numpy(np.arange(plan.count))).numpy(), share
+            return mixer.partners(plan.count), share
         return plan.arrays[f"{place}.partners"][1], plan.arrays[f"{place}.shares"][0].astype(np.float32)
 
     @torch.no_grad()

@@ -150,7 +150,12 @@ class Mixing(Operation):
         self.cutting, self.sides, self.at_once, self.from_the_end = cutting, sides, at_once, from_the_end
         self.moves = frozenset(["shown"] if mixup else ["shown", "mask", "image"])  # cutmix pastes them, too
 
-    def partners(self, rows: Tensor) -> Tensor:
+    def partners(self, count: int) -> Int64s:
+        """(count,): the row that is mixed into each row; a plan calls nothing of torch."""
+        rows = np.arange(count)
+        return np.flip(rows) if self.from_the_end else np.roll(rows, 1)
+
+    def _partners(self, rows: Tensor) -> Tensor:
         """(n, ...): what is mixed into each of these."""
         return rows.flip(0) if self.from_the_end else rows.roll(1, 0)
 
@@ -178,8 +183,7 @@ class Mixing(Operation):
             left = draw(Stream.MIX) >= probability
             cut, share = cut & ~left, np.where(left, 1, share)
         boxes = np.where(cut[:, None], boxes, 0)
-        partners = self.partners(torch.from_numpy(np.arange(len(draws)))).numpy()
-        share = np.where(cut, 1 - box_share(boxes, partners, draws, size), share)
+        share = np.where(cut, 1 - box_share(boxes, self.partners(len(draws)), draws, size), share)
         share = share.astype(np.float32)
         return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
@@ -193,11 +197,11 @@ class Mixing(Operation):
             # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             mask = mask.masked_fill(inside(tensors["boxes"], *images.shape[1:3])[..., None], 0)
-        return torch.lerp(self.partners(images), images, mask).permute(0, 3, 1, 2)
+        return torch.lerp(self._partners(images), images, mask).permute(0, 3, 1, 2)
 
     def move(self, kind: str, values: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Pastes the boxes of cutmix; after mixup, rows show what either image shows."""
-        partner = self.partners(values)
+        partner = self._partners(values)
         pasted = torch.where(inside(tensors["boxes"], *values.shape[2:])[:, None], partner, values)
         if kind != "shown":
             return pasted
@@ -205,7 +209,7 @@ class Mixing(Operation):
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Tensors) -> Tensor:
         """Each row keeps its share of its own label; the rest is its partner's."""
-        return torch.lerp(self.partners(labels), labels, tensors["share"][:, None])
+        return torch.lerp(self._partners(labels), labels, tensors["share"][:, None])
 
 
 def box_share(boxes: Int64s, partners: Int64s, draws: Draws, size: tuple[int, int]) -> Float64s:

@@ -129,22 +129,24 @@ def kept_in_loop(place: str) -> list[str]:
     return [f"{split(place)[0]}:{line}" for line in sorted(set(_kept(_around(place, *_LOOPS))))]
 
 
-def kept_by_calls(place: str) -> list[str]:
-    """The same of the functions of this file that the loop calls, and of those that these call."""
-    file, _ = split(place)
-    found = {line for function in _called(file, _around(place, *_LOOPS)) for line in _kept_by(function)}
-    return [f"{file}:{line}" for line in sorted(found)]
-
-
 def kept_in_class(place: str) -> list[str]:
-    """The lines that keep something in an attribute, a global variable or a cache, in the class that `place` is in, and
-    in the functions of this file that it calls.
+    """The lines that keep something in an attribute, a global variable or the cache of a function that is called, in
+    the class that `place` is in.
     """
     file, _ = split(place)
     around = _around(place, ast.ClassDef, ast.FunctionDef)
-    own = [node for node in ast.walk(around) if isinstance(node, ast.FunctionDef)]
-    found = [line for function in [*own, *_called(file, around)] for line in sorted(_kept_by(function))]
-    return [f"{file}:{line}" for line in dict.fromkeys(found)]
+    found = {line for function in _called(file, around) for line in _cached(function)}
+    found |= {line for node in ast.walk(around) if isinstance(node, ast.FunctionDef) for line in _kept_by(node)}
+    return [f"{file}:{line}" for line in sorted(found)]
+
+
+def kept_by_calls(place: str) -> list[str]:
+    """Those of the functions of this file that the loop calls which `place` is in, or without one the class."""
+    file, _ = split(place)
+    loop = _around(place, *_LOOPS)
+    around = _around(place, ast.ClassDef, ast.FunctionDef) if isinstance(loop, ast.Pass) else loop
+    found = {line for function in _called(file, around) for line in _kept_by(function)}
+    return [f"{file}:{line}" for line in sorted(found)]
 
 
 def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
@@ -160,14 +162,17 @@ def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
     return found
 
 
+def _cached(function: ast.FunctionDef) -> set[int]:
+    return {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
+
+
 def _kept_by(function: ast.FunctionDef) -> set[int]:
     """The lines of a function that keep something for longer than it runs."""
     if function.name == "__init__":
         return set()
     local = {name for each in ast.walk(function) for name in _new(each)}
     outer = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
-    cached = {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
-    return {*_kept(function, local - outer), *cached}
+    return {*_kept(function, local - outer), *_cached(function)}
 
 
 def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:

@@ -103,8 +103,8 @@ _FAULTY = {
     """,
     "open-files grows": """
         kept = []
-        for images, labels in DataLoader(Numbers(), 8, num_workers=2):  # here
-            kept.append(labels)
+        for images, labels in DataLoader(Numbers(), 8, num_workers=2):
+            kept.append(labels)  # here
             time.sleep(0.06)
     """,
     "iterator-each-step": """

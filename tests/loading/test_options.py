@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from fastpipe.errors import ConfigError, FastpipeError, checks
+from fastpipe import errors
+from fastpipe.errors import ConfigError, FastpipeError
 from fastpipe.loading import factory
 from fastpipe.plan import crop_options as options
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side
@@ -50,7 +51,7 @@ def test_wrong_values_are_found_before_the_dataset_is_opened(
 
 
 def whole(value: object) -> int:
-    return checks.whole("batch_size", value, least=1, most=100)
+    return errors.whole("batch_size", value, least=1, most=100)
 
 
 def crop(value: object) -> Crop:
@@ -102,10 +103,10 @@ def test_a_wrong_value_says_what_was_expected(
 def test_wrong_flags_and_choices() -> None:
     for value in (0, 1, None, "True", np.True_):
         with pytest.raises(ConfigError, match=f"^exact: expected True or False, got {re.escape(repr(value))}$"):
-            checks.flag("exact", value)
+            errors.flag("exact", value)
     for word in ("ignore", "", None, 3, ["raise"]):
         with pytest.raises(ConfigError, match=r"^on_error: expected 'raise' or 'replace', got "):
-            checks.choice("on_error", word, ("raise", "replace"))
+            errors.choice("on_error", word, ("raise", "replace"))
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
         _LEAST_KEPT if lines else _LEAST_GROWTH
     ):
-        lines += kept_by_calls(loop)
+        lines += [*kept_by_calls(loop), *kept_by_calls(dataset)]
         evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
         cause = "" if worst.in_main else "worker"
         yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence, cause)
