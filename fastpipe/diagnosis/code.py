@@ -150,15 +150,23 @@ def kept_by_calls(place: str) -> list[str]:
 
 
 def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
-    """The functions of a file whose names a piece of it calls, and those that these call, and so on."""
+    """The functions of a file whose names a piece of it calls, and those that these call, and so on. What is called of
+    `self` is the method of its own class, if that has one of this name.
+    """
+    owners = {each: node for node in ast.walk(_tree(file)) if isinstance(node, ast.ClassDef) for each in node.body}
     functions = [node for node in ast.walk(_tree(file)) if isinstance(node, ast.FunctionDef)]
     found: list[ast.FunctionDef] = []
     waiting = [around]
     while waiting:
-        called = {_named(each.func) for each in ast.walk(waiting.pop()) if isinstance(each, ast.Call)}
-        new = [function for function in functions if function.name in called and function not in found]
-        found += new
-        waiting += new
+        piece = waiting.pop()
+        owner = owners.get(piece, piece) if isinstance(piece, ast.stmt) else None
+        for call in (each for each in ast.walk(piece) if isinstance(each, ast.Call)):
+            named = [function for function in functions if function.name == _named(call.func)]
+            own = [function for function in named if owner is not None and owners.get(function) is owner]
+            of_self = isinstance(call.func, ast.Attribute) and _named(call.func.value) == "self"
+            new = [function for function in (own if own and of_self else named) if function not in found]
+            found += new
+            waiting += new
     return found
 
 

@@ -174,11 +174,11 @@ refused-options
   change  change these options
 iterator-each-step, 14: {iterators:iterator} for {batches:batch}[[: {processes:worker process} started]]; the start
           takes {start_s:ms}, {share:.0%} of the time
-  why     {made} in each step starts a new epoch, of which only the first batch is used
+  why     {made} in each step starts a new epoch, of which one batch is used
           [[: always the same, without shuffle={shuffle}]]
   change  one DataLoader, one iterator for many steps: batches = iter(loader) before the loop, and next(batches) in it
 same-order-each-epoch, 17: {sampler} was at epoch {epoch} in each of {epochs} epochs: all had the same order
-  why     {sampler} shuffles by its seed and its epoch, and nobody called set_epoch
+  why     {sampler} shuffles by its seed and its epoch; set_epoch was not called, or always with this number
   change  sampler.set_epoch(epoch) before this line, in each epoch
 stale-dataset, 14: {attribute} has another value than when the workers were started
   why     persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change

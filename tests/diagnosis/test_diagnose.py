@@ -193,6 +193,7 @@ def test_lambdas_and_local_functions() -> None:
     assert "init, a local function" in finding(diagnosis, "lambda").what
     assert finding(diagnosis, "lambda").severity == "bad"
     assert "local object" in finding(diagnosis, "not-picklable").what
+    assert "lambda" not in names(diagnosed(faults.Telling(), multiprocessing_context="spawn")), "workers do not get it"
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")

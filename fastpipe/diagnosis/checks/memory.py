@@ -19,6 +19,7 @@ _LEAST_COPIED = 8 << 20
 _LEAST_KEPT = 16 << 20  # where a line of the program keeps something
 _LEAST_GROWTH = 48 << 20  # where none is known
 _LEAST_SNAPSHOTS = 8
+_LEAST_COUNTS = 4  # of open files, which are exact
 _LEAST_BATCHES = 40
 _LEAST_OPENED = 32
 _LEAST_EACH = 8  # of a worker that is one of many
@@ -81,12 +82,13 @@ def _growth(process: str, number: int, snapshots: list[Snapshot], epoch: float |
     return Growth(process, number, first_bytes, last_bytes, last - first, steady, kept, an_epoch)
 
 
-def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
-    """What a process grew by evenly after the first third of its batches, and how much a batch; 0 if it did not.
+def _steady(taken: list[tuple[int, int]], least: int = _LEAST_SNAPSHOTS) -> tuple[int, float]:
+    """What a process grew by evenly after the first third of its batches, and how much a batch; 0 if it did not, or was
+    looked at less often.
 
     The rest is cut into four. The median grows from each quarter to the next, and in none much less than in another.
     """
-    if len(taken) < _LEAST_SNAPSHOTS:
+    if len(taken) < least:
         return 0, 0.0
     first, last = taken[0][0], taken[-1][0]
     rest = [(batch, size_bytes) for batch, size_bytes in taken if batch - first >= (last - first) / 3]
@@ -94,7 +96,7 @@ def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
     quarters: list[list[int]] = [[], [], [], []]
     for batch, size_bytes in rest:
         quarters[min(4 * (batch - begin) // length, 3)].append(size_bytes)
-    if len(rest) < _LEAST_SNAPSHOTS or not all(quarters):
+    if len(rest) < least or not all(quarters):
         return 0, 0.0
     steps = [after - before for before, after in pairwise(median(quarter) for quarter in quarters)]
     if min(steps) <= 0 or min(steps) < _EVEN * max(steps):
@@ -121,7 +123,7 @@ def _opened(seen: Observation) -> Iterator[Finding]:
     """A process that has more files open after each batch, up to its limit."""
     for process, number, snapshots in _processes(seen):
         taken = [(snapshot.batch, snapshot.files) for snapshot in snapshots if snapshot.files is not None]
-        opened, rate = _steady(taken)
+        opened, rate = _steady(taken, _LEAST_COUNTS)
         if opened >= _LEAST_OPENED:
             limit, files = seen.facts["files_limit"], taken[-1][1]
             left = max(0, round((limit - files) / rate))
@@ -140,12 +142,11 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     loop = max(loops, key=lambda place: loops[place], default="")
     reads = not worst.in_main or seen.num_workers == 0  # it has the dataset in use
     dataset = str(seen.facts["dataset_place"]) if reads else ""
-    lines = [*kept_in_loop(loop), *kept_in_class(dataset)]
+    lines = [*kept_in_loop(loop), *kept_in_class(dataset), *kept_by_calls(loop), *kept_by_calls(dataset)]
     each_of = 1 if worst.in_main else max(seen.num_workers, 1)
     if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
         _LEAST_KEPT if lines else _LEAST_GROWTH
     ):
-        lines += [*kept_by_calls(loop), *kept_by_calls(dataset)]
         evidence = {**worst.as_dict(), "source": source(lines[0]) if lines else None}
         cause = "" if worst.in_main else "worker"
         yield Finding(Code.MEMORY_GROWS, lines[0] if lines else loop or dataset, evidence, cause)

@@ -117,12 +117,13 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
 def _fresh_iterators(seen: Observation, time: Stages) -> Iterator[Finding]:
     """`next(iter(loader))` in each step, or a new DataLoader in each step."""
     begun = len([batch for batch in seen.batches if batch.number == 0 and batch.epoch < len(seen.epochs)])
-    if begun < _LEAST_EPOCHS or len(seen.batches) > _FEW_BATCHES * begun or seen.facts["batches"] == 1:
+    anew = len({epoch.made for epoch in seen.epochs}) > begun / 2
+    if begun < _LEAST_EPOCHS or len(seen.batches) > _FEW_BATCHES * begun or (seen.facts["batches"] == 1 and not anew):
         return
     share = begun * time.start_s / max(seen.batches[-1].came_s - seen.epochs[0].at_s, 1e-9)
     evidence = {
         "iterators": len(seen.epochs),
-        "made": "a new DataLoader" if len({epoch.made for epoch in seen.epochs}) > begun / 2 else "iter(loader)",
+        "made": "a new DataLoader" if anew else "iter(loader)",
         "processes": len({worker.pid for worker in seen.workers if worker.number >= 0}) or None,
         "share": share,
         "shuffle": None if seen.num_workers or seen.facts["shuffled"] else True,
