@@ -49,8 +49,8 @@ Job::Job(std::vector<RowTask> tasks, std::vector<Slot> slots)
 //
 // More threads at work than there are CPUs are of use only while some of them wait for what they read. In the mean, a
 // thread that reads for a share r of its time and computes for the rest keeps a CPU busy for 1 - r of it, so that
-// cpus / (1 - r) of them keep all busy, and one more. The others sleep: a row whose thread waits for a CPU delays its
-// batch.
+// cpus / (1 - r) of them keep all busy. This is rounded up, so that one more is there than CPUs. The others sleep: a
+// row whose thread waits for a CPU delays its batch.
 Engine::Engine(std::vector<Shard> shards, int threads, int cpus, std::size_t max_open_files)
     : files_(std::move(shards), max_open_files),
       workers_(make_workers(threads, &files_)),
@@ -193,7 +193,7 @@ void Engine::measure(const RowCounters& spent) {
   read_ns_ += static_cast<double>(spent.read_ns);
   compute_ns_ += static_cast<double>(spent.decode_ns + spent.resize_ns);
   if (read_ns_ + compute_ns_ > kOfLateNs) {
-    useful_ = 1 + cpus_ * (read_ns_ + compute_ns_) / std::max(compute_ns_, 1.0);
+    useful_ = cpus_ * (read_ns_ + compute_ns_) / std::max(compute_ns_, 1.0);
     read_ns_ /= 2;
     compute_ns_ /= 2;
   }
