@@ -124,54 +124,51 @@ def changed_at(path: str, loop: str) -> str:
     return f"{split(loop)[0]}:{lines[0][1]}" if lines else ""
 
 
-def kept_in_loop(place: str) -> list[str]:
-    """The lines of the loop that `place` is in which keep something other than numbers, iteration by iteration."""
-    return [f"{split(place)[0]}:{line}" for line in sorted(set(_kept(_around(place, *_LOOPS))))]
-
-
-def kept_in_class(place: str) -> list[str]:
-    """The lines that keep something in an attribute, a global variable or the cache of a function that is called, in
-    the class that `place` is in.
+def kept_at(place: str) -> list[str]:
+    """The lines that keep something other than numbers: of the loop that `place` is in, without one of the methods of
+    the class; then of the functions of this file that these call.
     """
     file, _ = split(place)
-    around = _around(place, ast.ClassDef, ast.FunctionDef)
-    found = {line for function in _called(file, around) for line in _cached(function)}
-    found |= {line for node in ast.walk(around) if isinstance(node, ast.FunctionDef) for line in _kept_by(node)}
-    return [f"{file}:{line}" for line in sorted(found)]
-
-
-def kept_by_calls(place: str) -> list[str]:
-    """Those of the functions of this file that the loop calls which `place` is in, or without one the class."""
-    file, _ = split(place)
     loop = _around(place, *_LOOPS)
-    around = _around(place, ast.ClassDef, ast.FunctionDef) if isinstance(loop, ast.Pass) else loop
-    found = {line for function in _called(file, around) for line in _kept_by(function)}
-    return [f"{file}:{line}" for line in sorted(found)]
+    alone = isinstance(loop, ast.Pass)
+    around = _around(place, ast.ClassDef, ast.FunctionDef) if alone else loop
+    methods = [node for node in ast.walk(around) if isinstance(node, ast.FunctionDef)] if alone else []
+    own = {line for method in methods for line in _kept_by(method)} if alone else set(_kept(loop))
+    called = {line for function in _called(file, around) for line in _kept_by(function)}
+    return [f"{file}:{line}" for line in (*sorted(own), *sorted(called - own))]
+
+
+@lru_cache(maxsize=32)
+def _functions(tree: ast.Module) -> tuple[dict[str, list[ast.FunctionDef]], dict[ast.AST, ast.ClassDef]]:
+    """Of a file: the functions by their names, and the classes by what is written in them."""
+    by_name: dict[str, list[ast.FunctionDef]] = {}
+    owners: dict[ast.AST, ast.ClassDef] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            by_name.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.ClassDef):
+            owners |= dict.fromkeys(node.body, node)
+    return by_name, owners
 
 
 def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
     """The functions of a file whose names a piece of it calls, and those that these call, and so on. What is called of
     `self` is the method of its own class, if that has one of this name.
     """
-    owners = {each: node for node in ast.walk(_tree(file)) if isinstance(node, ast.ClassDef) for each in node.body}
-    functions = [node for node in ast.walk(_tree(file)) if isinstance(node, ast.FunctionDef)]
-    found: list[ast.FunctionDef] = []
+    by_name, owners = _functions(_tree(file))
+    found: dict[ast.FunctionDef, None] = {}
     waiting = [around]
     while waiting:
         piece = waiting.pop()
-        owner = owners.get(piece, piece) if isinstance(piece, ast.stmt) else None
+        owner = owners.get(piece, piece)
         for call in (each for each in ast.walk(piece) if isinstance(each, ast.Call)):
-            named = [function for function in functions if function.name == _named(call.func)]
-            own = [function for function in named if owner is not None and owners.get(function) is owner]
+            named = by_name.get(_named(call.func), [])
             of_self = isinstance(call.func, ast.Attribute) and _named(call.func.value) == "self"
-            new = [function for function in (own if own and of_self else named) if function not in found]
-            found += new
+            own = [function for function in named if of_self and owners.get(function) is owner]
+            new = [function for function in own or named if function not in found]
+            found |= dict.fromkeys(new)
             waiting += new
-    return found
-
-
-def _cached(function: ast.FunctionDef) -> set[int]:
-    return {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
+    return list(found)
 
 
 def _kept_by(function: ast.FunctionDef) -> set[int]:
@@ -180,7 +177,8 @@ def _kept_by(function: ast.FunctionDef) -> set[int]:
         return set()
     local = {name for each in ast.walk(function) for name in _new(each)}
     outer = {name for each in ast.walk(function) if isinstance(each, ast.Global) for name in each.names}
-    return {*_kept(function, local - outer), *_cached(function)}
+    cached = {each.lineno for each in function.decorator_list if "cache" in ast.dump(each)}
+    return {*_kept(function, local - outer), *cached}
 
 
 def _kept(around: ast.AST, local: Collection[str] = ()) -> Iterator[int]:

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
-from fastpipe.diagnosis.code import kept_in_class
+from fastpipe.diagnosis.code import kept_at
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
@@ -201,7 +201,7 @@ def test_lines_that_keep_something(tmp_path: Path) -> None:
         parts.append(x)
 """
     )
-    assert kept_in_class(f"{path}:1") == [f"{path}:4"]
+    assert kept_at(f"{path}:1") == [f"{path}:4"]
 
 
 def test_a_cached_function_that_a_dataset_calls_keeps_something(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ class Data:
         return read(x)
 """
     )
-    assert kept_in_class(f"{path}:6") == [f"{path}:1"]
+    assert kept_at(f"{path}:6") == [f"{path}:1"]
 
 
 def test_a_loop_that_never_waits_looks_at_its_step() -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from fastpipe.diagnosis.code import kept_by_calls, kept_in_class, kept_in_loop, source
+from fastpipe.diagnosis.code import kept_at, source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
@@ -129,7 +129,7 @@ def _opened(seen: Observation) -> Iterator[Finding]:
             left = max(0, round((limit - files) / rate))
             evidence = {"process": process, "opened": opened, "files": files, "limit": limit, "left": left}
             loop = seen.epochs[-1].place if number == WITHOUT_WORKERS and seen.epochs else ""
-            where = next(iter([*kept_in_loop(loop), *kept_by_calls(loop)]), loop)
+            where = next(iter(kept_at(loop)), loop)
             # What is kept for an epoch's metrics may be let go of at its end.
             severity = Severity.BAD if left < (seen.facts["batches"] or 0) else Severity.NOTE
             yield Finding(Code.OPEN_FILES, where or str(seen.facts["dataset_place"]), evidence, "grows", severity)
@@ -142,7 +142,7 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     loop = max(loops, key=lambda place: loops[place], default="")
     reads = not worst.in_main or seen.num_workers == 0  # it has the dataset in use
     dataset = str(seen.facts["dataset_place"]) if reads else ""
-    lines = [*kept_in_loop(loop), *kept_in_class(dataset), *kept_by_calls(loop), *kept_by_calls(dataset)]
+    lines = [*kept_at(loop), *kept_at(dataset)]
     each_of = 1 if worst.in_main else max(seen.num_workers, 1)
     if worst.batches >= max(_LEAST_EACH, _LEAST_BATCHES // each_of) and worst.kept_bytes >= (
         _LEAST_KEPT if lines else _LEAST_GROWTH
