@@ -17,6 +17,7 @@ from remote.s3 import Bucket, new_bucket
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.folder import Url
+from fastpipe.packing.shard.options import pack_options
 from fastpipe.store.remote.options import place_of
 
 Loaders = Callable[..., Any]
@@ -156,6 +157,7 @@ def test_what_is_a_url() -> None:
     assert place_of("file:///data/my%20set") == Path("/data/my set")
     assert place_of("data/train") == "data/train"
     assert place_of(Path("x")) == Path("x")
+    assert pack_options(spool="file:///data/my%20spool").spool == Path("/data/my spool")
     with pytest.raises(DatasetError, match=r"pathlib\.Path damages URLs: pass the URL as a string"):
         fastpipe.loader(Path("s3://bucket/train"))
 

@@ -110,7 +110,7 @@ def pack_options(
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if spool is not None:
         place = place_of(spool)
-        own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
+        own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))
     return PackOptions(
         EncodeOptions(apply_exif=choice("--exif", exif, CHOICES["exif"]) == "apply", **encode),
         source=source_options(**others),
