@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _KEEPING = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
@@ -18,7 +18,10 @@ _SEEDING = re.compile(r"((.*\.)?(random|torch|cuda)\.)?(seed|manual_seed(_all)?)
 _NUMBERS = ("item", "float", "int", "len", "round", "str", "time", "perf_counter", "monotonic", "tolist")
 
 
-@lru_cache(maxsize=32)
+_Function: TypeAlias = tuple[str, ast.FunctionDef]  # and its file
+
+
+@lru_cache(maxsize=256)
 def _tree(file: str) -> ast.Module:
     """Of a source file; empty where there is none."""
     try:
@@ -97,15 +100,15 @@ def seeded_at(function: str) -> str:
 
 def seeded_again_at(loop: str) -> str:
     """The line that seeds a global generator in what runs again with a loop; "" where none does."""
-    return next((f"{split(loop)[0]}:{line}" for around in _again(loop) if (line := _seeded(around))), "")
+    return next((f"{file}:{line}" for file, around in _again(loop) if (line := _seeded(around))), "")
 
 
-def _again(place: str) -> list[ast.AST]:
+def _again(place: str) -> list[tuple[str, ast.AST]]:
     """What runs again and again with a line: the loops that it is in, also by calls, and the functions they call."""
     file, line = split(place)
     loops = (node for node in ast.walk(_tree(file)) if isinstance(node, _LOOPS))
-    run = ([loop, *_called(file, loop)] for loop in loops)
-    return [part for parts in run if any(_holds(part, line) for part in parts) for part in parts]
+    run = ([(file, loop), *_called(file, loop)] for loop in loops)
+    return [part for parts in run if any(each == file and _holds(node, line) for each, node in parts) for part in parts]
 
 
 def _seeded(around: ast.AST) -> int:
@@ -118,56 +121,90 @@ def changed_at(path: str, loop: str) -> str:
     """The line that changes an attribute, such as dataset.size, in what runs again with a loop, if it can be from
     outside of its object; "" where none does.
     """
-    stored = (_unindexed(node) for around in _again(loop) for node in _stored(around))
-    named = [node for node in stored if isinstance(node, ast.Attribute) and node.attr == path.rpartition(".")[2]]
-    lines = sorted((_named(node.value) == "self", node.lineno) for node in named)
-    return f"{split(loop)[0]}:{lines[0][1]}" if lines else ""
+    attribute, own = path.rpartition(".")[2], split(loop)[0]
+    lines = [
+        (_named(node.value) == "self", file != own, file, node.lineno)
+        for file, around in _again(loop)
+        for node in (_unindexed(each) for each in _stored(around))
+        if isinstance(node, ast.Attribute) and node.attr == attribute
+    ]
+    return "{2}:{3}".format(*min(lines)) if lines else ""
 
 
 def kept_at(place: str) -> list[str]:
     """The lines that keep something other than numbers: of the loop that `place` is in, without one of the methods of
-    the class; then of the functions of this file that these call.
+    the class; then of the functions that these call.
     """
     file, _ = split(place)
     loop = _around(place, *_LOOPS)
     alone = isinstance(loop, ast.Pass)
     around = _around(place, ast.ClassDef, ast.FunctionDef) if alone else loop
     methods = [node for node in ast.walk(around) if isinstance(node, ast.FunctionDef)] if alone else []
-    own = {line for method in methods for line in _kept_by(method)} if alone else set(_kept(loop))
-    called = {line for function in _called(file, around) for line in _kept_by(function)}
-    return [f"{file}:{line}" for line in (*sorted(own), *sorted(called - own))]
+    own = sorted({line for method in methods for line in _kept_by(method)} if alone else set(_kept(loop)))
+    called = ((each, line) for each, function in _called(file, around) for line in sorted(_kept_by(function)))
+    return list(dict.fromkeys(f"{each}:{line}" for each, line in (*((file, line) for line in own), *called)))
 
 
-@lru_cache(maxsize=32)
-def _functions(tree: ast.Module) -> tuple[dict[str, list[ast.FunctionDef]], dict[ast.AST, ast.ClassDef]]:
-    """Of a file: the functions by their names, and the classes by what is written in them."""
-    by_name: dict[str, list[ast.FunctionDef]] = {}
+@lru_cache(maxsize=256)
+def _functions(file: str) -> tuple[dict[str, list[_Function]], dict[ast.AST, ast.ClassDef]]:
+    """Of a file and those beside it that it imports: functions by their names, and classes by what is in them."""
+    by_name: dict[str, list[_Function]] = {}
     owners: dict[ast.AST, ast.ClassDef] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            by_name.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.ClassDef):
-            owners |= dict.fromkeys(node.body, node)
+    for each in dict.fromkeys((file, *_imported(file))):
+        for node in ast.walk(_tree(each)):
+            if isinstance(node, ast.FunctionDef):
+                by_name.setdefault(node.name, []).append((each, node))
+            elif isinstance(node, ast.ClassDef):
+                owners |= dict.fromkeys(node.body, node)
     return by_name, owners
 
 
-def _called(file: str, around: ast.AST) -> list[ast.FunctionDef]:
-    """The functions of a file whose names a piece of it calls, and those that these call, and so on. What is called of
-    `self` is the method of its own class, if that has one of this name.
+def _imported(file: str) -> Iterator[str]:
+    """The files that a file imports from its own folder, or from one of the two that this is in."""
+    if "site-packages" in file:
+        return
+    folders = list(Path(file).absolute().parents)[:3]
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            roots = folders[node.level - 1 : node.level] if node.level else folders
+        elif isinstance(node, ast.Import):
+            names, roots = [alias.name for alias in node.names], folders
+        else:
+            continue
+        paths = [root.joinpath(*name.split(".")) for root in roots for name in names]
+        files = [each for path in paths for each in (path.with_suffix(".py"), path / "__init__.py")]
+        yield from (str(each) for each in files if each.is_file())
+
+
+def _called(file: str, around: ast.AST) -> list[_Function]:
+    """The functions whose names a piece of a file calls, with their decorators, and those that these call, and so on.
+    What is called of `self` is the method of its own class, if that has one of this name.
     """
-    by_name, owners = _functions(_tree(file))
-    found: dict[ast.FunctionDef, None] = {}
-    waiting = [around]
+    found: dict[_Function, None] = {}
+    waiting: list[tuple[str, ast.AST]] = [(file, around)]
     while waiting:
-        piece = waiting.pop()
+        file, piece = waiting.pop()
+        by_name, owners = _functions(file)
         owner = owners.get(piece, piece)
-        for call in (each for each in ast.walk(piece) if isinstance(each, ast.Call)):
-            named = by_name.get(_named(call.func), [])
-            of_self = isinstance(call.func, ast.Attribute) and _named(call.func.value) == "self"
-            own = [function for function in named if of_self and owners.get(function) is owner]
-            new = [function for function in own or named if function not in found]
-            found |= dict.fromkeys(new)
-            waiting += new
+        new: list[_Function] = []
+        for node in ast.walk(piece):
+            if isinstance(node, ast.Call):
+                named = by_name.get(_named(node.func), [])
+                of_self = isinstance(node.func, ast.Attribute) and _named(node.func.value) == "self"
+                new += [part for part in named if of_self and owners.get(part[1]) is owner] or named
+            elif isinstance(node, ast.FunctionDef):  # a function inside of a decorator is the one that is called
+                makers = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
+                outer = [part for maker in makers for part in by_name.get(_named(maker), [])]
+                new += [
+                    (file, each)
+                    for file, maker in outer
+                    for each in ast.walk(maker)
+                    if isinstance(each, ast.FunctionDef)
+                ]
+        new = [part for part in new if part not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
     return list(found)
 
 

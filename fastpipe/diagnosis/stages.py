@@ -18,8 +18,8 @@ class Stages:
     seconds: float  # of the loop, without the starts of epochs
     dataset_s: float  # a batch, of the process that makes it; and in collate_fn
     collate_s: float
-    # That the loop waited for a batch that was made: through shared memory, unpickled, pinned (the mean, without first
-    # batches; 0 for those that were there). None where it cannot be told.
+    # That the loop waited for a batch that was made: through shared memory, unpickled, pinned (the mean, without the
+    # first batches). None where it cannot be told.
     transfer_s: float | None
     wait_s: float  # a batch, that the loop waited, the first batches of epochs left out
     step_s: float | None  # between a batch and the asking for the next; None where there was no step
@@ -125,5 +125,5 @@ def _transfer_s(seen: Observation) -> float | None:
             for fetch in worker.fetches
             if batch.asked_s < fetch.at_s <= batch.came_s
         ]
-        found.append(batch.came_s - min(made) if made else 0.0)
+        found.append(batch.came_s - min(made) if made else batch.wait_s)  # none: it was made before the loop asked
     return _mean(found) if found else None

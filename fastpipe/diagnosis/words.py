@@ -210,8 +210,9 @@ slow-dataset/slow-collate waits, 6
   change  a faster disk for the data; or DataLoader(..., num_workers={double}), now {num_workers}: waiting uses no CPU,
           unless workers wait for each other: hold a lock (flock) only for what needs it
 slow-transfer, 3
-  why     each batch is copied into shared memory, and again if it is pinned; lists and objects are pickled one by one
-  change  return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn
+  why     each tensor goes through shared memory, and is copied again if it is pinned; arrays of NumPy, lists and other
+          objects are pickled and go through a pipe, which is slower
+  change  return tensors from collate_fn (torch.from_numpy(array)), of uint8 where that is enough: a quarter of float32
 slow-transfer quick, 3
   change  DataLoader(..., num_workers=0): making a batch takes {fetch_s:ms}
 late-batches, 13: @slow; {late:.0%} of its time it waits for batches that take more than twice as long to make as others

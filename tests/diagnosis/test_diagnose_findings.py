@@ -219,6 +219,33 @@ class Data:
     assert kept_at(f"{path}:6") == [f"{path}:1"]
 
 
+def test_a_decorator_of_another_file_keeps_something(tmp_path: Path) -> None:
+    train, features = tmp_path / "train.py", tmp_path / "own" / "features.py"
+    train.write_text(
+        """from own.features import spectrogram
+class Data:
+    def __getitem__(self, x):
+        return spectrogram(x)
+"""
+    )
+    features.parent.mkdir()
+    features.write_text(
+        """def memoize(function):
+    store = {}
+    def wrapper(x):
+        value = store[x] = function(x)
+        return value
+    return wrapper
+@memoize
+def spectrogram(x):
+    parts = {}
+    parts[x] = load(x)
+    return parts
+"""
+    )
+    assert kept_at(f"{train}:3") == [f"{features}:4"]
+
+
 def test_a_loop_that_never_waits_looks_at_its_step() -> None:
     assert "the loop's own step takes 100% of its time: look there" in report(seen(), ROOMY).summary
 
@@ -265,6 +292,7 @@ def test_one_worker_is_never_late_for_another() -> None:
 
 def test_a_slow_way_from_the_workers() -> None:
     assert set(found(late(0.2, lambda number: 0.02, way_s=0.19))) == {"slow-transfer"}
+    assert set(found(late(0.2, lambda number: 0.02, way_s=0.25))) == {"slow-transfer"}, "made before the loop asked"
 
 
 def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:

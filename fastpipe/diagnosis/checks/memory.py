@@ -15,7 +15,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.files import Snapshot
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Surroundings
 from fastpipe.diagnosis.stages import Stages
 
-_LEAST_COPIED = 8 << 20
+_LEAST_COPIED = 4 << 20
 _LEAST_KEPT = 16 << 20  # where a line of the program keeps something
 _LEAST_GROWTH = 48 << 20  # where none is known
 _LEAST_SNAPSHOTS = 8
