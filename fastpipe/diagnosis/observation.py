@@ -37,7 +37,7 @@ class Worker:
     globals_after: dict[str, int] = field(default_factory=dict)
     states: list[dict[str, int]] = field(default_factory=list)  # the global ones: at first, and after the first samples
     checksums: list[list[int]] = field(default_factory=list)  # of the first samples of a stream: the whole, each part
-    reused: list[str] = field(default_factory=list)  # arrays of samples that lie where those of the sample before do
+    reused: list[dict[str, str]] = field(default_factory=list)  # parts of samples that lie where the one before does
     inherited: list[dict[str, str]] = field(default_factory=list)  # files and handles from before the fork, in use
     locks: list[dict[str, str]] = field(default_factory=list)  # that were held at the fork
     threads: list[dict[str, str]] = field(default_factory=list)  # of its parent at the fork

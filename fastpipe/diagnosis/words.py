@@ -123,7 +123,8 @@ shared-file, 16: {path} is an open {kind}[[ ({file})]]@more: {num_workers:worker
   why     forked workers share a file's position or a database's handle: samples are wrong, or fail; the file is good
   change  open it in the worker, when first used: if self.f is None: self.f = open(...), and read no sample, such as
           dataset[0], before the loop starts its workers; or os.pread, without a position
-reused-buffer: {part} of a sample lay {times:time} in the same memory as that of the sample before in its batch
+reused-buffer: {part} of a sample lay {times:time} in the same memory as that of the sample before in its
+          batch[[, that of {buffer}]]
   why     the dataset writes each sample into one buffer: all samples of a batch become the last one
   change  return a copy of the buffer (.copy() or .clone()), or make a new one for each sample
 bad-sample, 13: @ended

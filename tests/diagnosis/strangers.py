@@ -86,9 +86,9 @@ _FAULTY = {
     "reused-buffer": """
         class Records(Numbers):
             def __init__(self):
-                self.buffer = np.empty((3, 16, 16), np.float32)
+                self.buffer = np.empty((3, 16, 16), np.float32)  # here
 
-            def __getitem__(self, number):  # here
+            def __getitem__(self, number):
                 self.buffer[:] = number
                 return torch.from_numpy(self.buffer), number
 

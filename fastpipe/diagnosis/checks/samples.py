@@ -50,9 +50,11 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     workers = [worker for worker in seen.workers if worker.number >= 0 and worker.fetches]
     yield from _generators(seen, workers)
     yield from _seeds(seen, workers)
-    reused = [path for worker in seen.workers for path in worker.reused]
+    reused = [each for worker in seen.workers for each in worker.reused]
     if len(reused) >= _LEAST_REUSED:
-        yield Finding(Code.REUSED_BUFFER, str(seen.facts["dataset_place"]), {"part": reused[0], "times": len(reused)})
+        first, times = reused[0], len(reused)
+        where = assigned_at(first["buffer"], first["place"]) or str(seen.facts["dataset_place"])
+        yield Finding(Code.REUSED_BUFFER, where, {**first, "buffer": first["buffer"] or None, "times": times})
     yield from _streams(seen) if seen.facts["stream"] else _whole(seen)
 
 

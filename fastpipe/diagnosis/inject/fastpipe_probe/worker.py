@@ -14,7 +14,17 @@ from typing import Any
 from .files import Fetch, Log, State, arm, noted, safe_repr
 from .inherited import Inherited
 from .machine import Snapshots, delayed_s, snapshot
-from .objects import checksum, checksums, generators, global_generators, kept_generators, place, sample_name, walk
+from .objects import (
+    checksum,
+    checksums,
+    generators,
+    global_generators,
+    kept_generators,
+    place,
+    reached,
+    sample_name,
+    walk,
+)
 from .own import raised_at
 
 _WORST = 5
@@ -107,7 +117,15 @@ class Recorder:
                         at = _lies(array)
                         self._held[at] = now = checksum(array)
                         if before.get(at, now) != now:
-                            self.log.write({"reused": [path]})
+                            self.log.write({"reused": [{"part": path, **self._buffer(at[0])}]})
+
+    def _buffer(self, address: int) -> dict[str, str]:
+        """What the dataset holds at an address of memory, and where its owner is written; "" for what is not known."""
+        held = dict(reached(dataset=self._dataset))
+        for path, value in held.items():
+            if getattr(value, "nbytes", 0) > _SMALL and 0 <= address - _lies(value)[0] < value.nbytes:
+                return {"buffer": path, "place": place(held.get(path.rpartition(".")[0]))}
+        return {"buffer": "", "place": ""}
 
     def came(self, sample: Any) -> None:
         """A sample of a stream: the first ones are told from those of other workers."""
