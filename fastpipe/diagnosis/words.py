@@ -269,6 +269,12 @@ slow-samples, 13: {slow:,} of {samples:,} samples take more than {limit_s:ms} (m
           all samples' time. The slowest: {worst}
   why     a worker makes its batch alone: a slow sample delays its own batch and all later batches
   change  check these samples (very large files, a slow disk): make them smaller once, or leave them out
+slow-samples computes, 13
+  change  check what this line computes for these samples: make very large files smaller once; bound a loop that tries
+          again until something fits
+slow-samples waits, 13
+  change  check what this line waits for with these samples: a slow disk, the network, a lock; copy such files to a
+          faster disk, or leave them out
 lambda, 10: {path} is {kind}@more
   why     pickle, by which {method} gives workers the dataset, stores no lambdas and nothing defined inside a function
   change  define it with a name at the top level of a module, or use functools.partial

@@ -284,6 +284,17 @@ def test_a_late_batch_is_one_that_took_longer_than_others() -> None:
     assert "late-batches" not in found(late(0.2, uneven, in_order=False))
 
 
+@pytest.mark.parametrize(
+    ("cpu_s", "words"), [(0.5, "bound a loop"), (0.01, "a lock"), (0.25, "very large files, a slow disk")]
+)
+def test_what_a_slow_sample_does_all_the_time(cpu_s: float, words: str) -> None:
+    observation = late(0.2, lambda number: 0.02)
+    slow = replace(FETCH, seconds=0.5, cpu_s=cpu_s, times_us=(2000, 2000, 2000, 490_000), worst=((7, 0.49, "7.jpg"),))
+    for worker in observation.workers:
+        worker.fetches = [slow if number % 5 == 1 else each for number, each in enumerate(worker.fetches)]
+    assert words in found(observation)["slow-samples"].change
+
+
 def test_one_worker_is_never_late_for_another() -> None:
     observation = late(0.2, lambda number: 0.3 if number % 5 == 0 else 0.02, num_workers=1)
     observation.workers = observation.workers[:1]

@@ -26,6 +26,7 @@ _LEAST_DISTINCT = 16
 _LEAST_SHARED = 8
 _LEAST_STATES = 8
 _LEAST_REUSED = 3
+_COMPUTING = 0.7  # of a slow sample's time
 _SEEDS = {
     "random": "random.seed(torch.initial_seed())",
     "np.random": "np.random.seed(torch.initial_seed() % 2**32)",
@@ -106,7 +107,10 @@ def _slow(seen: Observation) -> Iterator[Finding]:
             "share": slow_s.sum() / times_s.sum(),
             "worst": "; ".join(_worst(fetches, limit_s)),
         }
-        yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence)
+        theirs = [fetch for fetch in fetches if max(fetch.times_us, default=0) > limit_s * 1e6]
+        on_cpu = sum(fetch.cpu_s for fetch in theirs) / sum(fetch.seconds for fetch in theirs)
+        cause = "computes" if on_cpu > _COMPUTING else "waits" if on_cpu < 1 - _COMPUTING else ""
+        yield Finding(Code.SLOW_SAMPLES, str(seen.facts["dataset_place"]), evidence, cause)
 
 
 def _worst(fetches: list[Fetch], limit_s: float) -> list[str]:
