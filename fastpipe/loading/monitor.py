@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from fastpipe.engine.stats import Stats
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def monitor(loader: Loader, *, every: float | None = None, console: Console | None = None) -> Monitor:
+def monitor(
+    loader: Loader, *, every: float | None = None, console: Console | None = None
+) -> AbstractContextManager[None]:
     """Shows a loader's speed, waits, threads and queues while training runs: in a terminal four lines that change,
     in a log one line from time to time.
 
@@ -39,67 +43,52 @@ def monitor(loader: Loader, *, every: float | None = None, console: Console | No
             f"console: expected a rich.console.Console, got {type(console).__name__}; for a file, write "
             "rich.console.Console(file=...)"
         )
-    return Monitor(loader, None if every is None else positive("every", every), console)
+    return _shown(loader, None if every is None else positive("every", every), console)
 
 
-class Monitor:
-    """A context manager that `fastpipe.monitor` creates. A thread reads the loader's figures from time to time."""
+@contextlib.contextmanager
+def _shown(loader: Loader, every_s: float | None, console: Console | None) -> Iterator[None]:
+    """A thread reads the loader's figures from time to time, and shows them."""
+    # Imports come before the thread: they run code from strings, after which Python forgets that Ctrl-C ends it.
+    from rich.console import Console
 
-    def __init__(self, loader: Loader, every_s: float | None, console: Console | None) -> None:
-        self._loader = loader
-        self._every_s = every_s
-        self._console = console
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+    console = console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(loader, every_s, console, over), name="fastpipe-monitor", daemon=True)
+    try:
+        thread.start()
+        yield
+    finally:
+        over.set()
+        if thread.is_alive():  # not if Ctrl-C came while this waited for its start
+            thread.join()
 
-    def __enter__(self) -> Monitor:
-        # Imports come before the thread: they run code from strings, after which Python forgets that Ctrl-C ends it.
-        from rich.console import Console
 
-        self._stop.clear()
-        console = self._console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-        self._thread = threading.Thread(target=self._run, args=(console,), name="fastpipe-monitor", daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:  # Ctrl-C may come while this waits for the thread
-            self._stop.set()
-            raise
-        return self
+def _show(loader: Loader, every_s: float | None, console: Console, over: threading.Event) -> None:
+    from rich.live import Live
+    from rich.table import Table
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-
-    def _run(self, console: Console) -> None:
-        from rich.live import Live
-        from rich.table import Table
-
-        if not console.is_terminal:
-            self._look(self._every_s or 10.0, lambda words: console.print(line(words)))
-            return
-
-        def show(words: dict[str, str]) -> None:
+    if not console.is_terminal:
+        for words in _looks(loader, every_s or 10.0, over):
+            console.print(line(words))
+        return
+    # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
+    out, err = sys.stdout.isatty(), sys.stderr.isatty()
+    with Live("fastpipe: ...", console=console, auto_refresh=False, redirect_stdout=out, redirect_stderr=err) as live:
+        for words in _looks(loader, every_s or 1.0, over):
             table = Table.grid(padding=(0, 2))
             table.add_column(no_wrap=True)
             for what, text in words.items():
                 table.add_row(what, text)
             live.update(table, refresh=True)
 
-        # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
-        out, err = sys.stdout.isatty(), sys.stderr.isatty()
-        with Live(
-            "fastpipe: ...", console=console, auto_refresh=False, redirect_stdout=out, redirect_stderr=err
-        ) as live:
-            self._look(self._every_s or 1.0, show)
 
-    def _look(self, every_s: float, show: Callable[[dict[str, str]], None]) -> None:
-        before, then_s = self._loader.stats(), time.monotonic()
-        while not self._stop.wait(min(every_s, threading.TIMEOUT_MAX)):
-            after, now_s = self._loader.stats(), time.monotonic()
-            show(describe(before, after, now_s - then_s, len(self._loader)))
-            before, then_s = after, now_s
+def _looks(loader: Loader, every_s: float, over: threading.Event) -> Iterator[dict[str, str]]:
+    before, then_s = loader.stats(), time.monotonic()
+    while not over.wait(min(every_s, threading.TIMEOUT_MAX)):
+        after, now_s = loader.stats(), time.monotonic()
+        yield describe(before, after, now_s - then_s, len(loader))
+        before, then_s = after, now_s
 
 
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
