@@ -12,6 +12,8 @@ from traceback import walk_stack
 from types import FrameType
 from typing import Any, TypeAlias, TypeGuard
 
+from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
+
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _KEEPING = ("append", "extend", "add", "appendleft", "setdefault", "update", "insert")
 _SEEDING = re.compile(r"((.*\.)?(random|torch|cuda)\.)?(seed|manual_seed(_all)?)|(.*\.)?(seed_everything|set_seed)")
@@ -160,9 +162,7 @@ def _functions(file: str) -> tuple[dict[str, list[_Function]], dict[ast.AST, ast
 
 
 def _imported(file: str) -> Iterator[str]:
-    """The files that a file imports from its own folder, or from one of the two that this is in."""
-    if "site-packages" in file:
-        return
+    """The user's own files that a file imports from its folder, or from one of the two that this is in."""
     folders = list(Path(file).absolute().parents)[:3]
     for node in ast.walk(_tree(file)):
         if isinstance(node, ast.ImportFrom):
@@ -174,7 +174,7 @@ def _imported(file: str) -> Iterator[str]:
             continue
         paths = [root.joinpath(*name.split(".")) for root in roots for name in names]
         files = [each for path in paths for each in (path.with_suffix(".py"), path / "__init__.py")]
-        yield from (str(each) for each in files if each.is_file())
+        yield from (str(each) for each in files if is_own(str(each)) and each.is_file())
 
 
 def _called(file: str, around: ast.AST) -> list[_Function]:
