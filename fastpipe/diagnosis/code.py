@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from traceback import walk_stack
@@ -95,14 +95,16 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def seeded_at(function: str) -> str:
-    """The line in a function, of which `function` is the first line, that seeds a global generator; else that line."""
-    line = _seeded(_around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda))
-    return f"{split(function)[0]}:{line}" if line else function
+    """The line in a function, of which `function` is the first line, or in one that it calls, that seeds a global
+    generator; else that line.
+    """
+    file, around = split(function)[0], _around(function, ast.FunctionDef, ast.ClassDef, ast.Lambda)
+    return _seeding([(file, around), *_called(file, around)]) or function
 
 
 def seeded_again_at(loop: str) -> str:
     """The line that seeds a global generator in what runs again with a loop; "" where none does."""
-    return next((f"{file}:{line}" for file, around in _again(loop) if (line := _seeded(around))), "")
+    return _seeding(_again(loop))
 
 
 def _again(place: str) -> list[tuple[str, ast.AST]]:
@@ -113,10 +115,10 @@ def _again(place: str) -> list[tuple[str, ast.AST]]:
     return [part for parts in run if any(each == file and _holds(node, line) for each, node in parts) for part in parts]
 
 
-def _seeded(around: ast.AST) -> int:
-    """The first line that seeds a global generator; 0 where none does."""
-    calls = (node for node in ast.walk(around) if isinstance(node, ast.Call))
-    return next((call.lineno for call in calls if _SEEDING.fullmatch(ast.unparse(call.func))), 0)
+def _seeding(parts: Sequence[tuple[str, ast.AST]]) -> str:
+    """The first line of some pieces of files that seeds a global generator; "" where none does."""
+    calls = ((file, node) for file, part in parts for node in ast.walk(part) if isinstance(node, ast.Call))
+    return next((f"{file}:{call.lineno}" for file, call in calls if _SEEDING.fullmatch(ast.unparse(call.func))), "")
 
 
 def changed_at(path: str, loop: str) -> str:

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
-from fastpipe.diagnosis.code import kept_at
+from fastpipe.diagnosis.code import kept_at, seeded_at
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
@@ -244,6 +244,25 @@ def spectrogram(x):
 """
     )
     assert kept_at(f"{train}:3") == [f"{features}:4"]
+
+
+def test_a_function_that_a_dataset_calls_seeds(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        """def flip(image, number):
+    random.seed(number)
+    return image
+class Data:
+    def _load(self, number):
+        return flip(self.images[number], number)
+    def __getitem__(self, number):
+        return self._load(number)
+    def size(self):
+        return 1
+"""
+    )
+    assert seeded_at(f"{path}:7") == f"{path}:2"
+    assert seeded_at(f"{path}:9") == f"{path}:9"
 
 
 def test_a_loop_that_never_waits_looks_at_its_step() -> None:
