@@ -20,8 +20,7 @@ from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
-from fastpipe.packing.shard.entry import Entry, entry_name
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan

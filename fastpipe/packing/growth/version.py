@@ -31,8 +31,7 @@ from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
-from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
-from fastpipe.packing.shard.journal import Journal, another
+from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, another
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
