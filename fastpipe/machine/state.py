@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cgroups import Cgroup, each_cgroup, numbers
-from fastpipe.machine.cpus import cpu_quota, granted_cpus
+from fastpipe.machine.cpus import Cgroup, cpu_quota, each_cgroup, granted_cpus, numbers
 
 PROC = Path("/proc")
 _IO_WAIT_S = 0.2
