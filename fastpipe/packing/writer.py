@@ -103,8 +103,7 @@ class Writer:
             series = self._series = _Series(journal, self._options, self._kinds)
             stack.enter_context(series.finishing)
             stack.callback(lambda: series.maker.discard())
-            workers = self._options.threads
-            self._ahead = Ahead(self._convert, workers, lambda named: named[0].size_bytes)
+            self._ahead = Ahead(self._convert, self._options.threads, lambda named: named[0].size_bytes)
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
         self._resumed = len(series.entries)

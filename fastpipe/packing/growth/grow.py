@@ -122,8 +122,7 @@ def add(
                 grown = replace(grown, info=info, added=added, removed=removed)
             else:
                 journal.clear()
-        uploaded = journal.store.uploaded_bytes
-        return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded)
+        return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=journal.store.uploaded_bytes)
 
 
 class Chosen:

@@ -237,5 +237,4 @@ def versions(data: Place) -> list[dict[str, Any]]:
 def packed_options(said: Mapping[str, Any], source: Any) -> PackOptions:
     """The options that a pack was made with: what "packs" of dataset.json has, and how its source is read."""
     encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions)})
-    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
-    return PackOptions(encode, source=source, **given)
+    return PackOptions(encode, source=source, **{name: said[name] for name in ("shard_size", "seed", "shuffle")})

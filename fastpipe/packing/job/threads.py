@@ -119,8 +119,7 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    seconds = time.monotonic() - started
-    return Summary(info, Tally(), 0, seconds, facts.stray, facts.dropped, already_packed=True)
+    return Summary(info, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True)
 
 
 @dataclass(frozen=True)
