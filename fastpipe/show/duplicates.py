@@ -71,9 +71,7 @@ def duplicates(
     whole = other is None and first.index.packed and len(first.stored) == 1
     mine = _hashes(first, "xxh3_64" if whole else "identity")
     if other is None:
-        values, counts = np.unique(mine, return_counts=True)
-        groups = sorted(_places(mine, values[counts > 1]))
-        return Duplicates(groups, [[] for _ in groups], first)
+        return Duplicates(found := _groups(mine), [[] for _ in found], first)
     second = as_dataset(other)
     theirs = _hashes(second, "identity")
     shared = np.intersect1d(mine, theirs)
@@ -87,6 +85,12 @@ def _hashes(data: Dataset, name: str) -> NDArray[np.uint64]:
     for ids in spans(len(data)):
         found[ids] = data.index.hashes(data.content.numbers(ids), name)
     return found
+
+
+def _groups(hashes: NDArray[np.uint64]) -> list[list[int]]:
+    """The places of each hash that is there several times."""
+    values, counts = np.unique(hashes, return_counts=True)
+    return sorted(_places(hashes, values[counts > 1]))
 
 
 def _places(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> list[list[int]]:
