@@ -85,12 +85,16 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
 
 def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int) -> None:
     """A line of text, cut to a width in pixels."""
-    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
-    drawable = printable.encode(_ENCODING, "replace").decode(_ENCODING)
+    place = (left, top + _CAPTION_HEIGHT - 5)
+    cv2.putText(sheet, _fitting(text, width), place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+
+
+def _fitting(caption: str, width: int) -> str:
+    """As much of a text as a width in pixels has room for."""
+    drawable = "".join(letter if letter.isprintable() else "?" for letter in caption)
+    text = drawable.encode(_ENCODING, "replace").decode(_ENCODING)
 
     def length(letters: int) -> int:
-        return cv2.getTextSize(drawable[:letters], _FONT, _FONT_SCALE, 1)[0][0]
+        return cv2.getTextSize(text[:letters], _FONT, _FONT_SCALE, 1)[0][0]
 
-    fitting = drawable[: bisect_right(range(1, len(drawable) + 1), width, key=length)]
-    place = (left, top + _CAPTION_HEIGHT - 5)
-    cv2.putText(sheet, fitting, place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+    return text[: bisect_right(range(1, len(text) + 1), width, key=length)]
