@@ -64,8 +64,7 @@ def _io_wait() -> float | None:
 
 def _cpu_times() -> list[int]:
     """Of all CPUs together: user, nice, system, idle, iowait, and what else there is but guests, who are in user."""
-    words = (PROC / "stat").read_text().splitlines()[0].split()
-    return [int(word) for word in words[1:9]]
+    return [int(word) for word in (PROC / "stat").read_text().splitlines()[0].split()[1:9]]
 
 
 def _throttled() -> tuple[int, float] | None:

@@ -55,10 +55,6 @@ class Plan(NamedTuple):
     kinds: dict[str, str] | None = None
     stride: int = 1
 
-    def recorded(self) -> dict[str, int]:
-        """For dataset.json."""
-        return {"step": self.step, "base": self.base}
-
 
 class Run(NamedTuple):
     """The sources of a shard: positions among those of a listing, which is in packing order. Numbers may have gaps."""

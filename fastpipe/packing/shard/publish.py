@@ -104,7 +104,7 @@ def publish_dataset(
         "version": version,
         "source": {**facts.recorded(), "bytes": tally.source_bytes},
         "options": shaping,
-        "plan": {} if plan is None else plan.recorded(),
+        "plan": {} if plan is None else {"step": plan.step, "base": plan.base},
     }
     now = {"version": version, "samples": samples, **before.now}
     # With these, an order is another one.
