@@ -76,8 +76,7 @@ def bench(
 
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell_run)
         if as_json:
-            figures = [asdict(result) for result in results]
-            print_json({"task": asdict(task), "results": figures, "skipped": {}})
+            print_json({"task": asdict(task), "results": [asdict(result) for result in results], "skipped": {}})
             return
         show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
 

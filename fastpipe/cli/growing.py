@@ -34,12 +34,7 @@ def add(as_json: AsJson = False, **options: Any) -> None:
     with exit_codes():
         with pack_progress(err) as progress:
             grown = run_add(**options, on_progress=progress)
-        if as_json:
-            print_json(_json(grown))
-            return
-        out.print(_words(grown, options["dst"]))
-        for path, reason in grown.rejected[:_MOST]:
-            out.print(f"    {path}: {reason}")
+        _tell(grown, options["dst"], as_json=as_json)
 
 
 @takes(declared(run_remove, ["dst"]))
@@ -63,10 +58,7 @@ def remove(
     with exit_codes():
         lines = None if keys is None else [line for line in keys.read_text(encoding="utf-8").splitlines() if line]
         grown = run_remove(**options, keys=lines, classes=classes, where=where)
-        if as_json:
-            print_json(_json(grown))
-        else:
-            out.print(_words(grown, options["dst"]))
+        _tell(grown, options["dst"], as_json=as_json)
 
 
 def log(data: Packed, as_json: AsJson = False) -> None:
@@ -92,13 +84,13 @@ def log(data: Packed, as_json: AsJson = False) -> None:
         out.print(table)
 
 
-def _json(grown: Grown) -> dict[str, object]:
-    own = {"version": grown.info["version"], "samples": grown.info["samples"]}
-    said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
-    return {**own, **said, "rejected": [{"path": path, "reason": reason} for path, reason in grown.rejected]}
-
-
-def _words(grown: Grown, dst: str) -> str:
+def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
+    if as_json:
+        own = {"version": grown.info["version"], "samples": grown.info["samples"]}
+        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
+        rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
+        print_json({**own, **said, "rejected": rejected})
+        return
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {
         "are there already": grown.known,
@@ -109,4 +101,6 @@ def _words(grown: Grown, dst: str) -> str:
     parts += [f"{count(number, 'file')} {what}" for what, number in left.items() if number]
     done = grown.added or grown.removed
     now = f"version {grown.info['version']} of {dst} has {count(grown.info['samples'], 'sample')}"
-    return f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}"
+    out.print(f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}")
+    for path, reason in grown.rejected[:_MOST]:
+        out.print(f"    {path}: {reason}")

@@ -17,20 +17,14 @@ from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES
 # How a parameter is called on a command line, if it is not --NAME, and more that only a terminal needs.
 _FLAGS = {"fields": "--field", "shuffle": "--no-shuffle", "executor": "--on", "classes": "--class"}
 _FLAGS |= {"out_file": "--out", "compare_shuffle": "--shuffle", "shown_fields": "--fields"}
+_METAVARS = {"image_column": "COLUMN", "label_column": "COLUMN", "image_root": "FOLDER", "split": "NAME"}
+_METAVARS |= {"max_size": "PX", "tile": "PX", "spool": "DIR", "address": "ADDRESS"}
 _MORE: dict[str, dict[str, Any]] = {
-    "image_column": {"metavar": "COLUMN"},
-    "label_column": {"metavar": "COLUMN"},
     "fields": {
         "metavar": "NAME=COLUMN",
         "help": "Store a column as a field; may be repeated. NAME=COLUMN:KIND also says the kind of the field.",
     },
-    "image_root": {"metavar": "FOLDER"},
-    "split": {"metavar": "NAME"},
-    "max_size": {"metavar": "PX"},
-    "tile": {"metavar": "PX"},
     "shard_size": {"metavar": "SIZE", "show_default": f"{DEFAULT_SHARD_BYTES // 10**6}MB"},
-    "spool": {"metavar": "DIR"},
-    "address": {"metavar": "ADDRESS"},
 }
 
 
@@ -76,8 +70,8 @@ def _for_typer(parameter: inspect.Parameter, kind: Any, metavar: str, words: str
     if default is parameter.empty:
         how: Any = typer.Argument(metavar=name.upper(), help=words)
     else:
-        said: dict[str, Any] = {"help": words, "metavar": metavar or None, "show_default": otherwise or True}
-        how = typer.Option(_flag(name), **{**said, **_MORE.get(name, {})})
+        said: dict[str, Any] = {"help": words, "metavar": metavar or _METAVARS.get(name)}
+        how = typer.Option(_flag(name), **{**said, "show_default": otherwise or True, **_MORE.get(name, {})})
         if kind is bool:
             default = False  # a flag is there or is not
     return inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, how])

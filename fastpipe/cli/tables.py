@@ -118,37 +118,32 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes")
         speed = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
-    if summary.uploaded_bytes:
-        table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
-    if info.get("fields"):
-        table.add_row("fields", ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items()))
+    fields = ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items())
     unlabelled = info["samples"] - sum(info["class_counts"])
-    if unlabelled:
-        hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
-        table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
-    if counts["png"]:
-        table.add_row("stored as PNG", _by_reason(counts["png"]))
-    if counts["reencoded"]:
-        table.add_row("encoded again", f"{_by_reason(counts['reencoded'])}; all others keep their exact pixels")
-    if counts["exif_oriented"]:
-        turned = (
-            "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
-        )
-        table.add_row("EXIF orientation", f"{counts['exif_oriented']:,} images have one; {turned}")
-    if counts["stray_bytes"]:
-        words = f"{counts['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out"
-        table.add_row("stray bytes", words)
-    if counts["multi_frame"]:
-        table.add_row("frames", f"{counts['multi_frame']:,} files have several; the first of each was packed")
+    hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+    pngs, anew, oriented = counts["png"], counts["reencoded"], counts["exif_oriented"]
+    stray, frames = counts["stray_bytes"], counts["multi_frame"]
+    turned = "left as stored (--exif apply rotates them upright)"
+    if pack["options"]["apply_exif"]:
+        turned = "rotated upright"
     empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
-    if empty:
-        table.add_row("empty classes", _names(empty))
-    if summary.stray:
-        where = f"{count(len(summary.stray), 'file')} next to the class folders, or without a row"
-        table.add_row("not packed", f"{where}: {_names(summary.stray)}")
-    if summary.dropped:
-        kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
-        table.add_row("left out", f"{kinds}: members that are neither an image nor a label")
+    beside = f"{count(len(summary.stray), 'file')} next to the class folders, or without a row"
+    dropped = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
+    for there, name, words in (
+        (summary.uploaded_bytes, "uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB"),
+        (fields, "fields", fields),
+        (unlabelled, "no label", f"{count(unlabelled, 'sample')}, with label -1{hint}"),
+        (pngs, "stored as PNG", _by_reason(pngs)),
+        (anew, "encoded again", f"{_by_reason(anew)}; all others keep their exact pixels"),
+        (oriented, "EXIF orientation", f"{oriented:,} images have one; {turned}"),
+        (stray, "stray bytes", f"{stray:,} JPEGs had bytes outside their segments; these bytes were left out"),
+        (frames, "frames", f"{frames:,} files have several; the first of each was packed"),
+        (empty, "empty classes", _names(empty)),
+        (summary.stray, "not packed", f"{beside}: {_names(summary.stray)}"),
+        (dropped, "left out", f"{dropped}: members that are neither an image nor a label"),
+    ):
+        if there:
+            table.add_row(name, words)
     return table
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -77,14 +78,11 @@ def _decode(index: Index) -> tuple[float, str]:
     recipe = Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
     plan = EpochPlan(recipe, 0).batch(0)
     images = np.empty((count, 224, 224, 3), dtype=np.uint8)
-    engine = Engine(index, granted_cpus())
-    try:
+    with closing(Engine(index, granted_cpus())) as engine:
         engine.decode(plan, images)  # reads the files
         started = time.perf_counter()
         errors = engine.decode(plan, images)
         taken = time.perf_counter() - started
-    finally:
-        engine.close()
     if not errors:
         return count / taken, ""
     row, reason = errors[0]

@@ -144,10 +144,7 @@ def _loaded(part: str) -> set[str]:
 
 def _openblas(path: str) -> int:
     library = ctypes.CDLL(path)  # it is loaded already
-    for name in _OPENBLAS_NAMES:
-        if hasattr(library, name):
-            return int(getattr(library, name)())
-    return 1
+    return next((int(getattr(library, name)()) for name in _OPENBLAS_NAMES if hasattr(library, name)), 1)
 
 
 # The library does not say which code it runs. But it can be told to do without SIMD, by JSIMD_FORCENONE=1 at its start:

@@ -1,11 +1,23 @@
-"""The kernel's limits -> the number of CPUs that this process may use."""
+"""The kernel's files -> the control groups around this process, and how many CPUs these and its affinity let it use.
+
+Sources: cgroups(7); the kernel's documentation of cgroup v1 and v2. Both can be there at once, each with other
+controllers.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from fastpipe.machine.cgroups import Cgroup, each_cgroup
+ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+T = TypeVar("T")
 
 
 def granted_cpus() -> int:
@@ -32,3 +44,47 @@ def _quota(group: Cgroup) -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     micros = group.number("cpu.cfs_quota_us")
     return micros / group.number("cpu.cfs_period_us") if micros > 0 else None
+
+
+def numbers(file: Path) -> dict[str, int]:
+    """A file of lines of a name, a number, and maybe its unit. OSError, ValueError: it cannot be read, or is none."""
+    return {name.rstrip(":"): int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
+
+
+class Cgroup(NamedTuple):
+    """A control group that this process is in, by itself or by way of one inside it: its files, and 1 or 2, for the
+    versions name their files differently. Errors as of `numbers`.
+    """
+
+    folder: Path
+    version: int
+
+    def number(self, name: str) -> int:
+        """A file that holds one number."""
+        return int((self.folder / name).read_text())
+
+
+def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
+    """What the groups say that a controller ("cpu", "memory") limits this process by; not those that say nothing."""
+    found = []
+    for group in _cgroups_of(controller):
+        with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
+            if (said := read(group)) is not None:
+                found.append(said)
+    return found
+
+
+def _cgroups_of(controller: str) -> Iterator[Cgroup]:
+    """The innermost group first, then those around it.
+
+    In a container the path may be that of the host: then only the mount point, which is the container's own group, is
+    there. Those that are not are given too; nothing can be read from them.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in OWN.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            version, mount = (1, ROOT / controller) if controllers else (2, ROOT)
+            if version == 2 or controller in controllers.split(","):
+                folder = mount / path.lstrip("/")
+                outwards = itertools.takewhile(mount.__ne__, [folder, *folder.parents])
+                yield from (Cgroup(each, version) for each in (*outwards, mount))

@@ -8,8 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cgroups import Cgroup, each_cgroup, numbers
-from fastpipe.machine.cpus import cpu_quota, granted_cpus
+from fastpipe.machine.cpus import Cgroup, cpu_quota, each_cgroup, granted_cpus, numbers
 
 PROC = Path("/proc")
 _IO_WAIT_S = 0.2
@@ -65,8 +64,7 @@ def _io_wait() -> float | None:
 
 def _cpu_times() -> list[int]:
     """Of all CPUs together: user, nice, system, idle, iowait, and what else there is but guests, who are in user."""
-    words = (PROC / "stat").read_text().splitlines()[0].split()
-    return [int(word) for word in words[1:9]]
+    return [int(word) for word in (PROC / "stat").read_text().splitlines()[0].split()[1:9]]
 
 
 def _throttled() -> tuple[int, float] | None:

@@ -206,12 +206,8 @@ def _tell_if_too_large(nodes: list[dict[str, Any]], memory: int) -> None:
 
 def is_of_machine(problem: BaseException) -> bool:
     """Whether an error is a machine's, of its disk, network or memory; on another one there may be none."""
-    seen: BaseException | None = problem
-    while seen is not None:
-        if isinstance(seen, (OSError, MemoryError)):
-            return True
-        seen = seen.__cause__
-    return False
+    cause = problem.__cause__
+    return isinstance(problem, (OSError, MemoryError)) or (cause is not None and is_of_machine(cause))
 
 
 def _attempt(function: Callable[[Any], Any], item: Any) -> _Ended:

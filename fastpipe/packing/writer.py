@@ -20,8 +20,7 @@ from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
-from fastpipe.packing.shard.entry import Entry, entry_name
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
@@ -104,8 +103,7 @@ class Writer:
             series = self._series = _Series(journal, self._options, self._kinds)
             stack.enter_context(series.finishing)
             stack.callback(lambda: series.maker.discard())
-            workers = self._options.threads
-            self._ahead = Ahead(self._convert, workers, lambda named: named[0].size_bytes)
+            self._ahead = Ahead(self._convert, self._options.threads, lambda named: named[0].size_bytes)
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
         self._resumed = len(series.entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,15 +124,12 @@ def write_contact_sheet(
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, True, False, seed, Content.of(index))
-    stats, engine = Stats(), Engine(index, granted_cpus())
-    views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
-    watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
-    maker = Maker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
-    try:  # the first batch of a loader, without torch
+    stats, views = Stats(), [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
+    with closing(Engine(index, granted_cpus())) as engine:  # the first batch of a loader, without torch
+        watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
+        maker = Maker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
-    finally:
-        engine.close()
     captions = [index.class_name(label) for label in batch.there.labels.tolist()]
     write_png(out, contact_sheet(batch.views[0], captions))
     return len(captions), stats.replaced

@@ -11,7 +11,7 @@ from process_state import threads, threads_at_rest
 from torch.utils.data import DataLoader
 
 import fastpipe
-from fastpipe.machine import cgroups
+from fastpipe.machine import cpus
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def two_of_eight_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").write_text("0::/\n")
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "cgroup" / "cpu.max").write_text("200000 100000\n")
-    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
-    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cpus, "OWN", tmp_path / "own")
+    monkeypatch.setattr(cpus, "ROOT", tmp_path / "cgroup")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 

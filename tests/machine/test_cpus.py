@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fastpipe.machine import cgroups, cpus
+from fastpipe.machine import cpus
 
 
 @pytest.fixture
 def limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty tree of cgroups of the test's own, and an affinity of 8 CPUs."""
-    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
-    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
+    monkeypatch.setattr(cpus, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cpus, "OWN", tmp_path / "own")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     return tmp_path
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fastpipe.machine import cgroups, cpus
+from fastpipe.machine import cpus
 from fastpipe.machine import state as machine
 
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(machine, "PROC", tmp_path / "proc")
-    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
-    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
+    monkeypatch.setattr(cpus, "ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cpus, "OWN", tmp_path / "own")
     (tmp_path / "proc" / "pressure").mkdir(parents=True)
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "own").write_text("0::/\n")

@@ -117,7 +117,7 @@ def _text(value: object) -> str:
 
 def _check_utf8(text: str) -> None:
     try:
-        _refuse_long(len(text.encode()))
+        refuse_long(len(text.encode()), MOST_VALUE_BYTES)
     except UnicodeEncodeError:
         raise ImageError(f"expected text that can be UTF-8, got {_shown(text)}") from None
 
@@ -134,7 +134,7 @@ def _json(value: object) -> Any:
 def _bytes(value: object) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise ImageError(f"expected bytes, got {_shown(value)}")
-    _refuse_long(memoryview(value).nbytes)
+    refuse_long(memoryview(value).nbytes, MOST_VALUE_BYTES)
     return bytes(value)
 
 
@@ -175,9 +175,10 @@ _TAKE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _refuse_long(size_bytes: int) -> None:
-    if size_bytes > MOST_VALUE_BYTES:
-        raise ImageError(f"expected at most {MOST_VALUE_BYTES:,} bytes, got {size_bytes:,}")
+def refuse_long(size_bytes: int, most: int) -> None:
+    """Raises ImageError if a value has more bytes."""
+    if size_bytes > most:
+        raise ImageError(f"expected at most {most:,} bytes, got {size_bytes:,}")
 
 
 def _shown(value: object) -> str:

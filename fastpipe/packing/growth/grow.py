@@ -25,7 +25,7 @@ from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
+from fastpipe.packing.shard.journal import SOURCES, Entries, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
@@ -122,8 +122,7 @@ def add(
                 grown = replace(grown, info=info, added=added, removed=removed)
             else:
                 journal.clear()
-        uploaded = journal.store.uploaded_bytes
-        return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=uploaded)
+        return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=journal.store.uploaded_bytes)
 
 
 class Chosen:

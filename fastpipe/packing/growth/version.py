@@ -31,8 +31,7 @@ from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
-from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
-from fastpipe.packing.shard.journal import Journal, another
+from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, another
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
@@ -238,5 +237,4 @@ def versions(data: Place) -> list[dict[str, Any]]:
 def packed_options(said: Mapping[str, Any], source: Any) -> PackOptions:
     """The options that a pack was made with: what "packs" of dataset.json has, and how its source is read."""
     encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions)})
-    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
-    return PackOptions(encode, source=source, **given)
+    return PackOptions(encode, source=source, **{name: said[name] for name in ("shard_size", "seed", "shuffle")})

@@ -18,8 +18,7 @@ from fastpipe.format.layout import FORMAT_VERSION
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.exchange import outcomes_of
-from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import Entries, Entry, Journal, Tally, entry_name
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, plan_shards, runs_of
@@ -120,8 +119,7 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    seconds = time.monotonic() - started
-    return Summary(info, Tally(), 0, seconds, facts.stray, facts.dropped, already_packed=True)
+    return Summary(info, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Generic, TypeVar
 
 from fastpipe.errors import PackError
@@ -112,12 +113,8 @@ def read_ahead(items: Generator[Item, None, None], size_bytes: Callable[[Item], 
                 break
         return found
 
-    ahead: Ahead[None, list[Item]] = Ahead(some, 1)
-    try:
+    with closing(items), closing(Ahead(some, 1)) as ahead:
         for _, found in ahead.each(itertools.repeat(None)):
             if not found:
                 return
             yield from found
-    finally:
-        ahead.close()
-        items.close()

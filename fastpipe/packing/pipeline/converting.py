@@ -19,7 +19,7 @@ from fastpipe.format.open_file import FileState, changed
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
-from fastpipe.packing.fields.values import clamped, of_field, take
+from fastpipe.packing.fields.values import clamped, of_field, refuse_long, take
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.given import Given
 from fastpipe.packing.shard.options import PackOptions
@@ -64,21 +64,14 @@ def converted(
         name, read = str(listing.root / row.source.path), partial(_image_of, row)
         return convert_sample(row.source, name, read, lambda _: _row_values(row, listing.fields), *of)
 
-    def begin(run: Sequence[Source]) -> None:
-        if own is not None:
-            expect(own, run)
-
-    def end(run: Sequence[Source]) -> None:
-        if own is not None:
-            own.objects.forget(id(run))
-
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
             rows = stack.enter_context(contextlib.closing(read_ahead(_rows(listing, sources), _size_bytes)))
             ahead: Ahead[Any, Outcome] = Ahead(of_row, options.threads, _size_bytes)
             found: Iterator[tuple[Source, Outcome]] = ((row.source, outcome) for row, outcome in ahead.each(rows))
         else:
-            ahead = Ahead(of_file, options.threads, lambda source: source.size_bytes, begin, end)
+            hooks = () if own is None else (partial(expect, own), lambda run: own.objects.forget(id(run)))
+            ahead = Ahead(of_file, options.threads, lambda source: source.size_bytes, *hooks)
             found = ahead.each(sources)
         stack.callback(ahead.close)
         if own is not None:  # so that threads that wait for requests end
@@ -164,8 +157,7 @@ def _value(
     if part is None:
         return take(field.kind, None) if field.kind not in ("mask", "image") else None
     offset, size = part
-    if size > MOST_VALUE_BYTES:  # before it is read
-        raise ImageError(f"expected at most {MOST_VALUE_BYTES:,} bytes, got {size:,}")
+    refuse_long(size, MOST_VALUE_BYTES)  # before it is read
     at = source._replace(offset_bytes=offset, size_bytes=size)
     if not field.in_note:
         data = read_source(listing.root, at)
@@ -194,8 +186,7 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
     if field.kind == "mask" and "shapes" in value:
         return draw_shapes(value["shapes"], width, height)
     if field.kind in ("mask", "image"):
-        if value["size_bytes"] > MAX_SAMPLE_BYTES:  # before it is read
-            raise ImageError(f"expected at most {MAX_SAMPLE_BYTES:,} bytes, got {value['size_bytes']:,}")
+        refuse_long(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
         return read_as_listed(listing.root, value["file"], FileState(value["size_bytes"], mtime_ns or 0, 0))
     if field.kind == "boxes" and isinstance(value, dict) and "shares" in value:  # of width and height, as YOLO has them
         scale = (width, height, width, height)

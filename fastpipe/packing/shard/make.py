@@ -19,7 +19,7 @@ from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
-from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
+from fastpipe.packing.shard.journal import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, Told
 from fastpipe.packing.shard.tar import TarWriter

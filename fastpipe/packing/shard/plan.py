@@ -14,6 +14,7 @@ say what values of fields have in common, such as the width of "floats".
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, groupby, islice
@@ -53,10 +54,6 @@ class Plan(NamedTuple):
     base: int = 0
     kinds: dict[str, str] | None = None
     stride: int = 1
-
-    def recorded(self) -> dict[str, int]:
-        """For dataset.json."""
-        return {"step": self.step, "base": self.base}
 
 
 class Run(NamedTuple):
@@ -110,17 +107,10 @@ def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
 def _few(listing: Listing, convert: Convert, agreement: Agreement) -> Iterator[tuple[Source, Outcome]]:
     """The sources that are converted for the plan, and what became of them."""
     few = listing.samples(_MOST_PROBED)
-    size_bytes = 0
-    first: list[Source] = []
-    for source in few[:FEW]:
-        if size_bytes > _FEW_BYTES and len(first) >= _LEAST:
-            break
-        first.append(source)
-        size_bytes += source.size_bytes
-    yield from convert(first)
-    if not first:
-        return
-    rest = iter(few[len(first) : _MOST_PROBED])
+    before = list(accumulate((source.size_bytes for source in few), initial=0))
+    first = min(max(bisect_right(before, _FEW_BYTES), _LEAST), FEW)
+    yield from convert(few[:first])
+    rest = iter(few[first:])
     while not agreement.complete and (more := list(islice(rest, _LEAST))):
         yield from convert(more)
 

@@ -34,8 +34,7 @@ from fastpipe.format.layout import (
 from fastpipe.format.pixel_form import PixelForm, count_forms, describe_forms
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import LENGTHS, VALUES, Column, columns
-from fastpipe.packing.shard.entry import SOURCES, Entries, Tally
-from fastpipe.packing.shard.journal import KEPT, another
+from fastpipe.packing.shard.journal import KEPT, SOURCES, Entries, Tally, another
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Facts
@@ -105,7 +104,7 @@ def publish_dataset(
         "version": version,
         "source": {**facts.recorded(), "bytes": tally.source_bytes},
         "options": shaping,
-        "plan": {} if plan is None else plan.recorded(),
+        "plan": {} if plan is None else {"step": plan.step, "base": plan.base},
     }
     now = {"version": version, "samples": samples, **before.now}
     # With these, an order is another one.

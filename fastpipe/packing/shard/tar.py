@@ -146,8 +146,7 @@ class TarWriter:
             self.file.write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.data)
         size = len(packed.data), packed.width, packed.height, *form_of(packed.data)
-        named = packed.identity, key_hash(readable(path))
-        self._records.append((0, at + BEFORE_BYTES, *size, label, digest, *named))
+        self._records.append((0, at + BEFORE_BYTES, *size, label, digest, packed.identity, key_hash(readable(path))))
         return [at + offset if offset else 0 for offset in offsets]
 
     @property

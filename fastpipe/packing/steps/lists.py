@@ -54,9 +54,9 @@ class Counted:
         few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
         return Counted(self.facts.with_more(other.facts), self.weight + other.weight, few, self.runs + other.runs)
 
-    def listing(self, job: Job) -> Listing:
-        """Of the few."""
-        return Listing(job.source_path(), self.facts.classes or [], self.few, [], taken_ns=self.facts.taken_ns)
+    def plan(self, job: Job) -> Plan:
+        few = Listing(job.source_path(), self.facts.classes or [], self.few, [], taken_ns=self.facts.taken_ns)
+        return plan_of(few, job.options, weight=self.weight)
 
 
 def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
@@ -67,7 +67,7 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
     _new_spool(job)
     groups = min(found, _MOST_GROUPS)
     counted: Counted = reduce(Counted.with_more, everywhere(partial(_list_group, job, groups), range(groups)))
-    (plan,) = everywhere(partial(_plan, job), [counted])
+    (plan,) = everywhere(partial(Counted.plan, job=job), [counted])
     listed = _listed(job, counted.facts, plan, -(-counted.facts.files // MOST_SOURCES))
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
         pass
@@ -100,20 +100,15 @@ def _list_group(job: Job, groups: int, group: int) -> Counted:
     classes, stray = class_folders(root, job.options.source)
     sources = sources_at(root, in_class_folders(root, list(enumerate(classes))[group::groups]))
     found = Counted(Facts.of(Listing(root, classes, [], stray, taken_ns=taken_ns)), 0, [], ())
+    place = packing_order(job.options.seed, shuffle=True)
     runs = iter(lambda: list(itertools.islice(sources, MOST_SOURCES)), [])
     for number, some in enumerate(runs):
         name, listing = f"listed-{group}-{number}", Listing(root, classes, some, stray, taken_ns=taken_ns)
-        _write_listed(job, name, some)
+        some.sort(key=place)
+        write_run(job.spool(), name, (Sample(place(each), 0, json.dumps(each[:6])) for each in some))
         weight = sum(map(listing.weight, some))
         found = found.with_more(Counted(Facts.of(listing), weight, listing.samples(FEW), (name,)))
     return found
-
-
-def _write_listed(job: Job, name: str, sources: list[Source]) -> None:
-    """Writes sources of a folder into a run, in packing order."""
-    place = packing_order(job.options.seed, shuffle=True)
-    sources.sort(key=place)
-    write_run(job.spool(), name, (Sample(place(each), 0, json.dumps(each[:6])) for each in sources))
 
 
 def _read_listed(job: Job, names: Sequence[str], start: int, stop: int) -> list[Source]:
@@ -129,10 +124,6 @@ def _read_listed(job: Job, names: Sequence[str], start: int, stop: int) -> list[
 
     found = sorted((each for some in spool.each(samples, names) for each in some), key=lambda each: each.place)
     return [Source(*json.loads(str(each.outcome))) for each in found]
-
-
-def _plan(job: Job, counted: Counted) -> Plan:
-    return plan_of(counted.listing(job), job.options, weight=counted.weight)
 
 
 def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:

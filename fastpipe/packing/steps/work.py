@@ -23,8 +23,7 @@ from fastpipe.packing.job.threads import Fitted, Made, Make, Progress, Summary, 
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged
 from fastpipe.packing.pipeline.run_file import is_whole
-from fastpipe.packing.shard.entry import Entry, read_entry
-from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.journal import Entry, Journal, read_entry
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Run
