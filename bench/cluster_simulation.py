@@ -38,6 +38,7 @@ from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
 from fastpipe.packing.pipeline.exchange import runs_of_rows
+from fastpipe.packing.pipeline.run_file import Sample, write_run
 from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, entry_name
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
@@ -198,11 +199,13 @@ def lister(records: int = lists.MOST_SOURCES) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         job = Job(folder, Path(folder), PackOptions())
         (Path(folder) / WORK_FOLDER).mkdir()
-        lists.write_run(job, "listed-0-0", drawn_sources(records))
-        facts = Facts.of(Listing(Path(folder), ["class"], drawn_sources(records), []))
+        place = packing_order(job.options.seed, shuffle=True)
+        sources = sorted(drawn_sources(records), key=place)
+        write_run(job.spool(), "listed-0-0", (Sample(place(each), 0, json.dumps(each[:6])) for each in sources))
+        facts = Facts.of(Listing(Path(folder), ["class"], sources, []))
         assert facts.files == records
         wrote = _peak_bytes()
-        found = lists.read_range(job, ["listed-0-0"], 0, HASHES)
+        found = lists._read_listed(job, ["listed-0-0"], 0, HASHES)
         assert len(found) == records
         stored = (job.spool().sizes())["listed-0-0"]
     cpu_s = time.process_time() - started

@@ -30,7 +30,7 @@ def loader(flat: Path) -> fastpipe.Loader:
         lambda loader: loader[0],
         lambda loader: next(iter(DataLoader(loader))),
         lambda loader: next(iter(DataLoader(loader, batch_size=None))),
-        lambda loader: next(iter(DataLoader(loader, batch_size=2, shuffle=True, num_workers=1))),
+        lambda loader: next(iter(DataLoader(loader, 2, shuffle=True, num_workers=1, multiprocessing_context="fork"))),
         lambda loader: Subset(loader, [0])[0],
         lambda loader: next(iter(DataLoader(Subset(loader, [0, 1]), batch_size=2))),
         lambda loader: random_split(loader, [0.5, 0.5])[1][0],
