@@ -70,7 +70,7 @@ def could_be_source(path: Path) -> bool:
     try:
         if not path.is_dir():
             return path.is_file() and format_of(path.name) is not None
-        packed = is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists()
+        packed = is_dataset(path) or (path / WORK_FOLDER).exists()
         return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
     except OSError:
         return False
@@ -224,12 +224,11 @@ def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list
 
 def _is_ours(root: SourcePath, names: Names) -> bool:
     """Whether it is a packed dataset, be it damaged or unfinished."""
-    described = root / DATASET_FILE
     try:
-        ours = is_dataset(described)
+        ours = is_dataset(root)
     except OSError as problem:
-        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
-    damaged = set(names.folders) <= {FIELDS_FOLDER} and described.name in names.files and not is_foreign(described)
+        raise PackError(f"cannot read {root / DATASET_FILE}: {problem.strerror}") from problem
+    damaged = set(names.folders) <= {FIELDS_FOLDER} and DATASET_FILE in names.files and not is_foreign(root)
     return ours or damaged or (root / WORK_FOLDER).is_dir()
 
 
