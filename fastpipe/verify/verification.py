@@ -75,10 +75,10 @@ def verify(
     started = time.monotonic()
     said, folder, url = _described(path)
     findings = list(said.findings)
-    if said.index is not None and said.info is not None:
-        findings += _check_files(said.index, said.info)
     index = None
-    if (whole := said.index) is not None:  # its records stay in the file
+    if (whole := said.index) is not None and said.info is not None:
+        findings += _check_files(whole, said.info)
+        # Its records stay in the file.
         index = IndexPart(whole.records, 0, whole.records.offset, whole.least_label, len(whole.classes))
     bytes_read = 0
     if quick:

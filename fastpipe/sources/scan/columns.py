@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
+from fastpipe.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
@@ -47,10 +47,7 @@ FILE_DTYPE = np.dtype(
         ("mtime_ns", "<i8"),  # of the file, or of its tar
         ("shard", "<u4"),  # number of the tar; of a file by itself, its own number
         ("offset", "<u8"),  # of the first byte in the tar
-        ("width", "<u2"),  # in pixels; 0 while not known
-        ("height", "<u2"),
-        ("channels", "u1"),  # and bits of each: pixel_form.py
-        ("bits", "u1"),
+        *((name, INDEX_DTYPE[name]) for name in PICTURE),  # 0 while not known
         ("identity", "<u8"),  # of the picture, see `identity_of`; 0 while not known
         ("kind", "u1"),
     ]
