@@ -292,11 +292,10 @@ class Objects:
         }
 
         async def put() -> bool:
-            try:
+            with contextlib.suppress(AlreadyExistsError, PreconditionError):
                 await obstore.put_async(self._connection.writing, name, content, **how)
-            except (AlreadyExistsError, PreconditionError):
-                return False
-            return True
+                return True
+            return False
 
         return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
 
