@@ -187,8 +187,8 @@ def _check(
     try:
         members = sample_members(shard, start, read)
     except ValueError as problem:
-        words = f"a member is damaged, or not where the index has it: {problem}"
-        return Mismatch(damage(words, offset=start), of_shard=False)
+        misplaced = f"a member is damaged, or not where the index has it: {problem}"
+        return Mismatch(damage(misplaced, offset=start), of_shard=False)
     picture_at = members[1].offset
     label, picture, note = (read(each.offset, each.size) for each in members[:3])
     digest, expected = xxhash.xxh3_64_intdigest(picture), int(record["xxh3_64"])

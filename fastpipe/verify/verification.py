@@ -26,7 +26,6 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, versi
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
@@ -107,8 +106,7 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     """What dataset.json says, the folder that holds it and the small files, and the dataset behind a URL."""
     if isinstance(path, Path):
         return describe(path), path, None
-    index = open_data(path)
-    assert isinstance(index, RemoteIndex)
+    index = RemoteIndex(path, RemoteOptions())
     index.fetch_small()
     said = describe(index.folder)
     said.shards = [replace(shard, direct=index.past_cache) for shard in said.shards]
