@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import xxhash
 
@@ -61,25 +61,26 @@ def fingerprint(info: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-class File(Protocol):
-    """A path of a file, on this machine or behind a URL."""
+class _Folder(Protocol):
+    """A path, on this machine or behind a URL."""
 
+    def __truediv__(self, name: str, /) -> Self: ...
     def read_bytes(self) -> bytes: ...
 
 
-def is_dataset(file: File) -> bool:
-    """Whether a dataset.json is one of ours. OSError: it is there and cannot be read."""
+def is_dataset(folder: _Folder) -> bool:
+    """Whether a folder has a dataset.json of ours. OSError: it is there and cannot be read."""
     try:
-        info = json.loads(file.read_bytes())
+        info = json.loads((folder / DATASET_FILE).read_bytes())
     except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return False
     return isinstance(info, dict) and info.get("format") == DATASET_FORMAT
 
 
-def is_foreign(file: File) -> bool:
-    """Whether it is JSON of another program: no dataset.json of ours, and none that was damaged."""
+def is_foreign(folder: _Folder) -> bool:
+    """Whether its dataset.json is JSON of another program: none of ours, and none that was damaged."""
     try:
-        data = file.read_bytes()
+        data = (folder / DATASET_FILE).read_bytes()
         return read_self_checksum(data) is None and json.loads(data).get("format") != DATASET_FORMAT
     except (MemoryError, OSError, ValueError, AttributeError, RecursionError):
         return False

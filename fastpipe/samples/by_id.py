@@ -15,6 +15,7 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.columns import Ragged
 from fastpipe.format.open_file import OpenFile, Rows
 from fastpipe.plan.content import ById
+from fastpipe.plan.draws import Int64s
 
 _AT_ONCE = 1 << 20  # rows
 
@@ -57,13 +58,13 @@ class Values:
         return found
 
     @cached_property
-    def _read(self) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+    def _read(self) -> Callable[[Int64s], NDArray[Any]]:
         rows = self.rows
         if not isinstance(rows, np.memmap) or not rows[:1].nbytes:
             return rows.__getitem__
         return Rows(self._file, rows.offset, np.dtype((rows.dtype, rows.shape[1:]))).take
 
-    def take(self, ids: NDArray[np.int64]) -> Any:
+    def take(self, ids: Int64s) -> Any:
         """(n, ...), or a list of n texts."""
         found = self._read(ids).astype(self.rows.dtype.newbyteorder("="))
         return found.tolist() if found.dtype.kind == "U" else found
@@ -75,12 +76,10 @@ class Values:
 class Derived:
     """The values of another column, of all or some of its ids; as they are, or what a function makes of them."""
 
-    def __init__(
-        self, column: ById, function: Callable[[Any], Any] | None = None, ids: NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, column: ById, function: Callable[[Any], Any] | None = None, ids: Int64s | None = None) -> None:
         self._column, self._function, self._ids = column, function, ids
 
-    def take(self, ids: NDArray[np.int64]) -> Any:
+    def take(self, ids: Int64s) -> Any:
         """As the column or the function gives them."""
         found = self._column.take(ids if self._ids is None else self._ids[ids])
         return found if self._function is None else self._function(found)
@@ -138,7 +137,7 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return f"<column {self._name!r} of {self._count:,} samples: {few}{', ...' * (self._count > 5)}>"
 
 
-def _ids(which: Any, count: int) -> NDArray[np.int64]:
+def _ids(which: Any, count: int) -> Int64s:
     """What a user asks for of a column, as numpy takes it -> ids."""
     if isinstance(which, slice):
         return np.arange(*which.indices(count), dtype=np.int64)
@@ -160,7 +159,7 @@ def as_array(values: Any) -> NDArray[Any]:
     return np.fromiter(values, dtype=object, count=len(values))
 
 
-def spans(count: int) -> Iterator[NDArray[np.int64]]:
+def spans(count: int) -> Iterator[Int64s]:
     """All ids, some at a time."""
     for start in range(0, count, _AT_ONCE):
         yield np.arange(start, min(start + _AT_ONCE, count), dtype=np.int64)

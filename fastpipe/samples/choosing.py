@@ -35,10 +35,10 @@ class Columns(Mapping[str, Any]):
         return len(self._data.columns)
 
 
-def array_of(given: Any, expected: str, dtype: Any = None) -> NDArray[Any]:
+def array_of(given: Any, expected: str) -> NDArray[Any]:
     """As numpy has it; ConfigError, which begins with `expected`, if numpy makes no array of it."""
     try:
-        return np.asarray(given, dtype)
+        return np.asarray(given)
     except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
         raise ConfigError(f"{expected}; got {type(given).__name__}: {problem}") from problem
 

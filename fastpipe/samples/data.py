@@ -27,7 +27,6 @@ from fastpipe.store.remote.options import RemoteOptions, place_of
 _OWN = ("label", *PICTURE, "id", "key", "source")
 _LABELS = ("union", "offset", "own")
 
-
 D = TypeVar("D", bound="Data")
 
 

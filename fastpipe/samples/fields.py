@@ -187,8 +187,7 @@ class FieldReader(Fields):
         self._pixels: dict[str, tuple[tuple[int, ...], DTypeLike]] = {}
         for name, (column, mask) in self._stored.items():
             wide = mask and any((column.take(ids)["bits"] > 8).any() for ids in spans(len(data)))
-            ids_or_pixels = ((), np.int32 if wide else np.uint8) if mask else ((form.channels,), form.dtype)
-            self._pixels[name] = ids_or_pixels
+            self._pixels[name] = ((), np.int32 if wide else np.uint8) if mask else ((form.channels,), form.dtype)
 
     def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
         """Memory for the masks and second pictures of a batch; see Note [entries of views]."""

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -67,13 +68,12 @@ def format_of(name: str) -> str | None:
 
 def could_be_source(path: Path) -> bool:
     """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
-    try:
+    with suppress(OSError):
         if not path.is_dir():
             return path.is_file() and format_of(path.name) is not None
-        packed = is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists()
+        packed = is_dataset(path) or (path / WORK_FOLDER).exists()
         return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
-    except OSError:
-        return False
+    return False
 
 
 def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
@@ -224,12 +224,11 @@ def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list
 
 def _is_ours(root: SourcePath, names: Names) -> bool:
     """Whether it is a packed dataset, be it damaged or unfinished."""
-    described = root / DATASET_FILE
     try:
-        ours = is_dataset(described)
+        ours = is_dataset(root)
     except OSError as problem:
-        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
-    damaged = set(names.folders) <= {FIELDS_FOLDER} and described.name in names.files and not is_foreign(described)
+        raise PackError(f"cannot read {root / DATASET_FILE}: {problem.strerror}") from problem
+    damaged = set(names.folders) <= {FIELDS_FOLDER} and DATASET_FILE in names.files and not is_foreign(root)
     return ours or damaged or (root / WORK_FOLDER).is_dir()
 
 
@@ -260,7 +259,7 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
 
 def _lists_images(path: SourcePath) -> bool:
     """Whether a manifest has a column that is called like a path."""
-    try:
+    with suppress(OSError, ValueError, RecursionError, csv.Error):
         with open_binary(path) as file:
             line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
         if format_of(path.name) == "jsonl":
@@ -268,8 +267,7 @@ def _lists_images(path: SourcePath) -> bool:
         else:
             names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
         return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
-    except (OSError, ValueError, RecursionError, csv.Error):
-        return False
+    return False
 
 
 def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import count
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError, choice, readable
@@ -175,10 +174,9 @@ def _field_name(like: str, taken: Container[str] = ()) -> str:
     name = re.sub(r"[^a-z0-9_]", "_", like)[:60]
     if not name[:1].isalpha():
         name = f"field_{name}"[:60]
-    free = name
-    for number in count(2):
-        if free not in taken and free not in RESERVED:
-            break
+    free, number = name, 1
+    while free in taken or free in RESERVED:
+        number += 1
         free = f"{free}_" if len(free) < _MOST_CHARACTERS else f"{name[:55]}_{number}"
     return free
 

@@ -134,10 +134,9 @@ def _is_json(kind: pa.DataType) -> bool:
 
 
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
-    try:
+    with contextlib.suppress(KeyError, ValueError, TypeError, RecursionError):
         return {**json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]}
-    except (KeyError, ValueError, TypeError, RecursionError):
-        return {}
+    return {}
 
 
 def _is_feature(feature: Any, name: str) -> bool:
@@ -174,10 +173,9 @@ class Cells:
 
     def path(self, at: int) -> str | None:
         """What the table calls the image of a row; None: nothing."""
-        try:
+        with contextlib.suppress(UnicodeDecodeError):
             return None if self._paths is None else cast("str | None", self._paths[at].as_py())
-        except UnicodeDecodeError:
-            return None
+        return None
 
     def value(self, field: int, at: int) -> Any:
         """The value of a field in a row, as Python has it; ValueError: there is none, such as text that is no UTF-8."""

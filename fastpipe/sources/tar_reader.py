@@ -114,7 +114,12 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
                 raise ValueError("expected the member that belongs to the extended header, got a block of zeros")
             self._check_end(at)
         except ValueError as problem:
-            raise self._refuse(at, problem) from problem
+            if at == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
+                raise compressed(self.path) from problem
+            raise PackError(
+                f"{readable(str(self.path))} is not a tar file, or is damaged: at byte {at}, {problem}. Download or "
+                "write it again, or remove it from the source"
+            ) from problem
 
     def _member(self, start: int, at: int, header: _Header, changes: dict[bytes, bytes]) -> Member:
         name = os.fsdecode(changes.get(b"path", header.name))
@@ -161,14 +166,6 @@ class TarFile(contextlib.AbstractContextManager["TarFile"]):
 
     def _cut_off(self, what: str, end: int) -> ValueError:
         return ValueError(f"expected {what} up to byte {end}; the file ends at byte {self.state.size_bytes}")
-
-    def _refuse(self, at: int, problem: ValueError) -> PackError:
-        if at == 0 and _COMPRESSED.match(self.read(0, BLOCK)):
-            return compressed(self.path)
-        return PackError(
-            f"{readable(str(self.path))} is not a tar file, or is damaged: at byte {at}, {problem}. Download or write "
-            "it again, or remove it from the source"
-        )
 
 
 def compressed(path: SourcePath) -> PackError:

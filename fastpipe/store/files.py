@@ -8,7 +8,6 @@ import fcntl
 import os
 import platform
 from pathlib import Path
-from typing import BinaryIO
 
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
@@ -63,16 +62,15 @@ class WorkFolder:
         self._file = self.path / LOCK_FILE
         if self.path.is_symlink():
             raise PackError(f"{self.path} is a link; expected a folder, because packing writes only into {path.parent}")
-        lock: BinaryIO | None = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(lock.fileno()), os.stat(self._file)):
-                raise FileNotFoundError
+            with contextlib.ExitStack() as refused:
+                self._lock = refused.enter_context(open(self._file, "wb", opener=no_link))
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(self._file)):
+                    raise FileNotFoundError
+                refused.pop_all()  # it stays open until `release`
         except OSError as problem:
-            if lock is not None:
-                lock.close()
             # Another pack holds it; or the pack that made it has just ended and removed it.
             if isinstance(problem, (BlockingIOError, FileNotFoundError)):
                 raise PackError(
@@ -82,7 +80,6 @@ class WorkFolder:
                 f"cannot write to {shown}, or lock a file there: {problem.strerror}. Make room, repair the disk or "
                 "allow writing and locks (flock), then run the same command again; or choose another folder"
             ) from problem
-        self._lock = lock
 
     def release(self) -> None:
         """Lets go of the lock, and removes the folder if there is nothing else in it."""

@@ -105,10 +105,9 @@ class Folder(_WholeFiles):
 
     def any_other(self) -> str | None:
         """The name of something that is there besides a work folder; None: there is nothing."""
-        try:
+        with contextlib.suppress(FileNotFoundError):
             return min((each for each in os.listdir(self.place) if each != WORK_FOLDER), default=None)
-        except FileNotFoundError:
-            return None
+        return None
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         """A range of a file; None: to its end. It is opened each time: there may be more than a process may have open.
@@ -139,10 +138,9 @@ class Folder(_WholeFiles):
         """Writes a small file if its content is still `old`, None: if there is none; else False. See NewFile. The lock
         of the work folder keeps other writers out in between.
         """
-        try:
-            now: bytes | None = self.read(name)
-        except FileNotFoundError:
-            now = None
+        now = None
+        with contextlib.suppress(FileNotFoundError):
+            now = self.read(name)
         if now == old:
             self.write(name, data)
         return now == old

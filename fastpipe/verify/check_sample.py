@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -89,11 +89,9 @@ def starts_in_tar(shard: ShardFacts) -> list[int]:
     """
     if shard.direct is not None or shard.removed:  # the headers do not say which samples these are
         return []
-    try:
-        with opened(shard, "") as samples:
-            return [members[0].offset - tar.BLOCK for members, _ in samples]
-    except PackError:
-        return []
+    with suppress(PackError), opened(shard, "") as samples:
+        return [members[0].offset - tar.BLOCK for members, _ in samples]
+    return []
 
 
 def record_of(
@@ -189,9 +187,8 @@ def _check(
     try:
         members = sample_members(shard, start, read)
     except ValueError as problem:
-        return Mismatch(
-            damage(f"a member is damaged, or not where the index has it: {problem}", offset=start), of_shard=False
-        )
+        misplaced = f"a member is damaged, or not where the index has it: {problem}"
+        return Mismatch(damage(misplaced, offset=start), of_shard=False)
     picture_at = members[1].offset
     label, picture, note = (read(each.offset, each.size) for each in members[:3])
     digest, expected = xxhash.xxh3_64_intdigest(picture), int(record["xxh3_64"])

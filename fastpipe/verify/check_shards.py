@@ -6,7 +6,7 @@ import json
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -215,10 +215,9 @@ def _spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void]) -> I
 
 def _readable_bytes(shard: ShardFacts) -> int:
     """How much of a shard there is to read. dataset.json may name a size of any length."""
-    try:
+    with suppress(OSError):
         return min(shard.size_bytes, _size_of(shard)[0])
-    except OSError:
-        return 0
+    return 0
 
 
 def _judge(

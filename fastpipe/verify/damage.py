@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -49,7 +48,7 @@ class Report:
     def sound(self) -> bool:
         return not self.findings
 
-    def bad_samples(self) -> Iterator[tuple[int, int]]:
+    def bad_samples(self) -> list[tuple[int, int]]:
         """The samples concerned as runs (first, last), in order, none twice."""
         runs: list[tuple[int, int]] = []
         for start, count in sorted((each.sample, each.samples) for each in self.findings if each.sample is not None):
@@ -57,7 +56,7 @@ class Report:
             if runs and start <= runs[-1][1] + 1:
                 first, last = runs[-1][0], max(runs.pop()[1], last)
             runs.append((first, last))
-        yield from runs
+        return runs
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "sound": self.sound, "bad_samples": [list(run) for run in self.bad_samples()]}

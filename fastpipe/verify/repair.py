@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -102,10 +102,7 @@ def repair(
             _remake_shards(path, journal, ours, Repack(info, pack, listing, options), on_progress)
         if refused is not None:
             raise refused
-        if INDEX_FILE in damaged:
-            _rebuild_index(journal.store, said.shards, info["index"]["file_xxh3_64"], at)
-        if broken:
-            _rebuild_sidecars(journal.store, said.shards, read_fields(info), broken, at)
+        _rebuild(journal.store, said.shards, info, damaged)
     return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + broken]
 
 
@@ -203,20 +200,14 @@ def _remake_shards(
                 publish(folder / shard.name, shard.path)
 
 
-def _rebuild_index(store: Store, shards: Sequence[ShardFacts], expected: str, at: str) -> None:
-    """Writes index.npy, in the version's folder, from what the shards hold."""
-    samples = sum(shard.samples for shard in shards)
-    with store.whole(f"{at}{INDEX_FILE}") as file:
-        _, found = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
-        _refuse_other(INDEX_FILE, expected, found)
-
-
-def _rebuild_sidecars(
-    store: Store, shards: Sequence[ShardFacts], fields: Mapping[str, Field], damaged: Collection[str], at: str
-) -> None:
-    """Writes these sidecars, in the version's folder, from what the shards hold."""
-    samples = sum(shard.samples for shard in shards)
-    for field in fields.values():
+def _rebuild(store: Store, shards: Sequence[ShardFacts], info: dict[str, Any], damaged: Collection[str]) -> None:
+    """Writes index.npy and the sidecars that are damaged, in the version's folder, from what the shards hold."""
+    samples, at = sum(shard.samples for shard in shards), version_folder(info["version"])
+    if INDEX_FILE in damaged:
+        with store.whole(f"{at}{INDEX_FILE}") as file:
+            _, found = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
+            _refuse_other(INDEX_FILE, info["index"]["file_xxh3_64"], found)
+    for field in read_fields(info).values():
         for name, column in zip(sidecars(field), columns(field), strict=True):
             file_name = f"{FIELDS_FOLDER}/{name}"
             if file_name not in damaged:

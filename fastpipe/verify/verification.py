@@ -26,7 +26,6 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, SOURCES_FILE, versi
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.cluster import THREADS, on_ray, run_tasks, session
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.remote.objects import Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
@@ -75,10 +74,10 @@ def verify(
     started = time.monotonic()
     said, folder, url = _described(path)
     findings = list(said.findings)
-    if said.index is not None and said.info is not None:
-        findings += _check_files(said.index, said.info)
     index = None
-    if (whole := said.index) is not None:  # its records stay in the file
+    if (whole := said.index) is not None and said.info is not None:
+        findings += _check_files(whole, said.info)
+        # Its records stay in the file.
         index = IndexPart(whole.records, 0, whole.records.offset, whole.least_label, len(whole.classes))
     bytes_read = 0
     if quick:
@@ -107,8 +106,7 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     """What dataset.json says, the folder that holds it and the small files, and the dataset behind a URL."""
     if isinstance(path, Path):
         return describe(path), path, None
-    index = open_data(path)
-    assert isinstance(index, RemoteIndex)
+    index = RemoteIndex(path, RemoteOptions())
     index.fetch_small()
     said = describe(index.folder)
     said.shards = [replace(shard, direct=index.past_cache) for shard in said.shards]
@@ -138,32 +136,30 @@ class Seen:
 
     folder: Path  # absolute path of it, or of the cache of what is behind the URL
     description_xxh3_64: str  # of dataset.json
-    url: Url | None = None  # where it is, if it is no folder; and how it is read
-    options: RemoteOptions | None = None
+    remote: tuple[Url, RemoteOptions] | None = None  # where it is, if it is no folder, and how it is read
 
     @classmethod
     def of(cls, folder: Path, remote: RemoteIndex | None) -> Seen:
         """The dataset in a folder of this machine, or behind a URL."""
         digest = xxhash.xxh3_64_hexdigest((folder / DATASET_FILE).read_bytes())
-        where = () if remote is None else (remote.url, remote.options)
-        return cls(Path(os.path.abspath(folder)), digest, *where)
+        return cls(Path(os.path.abspath(folder)), digest, None if remote is None else (remote.url, remote.options))
 
     def shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
         """Shards as this process reads them. OSError: this machine does not see the dataset, and would take every shard
         for lost.
         """
         there = None
-        if self.url is None or self.options is None:
+        if self.remote is None:
             description = (self.folder / DATASET_FILE).read_bytes()
         else:
-            there = Objects(self.url, self.options, ShardError)
+            there = Objects(*self.remote, ShardError)
             description = bytes(there.fetched(DATASET_FILE, 0, None).data)
         if (found := xxhash.xxh3_64_hexdigest(description)) != self.description_xxh3_64:
             raise OSError(
                 errno.ESTALE,
                 f"another {DATASET_FILE} is on this machine than where the check was started: expected XXH3-64 "
                 f"{self.description_xxh3_64}, got {found}. All machines have to see the same dataset",
-                str(self.url or self.folder),
+                str(self.folder if self.remote is None else self.remote[0]),
             )
         return [replace(shard, path=self.folder / shard.name, direct=there) for shard in shards]
 

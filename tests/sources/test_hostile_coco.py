@@ -21,8 +21,8 @@ from memory import PEAK
 import fastpipe
 from fastpipe.errors import ImageError, PackError
 from fastpipe.packing.fields.mask import draw_shapes
-from fastpipe.sources import json_arrays
-from fastpipe.sources.json_arrays import entries
+from fastpipe.sources import coco
+from fastpipe.sources.coco import entries
 
 Content = dict[str, Any]
 BOX = {"id": 1, "image_id": 3, "category_id": 1, "bbox": [1, 2, 10, 20], "iscrowd": 0, "area": 200}
@@ -231,7 +231,7 @@ def test_entries_are_those_of_json(
     path.write_text(json.dumps(whole, indent=indent, ensure_ascii=piece % 2 == 0), "utf-8", "surrogatepass")
     found: dict[str, Any] = {"c": []}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_arrays, "_PIECE_BYTES", piece)
+        patched.setattr(coco, "_PIECE_BYTES", piece)
         try:
             for name, number, entry in entries(path):
                 if number < 0:

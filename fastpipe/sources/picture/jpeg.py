@@ -105,8 +105,7 @@ def made_with() -> dict[str, str]:
         encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
         found["libturbojpeg"] = xxhash.xxh3_64_hexdigest(b"".join(encoded))
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
-        try:
+        found[name] = "missing"
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "missing"
     return found

@@ -74,9 +74,7 @@ def _frame(payload: bytes, start: int) -> tuple[tuple[int, int], int]:
     return (width, height), payload[5]
 
 
-def kept_segments(
-    segments: list[Segment], *, keep_metadata: bool, upright: bool = False, icc: bool = True
-) -> list[Segment]:
+def kept_segments(segments: list[Segment], *, keep_metadata: bool, upright: bool, icc: bool = True) -> list[Segment]:
     """The segments to write into the packed JPEG: the ICC profile, and all others but the encoder's own, as far as they
     are wanted. `upright`: the pixels have been turned, so an Exif orientation is set to 1.
     """

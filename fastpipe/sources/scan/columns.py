@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.format.layout import MAX_SAMPLE_BYTES, PICTURE
+from fastpipe.format.layout import INDEX_DTYPE, MAX_SAMPLE_BYTES, PICTURE
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.machine.progress import HowFar, shown
 from fastpipe.native import _engine
+from fastpipe.plan.draws import Int64s
 from fastpipe.sources.files import LocalFile
 from fastpipe.sources.listing import OF_THE_FILE, Listing
 
@@ -47,10 +48,7 @@ FILE_DTYPE = np.dtype(
         ("mtime_ns", "<i8"),  # of the file, or of its tar
         ("shard", "<u4"),  # number of the tar; of a file by itself, its own number
         ("offset", "<u8"),  # of the first byte in the tar
-        ("width", "<u2"),  # in pixels; 0 while not known
-        ("height", "<u2"),
-        ("channels", "u1"),  # and bits of each: pixel_form.py
-        ("bits", "u1"),
+        *((name, INDEX_DTYPE[name]) for name in PICTURE),  # 0 while not known
         ("identity", "<u8"),  # of the picture, see `identity_of`; 0 while not known
         ("kind", "u1"),
     ]
@@ -83,7 +81,7 @@ class Columns:
         return os.path.join(os.fsencode(self.folder), name)
 
     @property
-    def unknown(self) -> NDArray[np.int64]:
+    def unknown(self) -> Int64s:
         """Numbers of the files whose headers have to be read."""
         return np.flatnonzero(self.files["kind"] == UNKNOWN)
 
@@ -142,9 +140,7 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
     return found
 
 
-def read_files(
-    columns: Columns, numbers: NDArray[np.int64], find: Callable[[Columns, NDArray[np.int64]], object]
-) -> None:
+def read_files(columns: Columns, numbers: Int64s, find: Callable[[Columns, Int64s], object]) -> None:
     """Fills in what `find` finds out of files, in threads. DatasetError: the system, not a file, is at fault."""
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
@@ -160,7 +156,7 @@ def read_files(
         threads.shutdown(cancel_futures=True)
 
 
-def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
+def identities(columns: Columns, numbers: Int64s) -> None:
     """What names the pictures; see `identity_of`."""
     for number in numbers.tolist():
         path, row = columns.file_of(number), columns.files[number]
@@ -172,7 +168,7 @@ def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
             raise _unreadable(path, problem) from problem
 
 
-def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
+def headers(columns: Columns, numbers: Int64s) -> None:
     """Width, height, channels, bits and kind."""
     files = columns.files
     paths = [columns.file_of(number) for number in numbers.tolist()]

@@ -27,15 +27,7 @@ from fastpipe.errors import DatasetError, ImageError, PackError, SampleError, re
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.index import Index
-from fastpipe.format.layout import (
-    DATASET_FILE,
-    INDEX_DTYPE,
-    INDEX_FILE,
-    JPEG_STORAGE,
-    NO_LABEL,
-    WITHOUT_HASHES,
-    WORK_FOLDER,
-)
+from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE, NO_LABEL, WITHOUT_HASHES, WORK_FOLDER
 from fastpipe.format.pixel_form import count_forms
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts
@@ -318,7 +310,7 @@ def _refuse_others(path: Path, form: str) -> None:
 
 def _folder(path: Path) -> UnpackedSource:
     there = names_in(path)
-    packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
+    packed = [name for name in there.folders if is_dataset(path / name)]
     if packed:
         some = f"holds some: {', '.join(packed[:5])}. Pass one of them: {path / packed[0]}"
         raise DatasetError(f"{path} is not a packed dataset, but {some}")

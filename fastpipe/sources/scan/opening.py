@@ -33,7 +33,7 @@ def open_data(
         try:
             return Index(path, version=version, max_pixels=max_pixels)
         except DatasetError:
-            if not is_foreign(path / DATASET_FILE):
+            if not is_foreign(path):
                 raise
     from fastpipe.sources.scan.index import scanned, unpacked_source
 

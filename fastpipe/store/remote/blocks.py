@@ -10,6 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.plan.draws import Int64s
 
 BLOCK_BYTES = 1 << 20
 PAGE_BYTES = 4096
@@ -24,17 +25,17 @@ class Blocks:
         # (shards + 1,) the number of the first block of each shard, and of all blocks.
         self.first = np.concatenate([[0], np.cumsum(-(-self.sizes // BLOCK_BYTES))])
 
-    def shards_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
         return np.searchsorted(self.first, blocks, side="right") - 1
 
-    def sizes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def sizes_of(self, blocks: Int64s) -> Int64s:
         """(n,) how many bytes blocks have."""
         shards = self.shards_of(blocks)
         left = self.sizes[shards] - (blocks - self.first[shards]) * BLOCK_BYTES
         return np.asarray(np.minimum(BLOCK_BYTES, left))
 
-    def bytes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+    def bytes_of(self, blocks: Int64s) -> Int64s:
         """(n,) the room that blocks take on a disk."""
         return np.asarray(-(-self.sizes_of(blocks) // PAGE_BYTES) * PAGE_BYTES)
 
@@ -44,9 +45,7 @@ class Blocks:
         begin = (run.start - int(self.first[shard])) * BLOCK_BYTES
         return shard, begin, min(begin + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
 
-    def touched(
-        self, shard: NDArray[np.int64], start: NDArray[np.int64], stop: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def touched(self, shard: Int64s, start: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
         """(n,) the first and the last block of each range."""
         base = self.first[shard]
         return base + start // BLOCK_BYTES, base + (stop - 1) // BLOCK_BYTES
@@ -71,11 +70,11 @@ class Extents:
     which the index has, too.
     """
 
-    def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
+    def __init__(self, index: Index, sizes: Int64s) -> None:
         self._index, self._sizes = index, sizes
         self._records = lru_cache(_KNOWN_SHARDS)(index.records_of_shard)
 
-    def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def of(self, samples: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """(n,) shard, first byte and the one after the last of each sample."""
         index = self._index
         following = np.minimum(samples + 1, len(index) - 1)

@@ -184,10 +184,9 @@ def remove(folder: Path) -> bool:
 
 
 def used_at(folder: Path) -> float:
-    try:
+    with suppress(OSError):
         return os.stat(folder / BLOCKS_FILE).st_mtime
-    except OSError:
-        return 0.0
+    return 0.0
 
 
 def _file_system(folder: Path, mounts: str) -> str:

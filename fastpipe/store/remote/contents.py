@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,13 +40,11 @@ def kept_datasets(root: Path) -> list[KeptDataset]:
         used = cache_root.in_use(folder)
         url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
         samples = shard_bytes = resident = 0
-        try:
+        with suppress(DatasetError):  # its small files have not all come yet
             index = Index(folder)
             samples, shard_bytes = len(index), int(index.shard_sizes.sum())
             blocks, states = _opened(folder, index, url)
             resident = int(blocks.sizes_of(np.flatnonzero(states >= WRITTEN)).sum())
-        except DatasetError:  # its small files have not all come yet
-            pass
         taken = cache_root.disk_bytes(folder)
         found.append(KeptDataset(url, folder.name, str(folder), samples, shard_bytes, resident, taken, used))
     return found

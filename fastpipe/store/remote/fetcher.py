@@ -120,11 +120,10 @@ class Fetcher:
         """
         if sys.is_finalizing() or threading.current_thread().name.startswith((THREAD_NAME, _WRITER_NAME)):
             return False
-        try:
+        with suppress(RuntimeError):  # the calling thread does not hold it
             threading.Condition(self._wants.lock).notify()  # changes nothing
-        except RuntimeError:  # the calling thread does not hold it
-            return True
-        return False
+            return False
+        return True
 
     def delay(self) -> Delay | None:
         now, found = time.monotonic(), []

@@ -160,10 +160,8 @@ class Objects:
         if self.pinned:
             try:
                 # The Hub tells no times: any file may be newer than a dataset that was packed before.
-                now_s = time.time()
-                for name, size_bytes, identity in listed_by_hub(
-                    self.url, dict(self._connection.options.storage), folder
-                ):
+                now_s, options = time.time(), dict(self._connection.options.storage)
+                for name, size_bytes, identity in listed_by_hub(self.url, options, folder):
                     yield name, _state(size_bytes, identity, now_s)
             except DatasetError as problem:
                 raise self._error(str(problem)) from problem
@@ -292,11 +290,10 @@ class Objects:
         }
 
         async def put() -> bool:
-            try:
+            with contextlib.suppress(AlreadyExistsError, PreconditionError):
                 await obstore.put_async(self._connection.writing, name, content, **how)
-            except (AlreadyExistsError, PreconditionError):
-                return False
-            return True
+                return True
+            return False
 
         return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
 
