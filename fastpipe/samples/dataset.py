@@ -148,7 +148,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         """
         found = real_number(fraction)
         if found is None or not 0 < found <= 1:
-            raise ConfigError(f"take: expected a fraction above 0 and at most 1, got {fraction!r}")
+            raise ConfigError(f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use select()")
         return self._chosen(np.flatnonzero(by_hash(self.content, Stream.LIMIT, 0, found)), "take")
 
     def fold(self, fold: int, *, of: int) -> tuple[Dataset, Dataset]:

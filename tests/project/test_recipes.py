@@ -256,9 +256,8 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_hugging_face_trainer(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
     """Of several ranks, each evaluates its own part, one after the other; together they count each sample once."""
-    smaller_still = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
-    small = ", ".join(f"{key}={value}" for key, value in {**smaller_still, "image_size": 32}.items())
-    monkeypatch.setitem(SMALLER, r"ViTConfig\(num", f"ViTConfig({small}, num")
+    small = "embedding_size=8, hidden_sizes=[8], depths=[1]"
+    monkeypatch.setitem(SMALLER, r"ResNetConfig\(num", f"ResNetConfig({small}, num")
     monkeypatch.setitem(
         SMALLER, r"save_steps=1000", 'save_steps=3, use_cpu=True, disable_tqdm=True, logging_strategy="no"'
     )
@@ -270,8 +269,9 @@ def test_hugging_face_trainer(monkeypatch: pytest.MonkeyPatch, ranks: int) -> No
         counted.append(int(trainer.evaluate()["eval_samples"]))
         if rank == 0:
             assert trainer.state.global_step == names["train"].stats().batches == EPOCHS * BATCHES
-            assert sorted(Path("vit").glob("checkpoint-*"))
+            assert sorted(Path("resnet").glob("checkpoint-*"))
         assert names["val"].stats().samples == (EPOCHS + 1) * len(names["val"].sampler)
+        assert len(trainer.predict(names["val"].dataset).predictions) == len(names["val"].sampler)
     assert sum(counted) == FLAT_IMAGES
     assert (len(set(counted)) > 1) == (FLAT_IMAGES % ranks > 0)
 
