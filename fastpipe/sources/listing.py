@@ -151,7 +151,7 @@ class Listing:
         return sum(source.size_bytes for source in self.sources)
 
     def weight(self, source: Source) -> int:
-        """What a source counts where sources are cut into shards: its bytes; one for a row, whose bytes are unknown."""
+        """What a source counts where sources are cut into shards: its bytes."""
         return source.size_bytes or 1
 
     def samples(self, most: int) -> list[Source]:

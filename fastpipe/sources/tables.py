@@ -51,6 +51,10 @@ class TableListing(Listing):
     tables: Mapping[str, Table] = field(default_factory=dict)  # the files, by name
     columns: ColumnChoice = _NO_COLUMNS
 
+    def weight(self, source: Source) -> int:
+        """See Listing: one, for the bytes of rows are not known before they are read."""
+        return 1
+
     def samples(self, most: int) -> list[Source]:
         """Rows at the start of a few files: those of one group are read together."""
         rows = sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes))

@@ -63,7 +63,7 @@ def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_found_in_a_sound_loader(dataset: Any, options: dict[str, Any]) -> None:
     diagnosis = diagnosed(dataset, **options)
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
-    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, str(diagnosis)
+    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(diagnosis.as_dict(), indent=1)
     assert diagnosis.stages is not None
     assert diagnosis.stages.batches in (16, 25, 26)
     assert diagnosis.processes == options.get("num_workers", 2)
