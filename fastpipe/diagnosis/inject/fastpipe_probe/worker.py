@@ -52,6 +52,7 @@ class Recorder:
         self._checksums: list[list[int]] = []
         self._states: list[dict[str, int]] = []
         self._held: dict[tuple[Any, ...], int] = {}
+        self._buffer: dict[str, str] = {}  # of the first array that is used again: to look for it takes a while
 
     def watch(self, fetcher: Any) -> None:
         """Has torch's fetcher, which makes a batch of the dataset's samples, tell this."""
@@ -117,9 +118,10 @@ class Recorder:
                         at = _lies(array)
                         self._held[at] = now = checksum(array)
                         if before.get(at, now) != now:
-                            self.log.write({"reused": [{"part": path, **self._buffer(at[0])}]})
+                            self._buffer = self._buffer or self._held_at(at[0])
+                            self.log.write({"reused": [{"part": path, **self._buffer}]})
 
-    def _buffer(self, address: int) -> dict[str, str]:
+    def _held_at(self, address: int) -> dict[str, str]:
         """What the dataset holds at an address of memory, and where its owner is written; "" for what is not known."""
         held = dict(reached(dataset=self._dataset))
         for path, value in held.items():
