@@ -108,7 +108,7 @@ class Augment(Chain):
             options: the options of Augment.
         """
         strength = number("strength", strength, most=2.5)
-        return cls([presets.ColourJitter(strength), presets.Grayscale(), presets.Blur()], **options)
+        return cls([presets.ColourJitter(strength), presets.Grayscale(0.2), presets.Blur(0.5)], **options)
 
     @classmethod
     def randaugment(cls, n: int = 2, m: int = 9, **options: Any) -> Augment:

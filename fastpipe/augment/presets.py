@@ -240,16 +240,26 @@ def _parameters(name: str, numbers: Tensor) -> list[Tensor]:
     return [numbers] if width > 1 else [numbers[:, 0]] * width
 
 
-class ColourJitter(Operation):
+class _OnSome(Operation):
+    """Changes each sample with a probability."""
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
+
+
+class ColourJitter(_OnSome):
     """Brightness, contrast and saturation times 1 - x to 1 + x (at least 0), hue turned by -x to x; torchvision's.
 
     The order of the four is drawn for a batch, not for a sample. `strength` is that of the paper's 0.8, 0.8, 0.8, 0.2.
     """
 
     def __init__(self, strength: float, probability: float = 0.8) -> None:
-        super().__init__()
+        super().__init__(probability)
         self.strength = strength
-        self.probability = probability
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: rows and order. Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast, saturation, hue."""
@@ -276,15 +286,11 @@ class ColourJitter(Operation):
         return on_rows(on_colour(jitter), images, first, rows, tensors["rows"], tensors["factors"])
 
     def extra_repr(self) -> str:
-        return f"strength={self.strength}, probability={self.probability}"
+        return f"strength={self.strength}, {super().extra_repr()}"
 
 
-class Grayscale(Operation):
+class Grayscale(_OnSome):
     """Takes the colour from some samples."""
-
-    def __init__(self, probability: float = 0.2) -> None:
-        super().__init__()
-        self.probability = probability
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host and array "rows": (m,)."""
@@ -294,16 +300,9 @@ class Grayscale(Operation):
     def run(self, images: Tensor, first: int, host: Int64s, tensors: Tensors) -> Tensor:
         return on_rows(on_colour(self.fast(effects.grayscale)), images, first, host, tensors["rows"])
 
-    def extra_repr(self) -> str:
-        return f"probability={self.probability}"
 
-
-class Blur(Operation):
+class Blur(_OnSome):
     """Blurs some samples with a kernel of about a tenth of the shorter side, sigma 0.1 to 2 pixels."""
-
-    def __init__(self, probability: float = 0.5) -> None:
-        super().__init__()
-        self.probability = probability
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: rows and the kernel's radius. Arrays: "rows" (m,), "sigmas" (m,)."""
@@ -317,6 +316,3 @@ class Blur(Operation):
         rows, radius = host
         blur = on_colour(partial(effects.gaussian_blur, radius=radius))  # compiled, a CPU takes five times as long
         return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
-
-    def extra_repr(self) -> str:
-        return f"probability={self.probability}"

@@ -80,7 +80,9 @@ def assigned_at(path: str, owner: str) -> str:
     file, _ = split(owner)
     name = path.rstrip("]").rpartition(".")[2].partition("[")[0]
     for around in (_around(owner, ast.ClassDef), _tree(file)):
-        assigned = [node for node in ast.walk(around) if isinstance(node, ast.Assign) and _is_none(node.value)]
+        assigned = [
+            node for node in ast.walk(around) if isinstance(node, ast.Assign) and ast.unparse(node.value) == "None"
+        ]
         empty = {id(target) for node in assigned for target in node.targets}
         # An attribute, if there is one: a local variable may have its name; and not where it is None at first.
         stored = [each for each in _stored(around) if _named(each) == name]
@@ -88,10 +90,6 @@ def assigned_at(path: str, owner: str) -> str:
         if lines:
             return f"{file}:{min(lines)[2]}"
     return owner
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def seeded_at(function: str) -> str:

@@ -14,7 +14,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
 from fastpipe.diagnosis.stacks import THIS, Stack, children, command_line, parent, stack_of
 
-SILENT = "a worker that has not started"
+MAIN, SILENT = "the main process", "a worker that has not started"
 _BUSY = {each: each for each in ("worker_init_fn", "iter(dataset)", "dataset")} | {"collate": "collate_fn"}
 # In a file and a function of Python's own -> why a process that is there does not go on, and for what it waits.
 _CALLS = (
@@ -41,7 +41,7 @@ def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) 
     main = int(seen.facts["pid"])
     known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
     said = {int(path.stem.rpartition("-")[2]) for path in folder.glob("worker-*.jsonl")}
-    found = [stack_of(main, "the main process", folder)]
+    found = [stack_of(main, MAIN, folder)]
     for pid in children(main):
         if pid in known:
             found.append(stack_of(pid, f"worker {known[pid].number}", folder))
@@ -68,12 +68,17 @@ def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float
     silent = [] if in_step else [stack for stack in found if stack.role == SILENT]
     stack = by_pid.get(int(seen.facts["pid"]))
     cause = "step" if in_step else "lost"
-    if working:
+    forked = [] if in_step or seen.facts["method"] != "fork" else [each for each in found if each.role != MAIN]
+    # faulthandler says so of a process whose garbage collector is at work; one that sleeps there waits in a destructor.
+    if freeing := [each for each in forked if "Garbage-collecting" in each.text and each.status.startswith("S:")]:
+        stack, cause = freeing[0], "freeing"
+        evidence["process"] = stack.role
+    elif working:
         worker, stage, sample, busy_s = working[0]
         stack = by_pid[worker.pid]
         cause, more = _why(seen, worker, stage, stack)
         evidence |= {
-            "process": "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
+            "process": MAIN if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
             "sample": sample if stage == "dataset" else None,
             "function": _BUSY[stage] if stage != "dataset" else None,
             "busy_s": busy_s,
@@ -124,7 +129,7 @@ def _why(seen: Observation, worker: Worker, stage: str, stack: Stack) -> tuple[s
 def _lock(seen: Observation, worker: Worker, text: str) -> tuple[str, dict[str, Any]]:
     """Who holds the lock that a line of the worker waits for."""
     if seen.holds:
-        return "lock-shared", {"lock": seen.holds[0], "holder": "the main process"}
+        return "lock-shared", {"lock": seen.holds[0], "holder": MAIN}
     if not worker.locks:
         return "other", {"awaited": "a lock that another worker, thread or process holds"}
     lock = next((each for each in worker.locks if each["path"].rpartition(".")[2] in text), worker.locks[0])

@@ -60,6 +60,9 @@ stuck library, 1
   why     it waits for a lock, perhaps of a library (OpenMP, OpenCV) whose threads do not exist after a fork
   change  give the call at this line a timeout, and leave out such samples[[; for such a library:
           multiprocessing_context="{instead}"]]@timeout
+stuck freeing, 1: @late: {process} (pid {pid}) frees garbage, which does not end; the kernel says {kernel}
+  why     to free an object of the main process (DistributedDataParallel, a pool), it waits for threads it does not have
+  change  gc.collect() before the loop starts workers; or DataLoader(..., multiprocessing_context="forkserver")@timeout
 stuck start-fork, 1: @late: {silent:worker} started by {method} did not reach worker_init_fn (process {pid}
           [[, in {line}]]); the kernel says {kernel}
   why     a forked worker inherits locks that no thread will release

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -72,6 +75,40 @@ def test_workers_of_another_loader_are_left_alone() -> None:
     assert [stack.role for stack in diagnosis.stacks] == ["the main process", "worker 0"]
     assert all(worker.is_alive() for worker in others[0]._workers)
     assert len(list(others[0])) == 63
+
+
+class Pool:
+    """Waits, as it is freed, for threads that a forked process does not have."""
+
+    def __init__(self) -> None:
+        self.pid, self.itself = os.getpid(), self
+
+    def __del__(self) -> None:
+        if os.getpid() != self.pid:
+            threading.Event().wait()
+
+
+def allocate(worker: int) -> None:
+    gc.enable()
+    assert len([[] for _ in range(10_000)])  # enough for the garbage collector to begin
+
+
+def test_garbage_of_the_main_process_that_a_worker_cannot_free() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        Pool()
+        diagnosis = diagnosed(faults.Numbers(), worker_init_fn=allocate, stall_timeout=2.0 * slowdown())
+    finally:
+        gc.enable()
+        gc.collect()
+    found = finding(diagnosis, "stuck")
+    assert re.search(
+        r"worker [01] \(pid \d+\) frees garbage, which does not end; the kernel says S: waiting", found.what
+    )
+    assert "an object of the main process" in found.why
+    assert "gc.collect()" in found.change
+    assert 'multiprocessing_context="forkserver"' in found.change
 
 
 def test_without_workers_the_caller_goes_on() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -61,8 +63,12 @@ def smaller(program: str) -> str:
 @pytest.fixture(autouse=True)
 def workplace(
     flat: Path, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
-) -> None:
-    """A folder with data/train and data/val in it; one thread, since the steps are small."""
+) -> Iterator[None]:
+    """A folder with data/train and data/val in it; one thread, since the steps are small.
+
+    What a program leaves is freed here: a worker that a later test forks would wait forever, if its garbage collector
+    came to a model in DistributedDataParallel.
+    """
     (tmp_path / "data").mkdir()
     for name in ("train", "val"):
         (tmp_path / "data" / name).symlink_to(flat)
@@ -70,6 +76,8 @@ def workplace(
         monkeypatch.setattr(torchvision.models, name, network)
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
+    yield
+    gc.collect()
 
 
 def network(num_classes: int) -> torch.nn.Module:

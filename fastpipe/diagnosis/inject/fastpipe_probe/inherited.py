@@ -79,9 +79,7 @@ class Inherited:
             if not isinstance(self._found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
                 return path, owner
             path = outer
-        return path, own_place(
-            list(self._roots.values()), "dataset"
-        )  # of a global variable: most often of the same file
+        return path, own_place([*self._roots.values()], "dataset")  # of a global variable: most often of the same file
 
 
 def held_lock(value: Any) -> str | None:
