@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from checkout import ROOT
+from cluster.ray_cluster import QUIET
 from conftest import FLAT_IMAGES, smooth_noise
 from field_scenes import write_scenes
 from soak import Tried, long_form
@@ -328,8 +329,8 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     given = f"folder, dies = {str(tmp_path)!r}, {long_form()}"
     (tmp_path / "train.py").write_text(f"{given}\n{OBSERVED}\n{program}\nprint(result.metrics)\n")
     monkeypatch.setenv("HOME", str(tmp_path))  # Ray keeps its token there
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # it is one process less
+    for name, value in {**QUIET, "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0"}.items():  # which is one process less
+        monkeypatch.setenv(name, value)
     ran = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "'epoch': 2, 'loss': " in ran.stdout
