@@ -58,8 +58,9 @@ def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: P
         return [_killed(seen, ending, kills_before, folder)]
     code, evidence = cause_of(text) or Code.ERROR, {"ended": text[:500]}
     if code is Code.NOT_PICKLABLE and seen.facts["unpicklable"]:
-        first = seen.facts["unpicklable"][0]
-        where, evidence = first["place"], {"refused": first["path"], "reason": text[:500]}
+        found = seen.facts["unpicklable"][:3]
+        refused = ", ".join(f"{each['path']} ({each['kind']})" for each in found)
+        where, evidence = found[0]["place"], {"refused": refused, "reason": text[:500]}
     elif code is Code.NOT_PICKLABLE and ending.refused:
         first = ending.refused[0]
         where = assigned_at(first["path"], first["place"]) or where

@@ -64,7 +64,6 @@ class Code(StrEnum):
     OPENCV_THREADS = "opencv-threads"
     TORCH_THREADS = "torch-threads"
     TOO_MANY_THREADS = "too-many-threads"
-    LAMBDA = "lambda"
 
 
 @dataclass(frozen=True)

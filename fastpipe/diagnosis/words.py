@@ -114,7 +114,8 @@ disk-full, 3
   why     a disk or /dev/shm is full. No sample is at fault
   change  delete files, or write to another disk (TMPDIR=); for /dev/shm: @shm
 not-picklable, 10
-  why     with this start method, workers get the dataset by pickle
+  why     pickle, by which workers get the dataset with this start method, takes no lambdas and nothing defined inside a
+          function, no locks and no open files
   change  define functions and classes at the top level of a module; make files and locks in the worker, when first used
 error
   why     the loader does not run
@@ -278,9 +279,6 @@ slow-samples computes, 13
 slow-samples waits, 13
   change  check what this line waits for with these samples: a slow disk, the network, a lock; copy such files to a
           faster disk, or leave them out
-lambda, 10: {path} is {kind}@more
-  why     pickle, by which {method} gives workers the dataset, stores no lambdas and nothing defined inside a function
-  change  define it with a name at the top level of a module, or use functools.partial
 """
 
 

@@ -30,9 +30,6 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
         yield Finding(Code.PIN_WITHOUT_GPU, seen.made_at, severity=Severity.NOTE)
     if not facts["pin_memory"] and facts["uses_cuda"]:
         yield Finding(Code.GPU_WITHOUT_PIN, seen.made_at, severity=Severity.NOTE)
-    # Where a batch came, pickle took the dataset: by its own __getstate__, or without what is found here.
-    if facts["unpicklable"] and facts["method"] != "fork" and seen.num_workers and not seen.batches:
-        yield Finding(Code.LAMBDA, facts["unpicklable"][0]["place"], several(facts["unpicklable"]))
     if seen.num_workers > around.cpus:
         delayed = time.delayed if time else None
         severity = Severity.BAD if (delayed or 0.0) > _CROWDED else Severity.NOTE
