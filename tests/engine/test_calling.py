@@ -12,7 +12,7 @@ from faults.injector import Fault
 import fastpipe
 
 THREADS, BATCH = 16, 10
-FAST, SLOW = 1500, 40  # batches
+FAST, SLOW = 1500, 80  # batches
 # An epoch on a machine with one CPU -> batches that have come and threads at work, at many moments.
 PROGRAM = """
 import json, sys, threading
