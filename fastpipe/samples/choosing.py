@@ -117,12 +117,12 @@ def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str 
     return np.asarray(found[inverse])
 
 
-def by_hash(content: Content, stream: Stream, low: float, high: float) -> Bools:
+def by_hash(content: Content, stream: Stream, low: float, high: float, *, level: int = 0) -> Bools:
     """(n,) which samples have a hash in [low, high) of [0, 1): by the identity of each picture, however and wherever it
-    is stored.
+    is stored. The hashes of two levels are independent.
     """
     found = np.empty(len(content), dtype=np.bool_)
-    name = key(0, 0, stream)
+    name = key(0, level, stream)
     for ids in spans(len(content)):
         identities = content.index.hashes(content.numbers(ids), "identity")
         draws = uniform(name, identities.astype(np.uint64).view(np.int64))

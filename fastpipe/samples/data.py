@@ -63,6 +63,7 @@ class Data:
     _samples: NDArray[np.int64] | None = None
     _starts: NDArray[np.int64] | None = None
     _weights: tuple[float, ...] = (1.0,)
+    _folds: int = 0  # how often `fold` has divided what these are of
     _labels: ById | None = None
     _single: object = None  # how single samples come
 
@@ -274,6 +275,7 @@ def joined(parts: Sequence[D], mode: str) -> D:
         samples=samples,
         starts=None,
         weights=(1.0,),
+        folds=max(part._folds for part in parts),
         labels=by_id,
         added=added,
         identity=identity,

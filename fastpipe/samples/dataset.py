@@ -153,12 +153,13 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     def fold(self, fold: int, *, of: int) -> tuple[Dataset, Dataset]:
         """(the rest, part `fold` of `of`) for cross-validation. A hash of each source file decides, as in `take`: the
-        same file is never in two parts.
+        same file is never in two parts. Both can be divided again, by another hash.
         """
         of = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=of - 1)
-        inside = by_hash(self.content, Stream.FOLD, fold / of, (fold + 1) / of)
-        return tuple(self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))  # type: ignore[return-value]
+        inside = by_hash(self.content, Stream.FOLD, fold / of, (fold + 1) / of, level=self._folds)
+        rest, part = (self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))
+        return rest._with(folds=self._folds + 1), part._with(folds=self._folds + 1)
 
     def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
         """One more field: scores, pseudo-labels, outputs of a teacher, texts. Nothing is packed again.

@@ -179,6 +179,18 @@ def test_folds_are_parts_that_never_leak(thousand: Path) -> None:
     assert 180 < len(few) < 300, "take and fold are independent"
 
 
+def test_a_part_is_divided_as_evenly_as_the_whole(thousand: Path) -> None:
+    """Training, validation and test: a tenth is cut off, then a ninth of the rest; and folds in each fold."""
+    rest, test = numbered(thousand).fold(0, of=10)
+    train, val = rest.fold(0, of=9)
+    assert sorted(each for part in (train, val, test) for each in numbers_of(part)) == list(range(1000))
+    assert all(60 < len(part) < 150 for part in (val, test))
+    for outer in (rest, test, fastpipe.concat(rest, test)):
+        sizes = [len(outer.fold(inner, of=10)[1]) / len(outer) for inner in range(10)]
+        assert sum(sizes) == pytest.approx(1)
+        assert max(sizes) < 0.25, "the parts of a part are those of the whole"
+
+
 CHOICES: dict[str, Callable[[fastpipe.Dataset], fastpipe.Dataset]] = {
     "fold": lambda data: data.fold(0, of=3)[0],
     "take": lambda data: data.take(0.2),
