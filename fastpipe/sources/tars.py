@@ -73,6 +73,14 @@ class Gathered:
         kind = extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
         self.dropped[kind] = self.dropped.get(kind, 0) + members
 
+    def rename(self, ending: str, other: str) -> None:
+        """Members of one ending are called by another one, which no sample has beside it."""
+        if found := self.endings.pop(ending, 0):
+            self.endings[other] += found
+            for members in self.members.values():
+                if ending in members:
+                    members[other] = members.pop(ending)
+
     def take_files(self, tar: TarFile, archive: str, members: Iterable[Member]) -> bool:
         """Adds all members as files of an image folder. False: it stopped at a label, as only a WebDataset has."""
         self._tar, self._archive, self._seen = tar, archive, set[str]()
@@ -248,6 +256,9 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     gathered = Gathered(len(index.classes), labelled=True, origins=set())
     _gathered(root, [shard.name for shard in index.shards], gathered)
     gathered.endings.pop(NOTE, None)  # the notes of samples are ours
+    for each in index.fields.values():
+        if each.kind == "image":  # a further image of a sample is a JPEG or a PNG
+            gathered.rename(f"{each.name}.png", f"{each.name}.jpg")
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     _take_origins(listing.sources, index, index.sources())
     return listing

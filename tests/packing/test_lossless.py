@@ -276,3 +276,38 @@ def test_second_images_are_stored_as_the_first(tmp_path: Path) -> None:
         shown = dataset[sample]
         assert (shown["depth"].numpy() == depth[:, :, 0] >> 8).all()
         assert (shown["seg"].numpy() == depth[:, :, 0]).all()
+    for again in ("repacked", "added"):
+        if again == "repacked":
+            fastpipe.pack(tmp_path / "packed", tmp_path / again)
+        else:
+            with fastpipe.Writer(tmp_path / again, {"depth": "image", "seg": "mask"}) as writer:
+                writer.add(jpeg_bytes((9, 9)), key="first", depth=jpeg_bytes((9, 9)), seg=np.zeros((9, 9), np.uint8))
+            assert fastpipe.add(tmp_path / "packed", tmp_path / again).added == 3
+        found = fastpipe.open(tmp_path / again).with_fields(("key", "image", "depth", "seg"))
+        copies = {sample["key"]: sample for sample in found}
+        for key, sample in zip(dataset["key"], dataset, strict=True):
+            assert all(torch.equal(copies[key][name], sample[name]) for name in ("image", "depth", "seg"))
+
+
+BLANK = {
+    "gray": Image.new("L", (1000, 1000), 255),
+    "black and white": Image.new("1", (2480, 3508), 1),
+    "of 16 bits": Image.fromarray(np.full((4000, 1000), 9, np.uint16)),
+    "thin": Image.new("RGB", (65000, 1), (1, 2, 3)),
+    "in colours": Image.new("RGB", (2000, 2000), (1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "coefficients"])
+def test_blank_pictures_are_loaded(tmp_path: Path, storage: str) -> None:
+    """They take a thousand times fewer bytes than pixels."""
+    with fastpipe.Writer(tmp_path / "packed", storage=storage) as writer:
+        for name, picture in BLANK.items():
+            writer.add(picture, key=name)
+    assert verify(tmp_path / "packed").sound
+    data = fastpipe.open(tmp_path / "packed")
+    for name, picture, (image, _) in zip(BLANK, BLANK.values(), data, strict=True):
+        assert (image.shape[2], image.shape[1]) == picture.size, name
+        assert len(np.unique(image[0])) == 1, name
+    with fastpipe.loader(data, 1, size=8, train=False) as loader:
+        assert len(list(loader)) == len(BLANK)
