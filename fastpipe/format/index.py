@@ -190,8 +190,8 @@ class Index:
         placed &= first | ~_inside(before, size_bytes) | (before["offset"] + before["size"] <= records["offset"])
         placed &= last | ~_inside(behind, size_bytes) | (records["offset"] + records["size"] <= behind["offset"])
         width, height = records["width"].astype(np.int64), records["height"].astype(np.int64)
-        # No memory is made for a picture that cannot be there. A byte of a JPEG has 4 blocks of 8 x 8 pixels at most; one
-        # of a PNG has 1,032 bytes (zlib.net/zlib_tech.html), each of 8 pixels of 1 bit: 129 blocks.
+        # No memory is made for a picture that cannot be there: a byte of a JPEG has 4 blocks of 8 x 8 pixels at most,
+        # one of a PNG 1,032 bytes (zlib.net/zlib_tech.html) of 8 pixels each: 129 blocks.
         blocks = (width + 7) // 8 * ((height + 7) // 8)
         real = (width > 0) & (height > 0) & possible_forms(records) & (blocks <= 129 * records["size"].astype(np.int64))
         labelled = (records["label"] >= self.least_label) & (records["label"] < len(self.classes))

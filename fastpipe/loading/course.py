@@ -87,6 +87,7 @@ class Course:
 
     def begin(self) -> Epoch:
         self._recipes.world.check()
+        self._recipes.ask_again(self.next.epoch)
         if self._check is not None:
             self._check(self._recipes.now())
         epoch = self._next_epoch()

@@ -17,6 +17,7 @@ from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.content import MOST_ROWS
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, check_batches
 from fastpipe.samples.dataset import Dataset
 
@@ -102,6 +103,11 @@ class Recipes:
     def now(self, ranks: Ranks | None = None) -> Recipe:
         """The recipe for the ranks of the moment, or for those given."""
         return self._made(ranks or self.world.known() or ALONE, self.size, self.sampling)
+
+    def ask_again(self, epoch: int) -> None:
+        """As an epoch begins: a sampler of the program may name other samples than when the epoch was made ahead."""
+        if any(isinstance(pick, Listed) and pick.changed(epoch) for pick in self.now().picks):
+            self.sampling = replace(self.sampling)  # another one, so another recipe
 
     def of_batch(self, rows: object) -> Recipe:
         """As `now`; as long as nothing tells the ranks, for so many as give a global batch of these rows."""

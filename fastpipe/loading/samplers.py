@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,13 @@ from fastpipe.samples.choosing import array_of, checked_ids, ids_of_keys, near
 from fastpipe.samples.dataset import Dataset
 
 _MOST_REPEATS = 1024
+# Of a sampler's own: what makes another one, with a seed.
+_GENERATORS: dict[type, Callable[[int], object]] = {
+    torch.Generator: lambda seed: torch.Generator().manual_seed(seed),
+    np.random.Generator: np.random.default_rng,
+    np.random.RandomState: lambda seed: np.random.RandomState(seed % 2**32),
+    random.Random: random.Random,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,37 +189,51 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
     if data.content.mixed:
         raise impossible("listed mixture")
 
-    def numbers(rows: int, epoch: int) -> Int64s:
-        listed = isinstance(sampler, Iterable)
-        found = _iterated(sampler, key(seed, epoch, Stream.LIST), epoch, rows) if listed else sampler(epoch)
-        if isinstance(found, Iterable) and not isinstance(found, (np.ndarray, torch.Tensor)):
-            found = [*found]
+    def numbers(rows: int, epoch: int, times: int = 1) -> Int64s:
+        found = _asked(sampler, key(seed, epoch, Stream.LIST), epoch, rows, times)
         expected = f"sampler: expected whole numbers from 0 to {len(data) - 1} for epoch {epoch}"
         if not len(ids := checked_ids(found, len(data), expected)):
             raise ConfigError(f"{expected}; got none")
         return ids
 
-    made = lru_cache(1)(lambda rows: Listed(partial(numbers, rows)))
-    return Sampling(listed=made, ordered=True, identity={"sampler": type(sampler).__name__})
+    if not np.array_equal(numbers(1, 0), numbers(1, 0, times=2)):
+        raise ConfigError(
+            "sampler: expected the same numbers each time that it is asked for an epoch; asked twice for epoch 0, it "
+            "gave others. It counts its calls, or draws from a generator that is not its attribute. Pass a function "
+            "of the epoch, lambda epoch: np.random.default_rng(epoch).permutation(n), or one with set_epoch(epoch)"
+        )
+    identity = {"sampler": type(sampler).__name__}
+    return Sampling(listed=lambda rows: Listed(partial(numbers, rows)), ordered=True, identity=identity)
 
 
-def _iterated(sampler: Any, seed: int, epoch: int, rows: int) -> list[Any]:
-    """What a torch Sampler draws in an epoch by the loader's seed; one that deals out to ranks, of all of them."""
+def _asked(sampler: Any, seed: int, epoch: int, rows: int, times: int) -> Any:
+    """What a sampler or function gives for an epoch, asked so many times, with all generators seeded; of one that deals
+    out to ranks, what it gives all of them.
+    """
     replicas = getattr(sampler, "num_replicas", None)
-    lists = []
+    lists: list[Any] = []
     for rank in range(replicas or 1):
-        each = copy.copy(sampler)
+        each = copy.copy(sampler)  # the user's stays as it is
         if replicas:
             each.rank = rank
         if hasattr(each, "set_epoch"):
             each.set_epoch(epoch)
-        with seeded(torch.device("cpu"), seed), torch.device("cpu"):
-            if isinstance(getattr(each, "generator", None), torch.Generator):
-                each.generator = torch.Generator().manual_seed(seed)  # the user's stays as it is
-            lists.append([*each])
+        lists += [_drawn(each, seed, epoch) for _ in range(times)][-1:]
+    if not replicas:
+        return lists[0]
     share = max(1, rows // len(lists) if rows % len(lists) == 0 else 1)  # of each rank in a global batch
     starts = range(0, max(map(len, lists)), share)
     return [number for start in starts for each in lists for number in each[start : start + share]]
+
+
+def _drawn(sampler: Any, seed: int, epoch: int) -> Any:
+    for name, value in getattr(sampler, "__dict__", {}).items():
+        for kind, make in _GENERATORS.items():
+            if isinstance(value, kind):
+                setattr(sampler, name, make(seed))
+    with seeded(torch.device("cpu"), seed), torch.device("cpu"):
+        found = sampler if isinstance(sampler, Iterable) else sampler(epoch)
+        return [*found] if isinstance(found, Iterable) and not isinstance(found, (np.ndarray, torch.Tensor)) else found
 
 
 def _per_class(sampler: PerClass, data: Dataset) -> Sampling:

@@ -119,7 +119,11 @@ class Listed(Pick):
             numbers = numbers_of(epoch)
             return numbers, len(np.unique(numbers)) == len(numbers)
 
-        self._of = lru_cache(2)(of)
+        self._numbers_of, self._of = numbers_of, lru_cache(2)(of)
+
+    def changed(self, epoch: int) -> bool:
+        """Whether the function names other samples now than when it was asked before."""
+        return not np.array_equal(self._numbers_of(epoch), self._of(epoch)[0])
 
     def digest(self, epoch: int) -> str:
         """The hash of an epoch's numbers, in hex."""

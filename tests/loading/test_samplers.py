@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -372,6 +373,61 @@ def test_samplers_of_torch(flat: Path) -> None:
     assert batches_of(flat, 1, 1, 8, sampler=utils.SequentialSampler(range(20))) == [
         [[*range(8)], [*range(8, 16)], [*range(16, 20)]]
     ]
+
+
+def test_a_list_that_changes_between_epochs_is_that_of_the_epoch_that_begins(flat: Path) -> None:
+    """Also where the epoch was made ahead of the change: hard examples, a curriculum."""
+    hard = [[*range(20)]]
+    with loader_of(flat, sampler=lambda epoch: hard[0]) as loader:
+        for epoch in range(4):
+            assert [number for batch in loader for number in batch.ids.tolist()] == hard[0]
+            hard[0] = [*range(epoch + 1, epoch + 11 + epoch)]
+    weighted = torch.utils.data.WeightedRandomSampler([1.0] * FLAT_IMAGES, 30)
+    with loader_of(flat, sampler=weighted) as loader:
+        for epoch in range(3):
+            weighted.weights = torch.eye(FLAT_IMAGES, dtype=torch.float64)[epoch]
+            assert {number for batch in loader for number in batch.ids.tolist()} == {epoch}
+
+
+class Own(torch.utils.data.Sampler[int]):
+    """Permutes, by a generator of its own or by counting its calls."""
+
+    def __init__(self, draws: Any) -> None:
+        self.draws, self.calls = draws, 0
+
+    def __len__(self) -> int:
+        return FLAT_IMAGES
+
+    def __iter__(self) -> Any:
+        self.calls += 1
+        if isinstance(self.draws, torch.Generator):
+            return iter(torch.randperm(FLAT_IMAGES, generator=self.draws).tolist())
+        if isinstance(self.draws, random.Random):
+            return iter(self.draws.sample(range(FLAT_IMAGES), FLAT_IMAGES))
+        return iter((self.draws or np.random.default_rng(self.calls)).permutation(FLAT_IMAGES).tolist())
+
+
+@pytest.mark.parametrize(
+    "draws", [torch.Generator(), np.random.default_rng(1), np.random.RandomState(1), random.Random(1)], ids=type
+)
+def test_whatever_generator_a_sampler_has_an_epoch_has_one_order(flat: Path, draws: Any) -> None:
+    epochs, again = (batches_of(flat, 1, 3, 8, sampler=Own(draws)) for _ in range(2))
+    assert epochs == again
+    assert len({str(epoch) for epoch in epochs}) == 3
+    with loader_of(flat, 8, sampler=Own(draws)) as loader:
+        loader.set_epoch(2)
+        assert [batch.ids.tolist() for batch in loader] == epochs[2]
+
+
+def test_a_sampler_that_does_not_repeat_itself_is_refused(flat: Path) -> None:
+    """Its epochs would differ from rank to rank, and could not be resumed."""
+    generator = np.random.default_rng(1)
+    for sampler in (Own(None), lambda epoch: generator.permutation(FLAT_IMAGES)):
+        with pytest.raises(ConfigError, match="asked twice for epoch 0, it gave others"):
+            loader_of(flat, sampler=sampler)
+    epochs = batches_of(flat, 1, 2, 8, sampler=lambda epoch: np.random.permutation(FLAT_IMAGES))
+    assert epochs[0] != epochs[1]
+    assert epochs == batches_of(flat, 1, 2, 8, sampler=lambda epoch: np.random.permutation(FLAT_IMAGES))
 
 
 def test_a_distributed_sampler_gives_each_rank_its_numbers(flat: Path) -> None:
