@@ -102,12 +102,13 @@ def list_yolo(root: Path, split: str | None) -> Listing:
     beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
     stray = texts - {str(Path(path).with_suffix(".txt")) for path in paths}
-    fields = [SourceField("boxes", "boxes", names=_class_names(root))]
-    rows = (_yolo_row(path, labels) for path in paths)
+    names = _class_names(root)
+    rows = (_yolo_row(path, labels, len(names) or 1 << 31) for path in paths)
+    fields = [SourceField("boxes", "boxes", names=names)]
     return list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
 
 
-def _yolo_row(path: str, labels: Path) -> Row:
+def _yolo_row(path: str, labels: Path, classes: int) -> Row:
     text = labels / Path(path).with_suffix(".txt")
     boxes, numbers = [], []
     try:
@@ -116,11 +117,11 @@ def _yolo_row(path: str, labels: Path) -> Row:
             if words := line.split():
                 label, x, y, width, height = int(words[0]), *map(float, words[1:])
                 boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
-                numbers.append(label)
+                numbers.append(range(classes).index(label))  # ValueError: there is no such class
     except ImageError as problem:
         return Row(path, problem=str(problem), path=path)
     except ValueError:
-        expected = "a class and x, y, width, height as shares of the image"
+        expected = f"a class from 0 to {classes - 1} and x, y, width, height as shares of the image"
         return Row(path, problem=f"{where}: expected {expected}, got {line[:60]!r}", path=path)
     return Row(path, {"boxes": {"shares": boxes, "labels": numbers}}, path=path)
 

@@ -154,8 +154,10 @@ def test_a_byte_order_mark_is_no_part_of_a_line(yolo: Path, voc: Path, tmp_path:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("0 0.5 0.5 0.5", "000.txt, line 1: expected a class and x, y, width, height as shares of the image"),
+        ("0 0.5 0.5 0.5", "000.txt, line 1: expected a class from 0 to 2 and x, y, width, height as shares of the"),
         ("a 0.5 0.5 0.5 0.5", "line 1: expected a class"),
+        ("3 0.5 0.5 0.5 0.5", "line 1: expected a class from 0 to 2"),
+        ("-1 0.5 0.5 0.5 0.5", "line 1: expected a class from 0 to 2"),
         ("0 0.1 0.1 0.2 0.2 0.3 0.3", "line 1: expected a class"),
         ("0 0.9 0.5 0.5 0.5", "expected boxes x0, y0, x1, y1 inside the image"),
         ("0 nan 0.5 0.5 0.5", "finite"),
