@@ -37,8 +37,7 @@ from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WIND
 from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
-from fastpipe.packing.pipeline.exchange import runs_of_rows
-from fastpipe.packing.pipeline.run_file import Sample, write_run
+from fastpipe.packing.pipeline.exchange import Sample, runs_of_rows, write_run
 from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, entry_name
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of

@@ -25,9 +25,9 @@ from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
+from fastpipe.packing.pipeline import ahead, converting, exchange
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
+from fastpipe.packing.pipeline.exchange import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.kinds import list_sources
@@ -156,7 +156,7 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
         for at, (source, outcome) in enumerate(converted(listing, listing.sources, PackOptions(workers=2)))
     ]
-    monkeypatch.setattr(run_file, "_EVERY_BYTES", 20_000)
+    monkeypatch.setattr(exchange, "_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
     write_run(store, "run", samples)
     for start, stop in ((0, 300), (0, 1), (299, 300), (100, 200), (127, 129), (128, 256)):

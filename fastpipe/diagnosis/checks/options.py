@@ -41,11 +41,6 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     yield from _threads(seen, around, time)
 
 
-def several(found: list[dict[str, str]]) -> dict[str, object]:
-    """Evidence of objects of one kind: the first, and the paths of more."""
-    return {**found[0], "others": ", ".join(each["path"] for each in found[1:4]) or None}
-
-
 def _made_ahead(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     batch_bytes = statistics.median(each.size_bytes for each in seen.batches)
     ahead_bytes = seen.num_workers * int(seen.facts["prefetch_factor"]) * batch_bytes

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from fastpipe.diagnosis.checks.options import several
 from fastpipe.diagnosis.code import assigned_at, seeded_again_at, seeded_at
 from fastpipe.diagnosis.ended import UNEQUAL, cause_of
 from fastpipe.diagnosis.findings import Code, Finding
@@ -39,7 +38,8 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
     failures = [failure for worker in seen.workers for failure in worker.failures]
     if shared := _shared(seen, failed=bool(failures)):
         first = shared[0]
-        evidence = {**several(shared), "file": first["file"] or None}
+        others = ", ".join(each["path"] for each in shared[1:4]) or None
+        evidence = {**first, "others": others, "file": first["file"] or None}
         if failures:
             evidence |= {"sample": failures[0]["sample"], "raised": failures[0]["error"]}
         where = assigned_at(first["path"], first["place"]) or str(seen.facts["dataset_place"])

@@ -25,8 +25,7 @@ from typing import Any
 import xxhash
 
 from fastpipe.packing.job.threads import Fitted, plan_of, runs_by_name
-from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
-from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
+from fastpipe.packing.pipeline.exchange import Sample, parts_of, runs_of_rows, samples_in, spool_of, write_run
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
 from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at

@@ -21,8 +21,7 @@ from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
 from fastpipe.packing.job.threads import Fitted, Made, Make, Progress, Summary, Told, already_packed, publish
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged
-from fastpipe.packing.pipeline.run_file import is_whole
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, is_whole
 from fastpipe.packing.shard.journal import Entry, Journal, read_entry
 from fastpipe.packing.shard.make import make_shards
 from fastpipe.packing.shard.options import PackOptions, pack_options
