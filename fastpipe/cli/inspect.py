@@ -15,9 +15,8 @@ from fastpipe.cli.options import takes
 from fastpipe.cli.tables import count, new_table, show
 from fastpipe.errors import ConfigError, readable, whole
 from fastpipe.format.pixel_form import PixelForm
-from fastpipe.show.inspection import Histogram, Inspection, write_contact_sheet
+from fastpipe.show.inspection import Histogram, Inspection, ShuffleReport, shuffle_report, write_contact_sheet
 from fastpipe.show.inspection import inspect as inspect_index
-from fastpipe.show.shuffle_score import ShuffleReport, shuffle_report
 from fastpipe.sources.scan.opening import open_data
 
 if TYPE_CHECKING:

@@ -177,10 +177,8 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
         return replace(inside, repeats=repeats, identity={**inside.identity, **said})
     if isinstance(sampler, Weighted):
         return _weighted(sampler, data, shuffle)
-    if isinstance(sampler, PerClass):
-        return _per_class(sampler, data)
     none = isinstance(sampler, (type, str, Mapping, BatchSampler))
-    if none or not (isinstance(sampler, Iterable) or callable(sampler)):
+    if none or not (isinstance(sampler, (PerClass, Iterable)) or callable(sampler)):
         more = "; pass the sampler in it, and batch_size=" if isinstance(sampler, BatchSampler) else ""
         raise ConfigError(
             "sampler: expected fastpipe.Weighted(...), PerClass, Repeated or Sequential, a torch Sampler, or a "
@@ -188,6 +186,11 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
         )
     if data.content.mixed:
         raise impossible("listed mixture")
+    if isinstance(sampler, PerClass):
+        each = whole("PerClass(samples=)", sampler.samples, least=1, most=2**20)
+        many = 0 if sampler.classes is None else whole("PerClass(classes=)", sampler.classes, least=1, most=2**20)
+        identity: dict[str, Any] = {"per_class": [many, each]}
+        return Sampling(by_class=(many, each, data.targets), ordered=True, labelled=True, identity=identity)
 
     def numbers(rows: int, epoch: int, times: int = 1) -> Int64s:
         found = _asked(sampler, key(seed, epoch, Stream.LIST), epoch, rows, times)
@@ -234,15 +237,6 @@ def _drawn(sampler: Any, seed: int, epoch: int) -> Any:
     with seeded(torch.device("cpu"), seed), torch.device("cpu"):
         found = sampler if isinstance(sampler, Iterable) else sampler(epoch)
         return [*found] if isinstance(found, Iterable) and not isinstance(found, (np.ndarray, torch.Tensor)) else found
-
-
-def _per_class(sampler: PerClass, data: Dataset) -> Sampling:
-    if data.content.mixed:
-        raise impossible("listed mixture")
-    each = whole("PerClass(samples=)", sampler.samples, least=1, most=2**20)
-    many = 0 if sampler.classes is None else whole("PerClass(classes=)", sampler.classes, least=1, most=2**20)
-    identity = {"per_class": [many, each]}
-    return Sampling(by_class=(many, each, data.targets), ordered=True, labelled=True, identity=identity)
 
 
 def _weighted(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:

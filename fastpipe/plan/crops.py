@@ -158,13 +158,8 @@ class Resize(BaseCrop):
 
     @classmethod
     def _hint(cls, size: object) -> str:
-        hint = super()._hint(size)
-        if not isinstance(size, int):
-            return hint
-        return (
-            f"{hint}. For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: "
-            f"crop=fastpipe.CenterCrop(resize={size!r})"
-        )
+        more = f". For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: crop=fastpipe.CenterCrop"
+        return super()._hint(size) + (f"{more}(resize={size!r})" if isinstance(size, int) else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ import fastpipe
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, EpochOrder
-from fastpipe.show.shuffle_score import score, shuffle_report
+from fastpipe.show.inspection import score, shuffle_report
 
 CLASSES, PER_CLASS = 20, 60
 
