@@ -43,19 +43,18 @@ class UnpackedSample(NamedTuple):
 def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
+    for label, name in enumerate(index.classes):  # also one without images: others keep their labels when packed again
+        folder = folders[label] = destination / folder_name(name)
+        try:
+            folder.mkdir()
+        except OSError as problem:
+            if problem.errno not in (errno.EEXIST, errno.ENAMETOOLONG):
+                raise
+            raise PackError(
+                f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
+                "new folder with --format webdataset, which makes none"
+            ) from problem
     for sample in samples:
-        if sample.label not in folders:
-            name = index.class_name(sample.label)
-            folder = folders[sample.label] = destination / folder_name(name)
-            try:
-                folder.mkdir()
-            except OSError as problem:
-                if problem.errno not in (errno.EEXIST, errno.ENAMETOOLONG):
-                    raise
-                raise PackError(
-                    f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
-                    "new folder with --format webdataset, which makes none"
-                ) from problem
         name = f"{sample.key}.{picture_ending(sample.picture)}"
         with open(folders[sample.label] / name, "xb", opener=no_link) as file:
             file.write(sample.picture)

@@ -255,6 +255,21 @@ def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
         assert len(list((tmp_path / name).rglob("*.png"))) == 2
 
 
+def test_a_class_without_images_has_a_folder(tmp_path: Path) -> None:
+    """Else the labels of the classes behind it would be others when the files are packed again."""
+    source = tmp_path / "source"
+    (source / "bee").mkdir(parents=True)
+    for name in ("ant", "cow"):
+        (source / name).mkdir()
+        (source / name / "1.jpg").write_bytes(jpeg_bytes())
+    fastpipe.pack(source, tmp_path / "packed")
+    unpack(tmp_path / "packed", tmp_path / "files")
+    fastpipe.pack(tmp_path / "files", tmp_path / "again")
+    found = [fastpipe.open(tmp_path / name) for name in ("packed", "again")]
+    assert found[0].classes == found[1].classes == ["ant", "bee", "cow"]
+    assert sorted(found[0]["label"]) == sorted(found[1]["label"]) == [0, 2]
+
+
 def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:
     unpack(packs["jpeg"], tmp_path / "jpeg", "webdataset")
     for shard in Index(packs["jpeg"]).shards:

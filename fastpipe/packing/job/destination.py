@@ -124,7 +124,7 @@ def plan_run(
         if not options.overwrite:
             raise PackError(
                 f"{place} holds a different dataset, or a damaged dataset: {problem}. Choose another folder, or pass "
-                "--overwrite to replace it"
+                "--overwrite (overwrite=True) to replace it"
             )
     plan = {"source": facts.root, "listing": facts.state, "options": shaping, "made_with": made_with()}
     unfinished = journal.plan()
