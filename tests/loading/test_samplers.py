@@ -419,6 +419,25 @@ def test_whatever_generator_a_sampler_has_an_epoch_has_one_order(flat: Path, dra
         assert [batch.ids.tolist() for batch in loader] == epochs[2]
 
 
+class Shuffling(torch.utils.data.Sampler[int]):
+    """Shuffles a list of its own in place, by Python's global generator."""
+
+    def __init__(self) -> None:
+        self.numbers = [*range(FLAT_IMAGES)]
+
+    def __iter__(self) -> Any:
+        random.shuffle(self.numbers)
+        return iter(self.numbers)
+
+
+def test_a_sampler_may_shuffle_in_place(flat: Path) -> None:
+    sampler = Shuffling()
+    epochs, again = (batches_of(flat, 1, 3, 8, sampler=sampler) for _ in range(2))
+    assert epochs == again
+    assert len({str(epoch) for epoch in epochs}) == 3
+    assert sampler.numbers == [*range(FLAT_IMAGES)], "the program's own stays as it is"
+
+
 def test_a_sampler_that_does_not_repeat_itself_is_refused(flat: Path) -> None:
     """Its epochs would differ from rank to rank, and could not be resumed."""
     generator = np.random.default_rng(1)
