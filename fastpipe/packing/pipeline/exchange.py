@@ -49,9 +49,8 @@ _SPOOLED_BYTES, _SPOOLED_ROWS = 128 << 20, 1 << 16  # of a run; two may be in me
 _WINDOWS_BYTES = 64 << 20  # of all runs that are read, each of them within these bounds
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20
 _TOLD_BYTES = 1_000_000_000
-_EVERY_BYTES = 1 << 16  # of records between two places in the footer of a run
+_EVERY_BYTES, _END_BYTES = 1 << 16, 1 << 17  # of records between two places in a footer; read at once: most footers
 _HASH_BYTES, _HEAD_BYTES = 8, 16
-_END_BYTES = 1 << 17  # read at once: all of most footers
 _GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
 
 
