@@ -58,7 +58,7 @@ asan tsan:
 
 fuzz:
 	@scripts/bootstrap --tools
-	@PYTHONPATH=tests .venv/bin/python -m fuzz.run --count $(COUNT) --seed $(SEED) $(if $(PHOTOS),--photos "$(PHOTOS)")
+	@PYTHONPATH=tests .venv/bin/python -m support.fuzz.run --count $(COUNT) --seed $(SEED) $(if $(PHOTOS),--photos "$(PHOTOS)")
 
 bench-peers:
 	@scripts/bootstrap

@@ -73,7 +73,7 @@ def served(folder: Path, bytes_per_s: float, latency_s: float) -> tuple[subproce
     script = (
         f"import os, sys, time; sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
         "os.nice(10)\n"  # of a real server's CPU time, nothing is taken from the loader
-        "from pathlib import Path\nfrom remote.range_server import RangeServer\n"
+        "from pathlib import Path\nfrom support.remote.range_server import RangeServer\n"
         f"server = RangeServer(Path({str(folder)!r}), bytes_per_s={bytes_per_s}, latency_s={latency_s})\n"
         "print(server.url, flush=True)\ntime.sleep(3600)\n"
     )

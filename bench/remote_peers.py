@@ -202,7 +202,7 @@ SERVE = """
 import sys, threading, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from remote.range_server import Fault, RangeServer
+from support.remote.range_server import Fault, RangeServer
 kind, seen, big = {kind!r}, set(), 8 << 20
 def fault(asked):
     if kind == "" or not asked.path.endswith((".tar", ".mds", ".bin")):

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from side_by_side import LONGEST  # noqa: E402 (found by the line above)
+from support.running.side_by_side import LONGEST  # noqa: E402 (found by the line above)
 
 MOST = 40
 FAR = 4

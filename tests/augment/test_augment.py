@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos, tensors_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.batches.augment_batches import photos, tensors_of
 from torch import Tensor
 
 import fastpipe

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos, tensors_of
-from kornia_cases import k
-from simulated_gpu import simulated
+from support.batches.augment_batches import differing, photos, tensors_of
+from support.batches.kornia_cases import k
+from support.devices.simulated_gpu import simulated
 from test_augment_device import launches_of
 from test_augment_modules import Returns
 from torch import Tensor

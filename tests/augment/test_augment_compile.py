@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from augment_batches import photos
+from support.batches.augment_batches import photos
 from torch import Tensor
 
 from fastpipe import Augment

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos, tensors_of
-from simulated_gpu import simulated
+from support.batches.augment_batches import differing, photos, tensors_of
+from support.devices.simulated_gpu import simulated
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.batches.augment_batches import photos
 from torch import Tensor
 
 from fastpipe import Augment

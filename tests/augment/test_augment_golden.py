@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos
+from support.batches.augment_batches import differing, photos
 from torch import Tensor
 
 from fastpipe import Augment

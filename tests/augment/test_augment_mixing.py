@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos
 from numpy.typing import NDArray
+from support.batches.augment_batches import photos
 
 from fastpipe import Augment
 from fastpipe.augment import pixels

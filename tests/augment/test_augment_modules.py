@@ -12,9 +12,9 @@ import kornia.augmentation
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos, tensors_of
-from kornia_cases import CASES
-from simulated_gpu import simulated
+from support.batches.augment_batches import differing, photos, tensors_of
+from support.batches.kornia_cases import CASES
+from support.devices.simulated_gpu import simulated
 from test_augment_draws import Noise, generators
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode

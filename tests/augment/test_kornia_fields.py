@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, tensors_of
-from kornia_cases import CASES, k
-from simulated_gpu import simulated
+from support.batches.augment_batches import differing, tensors_of
+from support.batches.kornia_cases import CASES, k
+from support.devices.simulated_gpu import simulated
 from torch import Tensor
 
 from fastpipe import Augment

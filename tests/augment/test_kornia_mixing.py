@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos
-from kornia_cases import k
+from support.batches.augment_batches import photos
+from support.batches.kornia_cases import k
 from torch import Tensor
 
 import fastpipe

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos
-from kornia_cases import CASES, FIXED, MIXING, NOT_MADE, REFUSED, all_2d, k
+from support.batches.augment_batches import photos
+from support.batches.kornia_cases import CASES, FIXED, MIXING, NOT_MADE, REFUSED, all_2d, k
 from torch import Tensor
 
 import fastpipe

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos, tensors_of
-from kornia_cases import CASES
-from simulated_gpu import Gpu, simulated
+from support.batches.augment_batches import differing, photos, tensors_of
+from support.batches.kornia_cases import CASES
+from support.devices.simulated_gpu import Gpu, simulated
 from test_kornia_mixing import MIXING
 
 from fastpipe import Augment

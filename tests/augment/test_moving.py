@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from kornia_cases import k
+from support.batches.kornia_cases import k
 
 from fastpipe import Augment
 from fastpipe.plan.placed import Placed

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import flat_number
 from PIL import Image
+from support.pictures.drawn import flat_number
 
 from fastpipe.bench import child, measure
 from fastpipe.bench.child import Batch, fastpipe_loader, torch_batches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkout import ROOT
+from support.checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

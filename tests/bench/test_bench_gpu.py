@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import ROOT
+from support.checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from checkout import ROOT
+from support.checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from checkout import ROOT
-from growing import photos
+from support.checkout import ROOT
+from support.datasets.growing import photos
 
 sys.path.extend([str(ROOT), str(ROOT / "bench" / "peers")])  # last, so that fastpipe is the one under test
 

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import warm
-from checkout import ROOT
-from conftest import smooth_noise
+from support.checkout import ROOT
+from support.pictures.drawn import smooth_noise
+from support.programs import warm
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from checkout import ROOT
-from soak import times
+from support.checkout import ROOT
+from support.running.soak import times
 
 from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
 from fastpipe.format.layout import shard_name

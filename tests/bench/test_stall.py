@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import ROOT
 from PIL import Image
+from support.checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
-from cli_run import COMMAND, failed, fp, succeeded
-from pack_sources import jpeg_bytes, write_folder
+from support.checkout import ROOT
+from support.programs.cli_run import COMMAND, failed, fp, succeeded
+from support.sources.pack_sources import jpeg_bytes, write_folder
 
 import fastpipe
 from fastpipe.bench.measure import Figures, Task

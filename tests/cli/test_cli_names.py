@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli_run import fp
-from pack_sources import jpeg_bytes
+from support.programs.cli_run import fp
+from support.sources.pack_sources import jpeg_bytes
 
 from fastpipe.errors import readable
 

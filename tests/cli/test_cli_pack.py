@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import COMMAND, failed, fp, succeeded
-from conftest import packed_jpeg
-from pack_sources import saved, segments, write_folder, write_large_folder
 from PIL import Image
+from support.datasets.packed import packed_jpeg
+from support.programs.cli_run import COMMAND, failed, fp, succeeded
+from support.sources.pack_sources import saved, segments, write_folder, write_large_folder
 
 from fastpipe.errors import size_bytes
 from fastpipe.format.index import Index

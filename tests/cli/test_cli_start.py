@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_run import COMMAND
-from conftest import run_script
-from pack_sources import write_folder
+from support.programs.cli_run import COMMAND
+from support.programs.scripts import run_script
+from support.sources.pack_sources import write_folder
 
 Environment = dict[str, str]
 

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_run import failed, fp, succeeded
-from conftest import damage
-from keys import key_of
-from pack_sources import jpeg_bytes
+from support.datasets.keys import key_of
+from support.datasets.packed import damage
+from support.programs.cli_run import failed, fp, succeeded
+from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
 from fastpipe.format.index import Index

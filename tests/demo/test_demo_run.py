@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_run import failed, fp, succeeded
 from PIL import Image
+from support.programs.cli_run import failed, fp, succeeded
 
 from fastpipe.bench.measure import Figures, Result, Task
 from fastpipe.cli import demo

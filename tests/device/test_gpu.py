@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import ROOT, TESTS
-from conftest import FLAT_IMAGES, run_script
-from torchrun import torchrun
+from support.checkout import ROOT, SUPPORT
+from support.pictures.drawn import FLAT_IMAGES
+from support.programs.scripts import run_script
+from support.ranks.torchrun import torchrun
 
 import fastpipe
 
@@ -252,7 +253,7 @@ def test_training_with_the_loader(textured: Path, mode: str) -> None:
 
 def test_two_processes_on_one_gpu(flat: Path, tmp_path: Path) -> None:
     made = tmp_path / "made.pt"
-    program, model = TESTS / "train_imagenet_rank.py", ["--model=resnet18", "--size=32", "--batch-size=16"]
+    program, model = SUPPORT / "ranks" / "train_imagenet_rank.py", ["--model=resnet18", "--size=32", "--batch-size=16"]
     printed = torchrun(program, tmp_path, flat, flat, "--checkpoint", made, *model, "--epochs=2", "--warmup=1")
     lines = [line for line in printed.splitlines() if line.startswith("epoch")]
     assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]

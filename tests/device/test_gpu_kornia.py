@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from augment_batches import differing, photos, tensors_of
-from kornia_cases import CASES, k
+from support.batches.augment_batches import differing, photos, tensors_of
+from support.batches.kornia_cases import CASES, k
 
 from fastpipe import Augment
 

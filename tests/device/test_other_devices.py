@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import warm
-from checkout import TESTS
+from support.checkout import TESTS
+from support.programs import warm
 from torch.utils import backend_registration
 
 from fastpipe.device.streams import SideStream, Stream, stream_of
@@ -20,7 +20,7 @@ PROGRAM = """
     import sys
     import warnings
     sys.path.append(sys.argv[2])
-    import toy_device
+    from support.devices import toy_device
     import torch
     import fastpipe
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import run_script
+from support.programs.scripts import run_script
 
 from fastpipe.device.streams import PageLocked
 

@@ -13,7 +13,7 @@ import kornia.augmentation
 import numpy as np
 import pytest
 import torch
-from simulated_gpu import Gpu, simulated
+from support.devices.simulated_gpu import Gpu, simulated
 
 import fastpipe
 from fastpipe import Augment

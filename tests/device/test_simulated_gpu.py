@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from simulated_gpu import TAKEN_AT_ONCE_BYTES, Gpu, simulated
+from support.devices.simulated_gpu import TAKEN_AT_ONCE_BYTES, Gpu, simulated
 from torch import Tensor
 
 THERE = "cuda:0"

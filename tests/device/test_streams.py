@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import warm
-from checkout import TESTS
-from device.fake_cuda import BROKEN, FakeCuda, simulate
+from support.checkout import TESTS
+from support.devices.fake_cuda import BROKEN, FakeCuda, simulate
+from support.programs import warm
 
 import fastpipe
 from fastpipe.device.streams import Mark, Stream, stream_of
@@ -193,7 +193,7 @@ BREAKS = """
     import sys
     import pytest
     sys.path.append(sys.argv[2])
-    from device.fake_cuda import BROKEN, simulate
+    from support.devices.fake_cuda import BROKEN, simulate
     import fastpipe
 
     cuda = simulate(pytest.MonkeyPatch())

@@ -13,9 +13,10 @@ import kornia.augmentation
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES, damage
-from fake_stream import FakeMark, FakeStream
-from patience import in_time
+from support.datasets.packed import damage
+from support.devices.fake_stream import FakeMark, FakeStream
+from support.pictures.drawn import FLAT_IMAGES
+from support.running.patience import in_time
 
 import fastpipe
 from fastpipe.device.streams import Stream

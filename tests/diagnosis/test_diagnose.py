@@ -11,13 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import diagnosed as faults
 import numpy as np
 import pytest
+import support.workers.diagnosed as faults
 import torch
-from checkout import TESTS
-from conftest import frees_memory, run_script
-from diagnosed import (
+from support.checkout import TESTS
+from support.programs.scripts import run_script
+from support.running.memory import frees_memory
+from support.running.patience import in_time
+from support.workers.diagnosed import (
     FAULTS,
     Failing,
     Names,
@@ -30,7 +32,6 @@ from diagnosed import (
     line_of,
     names,
 )
-from patience import in_time
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -226,7 +227,7 @@ GROWS = {
     "lists": """
         import sys
         sys.path.insert(0, sys.argv[1])
-        from diagnosed import Names, diagnosed, finding, slow_pause
+        from support.workers.diagnosed import Names, diagnosed, finding, slow_pause
         names = [f"photos/class-{number % 1000:04d}/{number:09d}.jpg" for number in range(500_000)]
         diagnosis = diagnosed(Names(names), batch_size=2, batches=50, step=slow_pause)
         found = finding(diagnosis, "copy-on-write")
@@ -236,7 +237,7 @@ GROWS = {
         process: f"""
         import sys
         sys.path.insert(0, sys.argv[1])
-        from diagnosed import Keeping, diagnosed, finding
+        from support.workers.diagnosed import Keeping, diagnosed, finding
         print(finding(diagnosed(Keeping(), num_workers={workers}), "memory-grows").what)
     """
         for process, workers in (("the main process", 0), ("worker 0", 1))

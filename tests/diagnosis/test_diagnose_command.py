@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 import pytest
-from cli_run import COMMAND, failed, fp
-from patience import in_time
-from script_runs import started_warm
+from support.programs.cli_run import COMMAND, failed, fp
+from support.running.patience import in_time
+from support.workers.script_runs import started_warm
 
 from fastpipe.diagnosis import command as module
 from fastpipe.diagnosis.command import watch_command

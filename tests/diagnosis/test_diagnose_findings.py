@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkout import ROOT
-from diagnosed import FAULTS, Numbers, Stream, line_of
+from support.checkout import ROOT
+from support.workers.diagnosed import FAULTS, Numbers, Stream, line_of
 from torch.utils.data import DataLoader
 
 import fastpipe.diagnosis

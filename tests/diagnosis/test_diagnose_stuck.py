@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import diagnosed as faults
 import pytest
+import support.workers.diagnosed as faults
 import torch
-from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
-from patience import in_time, slowdown
+from support.running.patience import in_time, slowdown
+from support.workers.diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
 from torch.utils.data import DataLoader
 
 from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent, stack_of
@@ -116,7 +116,7 @@ def test_without_workers_the_caller_goes_on() -> None:
     script = """if True:
         import json, sys, time
         sys.path.insert(0, sys.argv[1])
-        from diagnosed import Stuck, diagnosed, finding
+        from support.workers.diagnosed import Stuck, diagnosed, finding
 
         began = time.monotonic()
         found = finding(diagnosed(Stuck(), num_workers=0, stall_timeout=1.0), "stuck")
@@ -142,7 +142,7 @@ def test_threads_that_did_not_live_through_fork() -> None:
         import json, sys
         sys.path.insert(0, sys.argv[1])
         import torch
-        from diagnosed import Sums, diagnosed, torch_threads
+        from support.workers.diagnosed import Sums, diagnosed, torch_threads
 
         torch.set_num_threads(4)
         (torch.ones(3000, 3000) * 2).sum()

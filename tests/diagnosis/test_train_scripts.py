@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import warm
-from script_runs import Runs, findings, started_warm, watched
-from strangers import FAULTY, SOUND
+from support.programs import warm
+from support.workers.script_runs import Runs, findings, started_warm, watched
+from support.workers.strangers import FAULTY, SOUND
 
 from fastpipe.diagnosis.findings import Code
 from fastpipe.diagnosis.stacks import children

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from cli_run import failed, fp
-from conftest import damage
-from keys import key_of
+from support.datasets.keys import key_of
+from support.datasets.packed import damage
+from support.programs.cli_run import failed, fp
 
 import fastpipe
 from fastpipe.doctor import Check, Verdict, examine, libraries, system

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import packed_jpeg
-from jpegs import by_cjpeg, by_pillow, encoded, picture
-from pngs import SIGNATURE, header
-from soak import Tried
+from support.datasets.packed import packed_jpeg
+from support.pictures.jpegs import by_cjpeg, by_pillow, encoded, picture
+from support.pictures.pngs import SIGNATURE, header
+from support.running.soak import Tried
 
 import fastpipe
 from fastpipe import _engine

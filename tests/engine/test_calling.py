@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from faults.injector import Fault
+from support.faults.injector import Fault
 
 import fastpipe
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import damage, pillow_picture
-from engine_jobs import SIZE, images_for, plan_all, run_all, wait_done
-from process_state import open_shards
+from support.batches.engine_jobs import SIZE, images_for, plan_all, run_all, wait_done
+from support.datasets.packed import damage, pillow_picture
+from support.running.process_state import open_shards
 
 from fastpipe import _engine
 from fastpipe.engine import limits

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import warm
-from conftest import run_script
-from engine_jobs import images_for, plan_all, wait_done
-from patience import in_time
 from PIL import Image
-from process_state import threads, threads_at_rest
-from soak import Tried, times
+from support.batches.engine_jobs import images_for, plan_all, wait_done
+from support.programs import warm
+from support.programs.scripts import run_script
+from support.running.patience import in_time
+from support.running.process_state import threads, threads_at_rest
+from support.running.soak import Tried, times
 
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import EngineError

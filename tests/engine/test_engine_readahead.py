@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engine_jobs import images_for, plan_all, wait_done
 from numpy.typing import NDArray
-from patience import in_time
+from support.batches.engine_jobs import images_for, plan_all, wait_done
+from support.running.patience import in_time
 
 import fastpipe
 from fastpipe import SampleError

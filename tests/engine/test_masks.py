@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_jobs import wait_done
 from numpy.typing import NDArray
 from PIL import Image
-from pngs import GRAY, PALETTE, png
+from support.batches.engine_jobs import wait_done
+from support.pictures.pngs import GRAY, PALETTE, png
 
 from fastpipe import _engine
 from fastpipe.engine.engine import Engine
@@ -98,7 +98,7 @@ def as_mask(bits: int = 8, color: int = GRAY) -> Callable[[np.void], tuple[bytes
 
 
 def expected_of(plan: BatchPlan, whole: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Each mask resized by itself; tests/resize/test_nearest.py compares that with torchvision."""
+    """Each mask resized by itself; tests/csrc/resize/test_nearest.py compares that with torchvision."""
     rows = [
         _engine.resize_mask(mask, *SIZE, tuple(box.tolist()), tuple(bounds.tolist()), bool(flip))  # type: ignore[arg-type]
         for mask, box, bounds, flip in zip(whole, plan.crops.boxes, plan.crops.bounds, plan.flips, strict=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jpegs import noise_jpeg
+from support.pictures.jpegs import noise_jpeg
 
 from fastpipe import _engine
 

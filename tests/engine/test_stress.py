@@ -1,4 +1,4 @@
-"""Runs of the stress program (tests/stress): threads use engines in every way at once, and nothing is left behind."""
+"""Runs of the stress program (support/stress): threads use engines in every way at once, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
-from native_build import build
-from soak import Tried, long_form, times
-from stress.run import write_rows
+from support.checkout import SUPPORT
+from support.native.native_build import build
+from support.running.soak import Tried, long_form, times
+from support.stress.run import write_rows
 
-SOURCES = TESTS / "stress"
+SOURCES = SUPPORT / "stress"
 # What a run under a sanitizer ends with where it has something to report, if the program itself found nothing.
 FINDINGS = {"TSAN_OPTIONS": "exitcode=66", "ASAN_OPTIONS": "detect_leaks=1:exitcode=66", "PATH": "/usr/bin:/bin"}
 

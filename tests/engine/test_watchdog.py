@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults.injector import Fault
-from keys import key_of
 from PIL import Image
-from soak import Tried, long_form, times
+from support.datasets.keys import key_of
+from support.faults.injector import Fault
+from support.running.soak import Tried, long_form, times
 
 import fastpipe
 from fastpipe.engine.watchdog import Activity, Watchdog

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory, run_script
 from numpy.typing import NDArray
-from patience import in_time
+from support.programs.scripts import run_script
+from support.running.memory import frees_memory
+from support.running.patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name

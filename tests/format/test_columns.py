@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FLAT_IMAGES
-from field_columns import add_fields
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from support.datasets.field_columns import add_fields
+from support.pictures.drawn import FLAT_IMAGES
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.columns import BytesColumn, RaggedColumn, open_column

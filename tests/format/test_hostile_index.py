@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES
-from soak import Tried, times
+from support.pictures.drawn import FLAT_IMAGES
+from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import DatasetError

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
-from conftest import FLAT_CLASSES, FLAT_IMAGES, packed_jpeg
-from keys import key_of
+from support.datasets.keys import key_of
+from support.datasets.packed import packed_jpeg
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
 import fastpipe
 from fastpipe.errors import DatasetError

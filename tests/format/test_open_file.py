@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pack_sources import digests, write_folder
-from tars import tar_of_folder
+from support.sources.pack_sources import digests, write_folder
+from support.sources.tars import tar_of_folder
 
 from fastpipe.format.index import Index
 from fastpipe.format.open_file import read_at

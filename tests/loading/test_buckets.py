@@ -12,11 +12,12 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
-from asked_fields import asked
-from conftest import damage, smooth_noise
-from fake_stream import FakeStream
 from numpy.typing import NDArray
 from PIL import Image
+from support.batches.asked_fields import asked
+from support.datasets.packed import damage
+from support.devices.fake_stream import FakeStream
+from support.pictures.drawn import smooth_noise
 
 import fastpipe
 from fastpipe.device.streams import Stream

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from torchrun import ranks
+from support.ranks.torchrun import ranks
 
 import fastpipe
 from fastpipe.errors import ConfigError

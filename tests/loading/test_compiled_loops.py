@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from warm import run_script
+from support.programs.warm import run_script
 
 import fastpipe
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkout import ROOT, TESTS
-from conftest import FLAT_IMAGES, flat_number
-from torchrun import ranks, torchrun
+from support.checkout import ROOT, SUPPORT, TESTS
+from support.pictures.drawn import FLAT_IMAGES, flat_number
+from support.ranks.torchrun import ranks, torchrun
 
 import fastpipe
 
-PROGRAM = TESTS / "distributed_rank.py"
-LATE = TESTS / "late_ranks.py"
+PROGRAM = SUPPORT / "ranks" / "distributed_rank.py"
+LATE = SUPPORT / "ranks" / "late_ranks.py"
 LIMIT_S = 90
 
 
@@ -138,7 +138,7 @@ def test_a_killed_rank_does_not_hold_up_the_others_loaders(flat: Path, tmp_path:
 
 
 def written(folder: Path) -> list[Any]:
-    """What two ranks of tests/late_ranks.py wrote."""
+    """What two ranks of support/ranks/late_ranks.py wrote."""
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -159,7 +159,7 @@ def test_a_loader_made_before_init_process_group(flat: Path, tmp_path: Path) -> 
 
 def assert_late_ranks_share(flat: Path, folder: Path, how: str, *, timeout_s: float = LIMIT_S) -> None:
     """Of late_ranks.py, as a program that starts its ranks itself."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)])}
     command = [sys.executable, LATE, how, flat, folder]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from warm import run_script
+from support.programs.warm import run_script
 
 FORKS = 100
 

@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pngs
 import pytest
 import torch
 from numpy.typing import NDArray
-from picture_forms import CHANNELS, MIXED, SIZE, as_array, by_pillow, colour, with_alpha, write_deep, write_mixed
 from PIL import Image
-from remote.range_server import RangeServer
+from support.pictures import pngs
+from support.pictures.picture_forms import (
+    CHANNELS,
+    MIXED,
+    SIZE,
+    as_array,
+    by_pillow,
+    colour,
+    with_alpha,
+    write_deep,
+    write_mixed,
+)
+from support.remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import ConfigError

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkout import ROOT
-from soak import Tried, times
+from support.checkout import ROOT
+from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError

@@ -10,8 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
-from soak import Tried, long_form
+from support.checkout import ROOT
+from support.running.soak import Tried, long_form
 
 SCRIPT = """
     import gc, sys

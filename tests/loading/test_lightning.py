@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def runs(torchvision: ModuleType) -> Any:
-    import lightning_runs
+    from support.ranks import lightning_runs
 
     return lightning_runs
 

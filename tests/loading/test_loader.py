@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES, flat_number, pillow_picture, smooth_noise
 from PIL import Image
+from support.datasets.packed import pillow_picture
+from support.pictures.drawn import FLAT_IMAGES, flat_number, smooth_noise
 
 import fastpipe
 from fastpipe.format.index import Index

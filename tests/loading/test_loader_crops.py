@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import damage
 from PIL import Image
+from support.datasets.packed import damage
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError

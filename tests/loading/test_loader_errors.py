@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, damage, flat_number
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_IMAGES, flat_number
 
 import fastpipe
 from fastpipe import ConfigError, DatasetError, EngineError, SampleError

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import run_script
-from forked import outcomes_of
-from patience import in_time
-from soak import Tried, times
+from support.programs.forked import outcomes_of
+from support.programs.scripts import run_script
+from support.running.patience import in_time
+from support.running.soak import Tried, times
 
 BEGIN = """
 import atexit, gc, os, sys, threading, time

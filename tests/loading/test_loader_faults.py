@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from loader_cases import (
+from support.faults.loader_cases import (
     NUMBER,
     SHARD,
     Case,
@@ -24,7 +24,7 @@ from loader_cases import (
     outcomes_of,
     rows_of_an_epoch,
 )
-from soak import Tried, times
+from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe.format.index import Index

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from asked_fields import asked
-from conftest import FLAT_IMAGES, damage, flat_number
-from field_columns import add_fields, remove_labels
 from numpy.typing import NDArray
+from support.batches.asked_fields import asked
+from support.datasets.field_columns import add_fields, remove_labels
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_IMAGES, flat_number
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError

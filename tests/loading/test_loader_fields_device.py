@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from asked_fields import asked
-from fake_stream import FakeStream
+from support.batches.asked_fields import asked
+from support.devices.fake_stream import FakeStream
 
 import fastpipe
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from asked_fields import asked
 from kornia.augmentation.container.params import ParamItem
 from kornia.constants import DataKey
-from kornia_cases import CASES, k
+from support.batches.asked_fields import asked
+from support.batches.kornia_cases import CASES, k
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 

@@ -6,8 +6,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from loader_cases import Case, Outcome, fault, outcomes_of, rows_of_an_epoch
-from soak import Tried
+from support.faults.loader_cases import Case, Outcome, fault, outcomes_of, rows_of_an_epoch
+from support.running.soak import Tried
 
 LENGTHS = (0, 128, 500)
 UNUSED = {

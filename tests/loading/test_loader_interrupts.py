@@ -14,9 +14,9 @@ from unittest import mock
 
 import pytest
 import torch
-from forked import outcomes_of
-from patience import in_time
-from soak import Tried, times
+from support.programs.forked import outcomes_of
+from support.running.patience import in_time
+from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory
-from process_state import open_files, threads, threads_at_rest
-from soak import Tried, times
-from warm import run_script
+from support.programs.warm import run_script
+from support.running.memory import frees_memory
+from support.running.process_state import open_files, threads, threads_at_rest
+from support.running.soak import Tried, times
 
 import fastpipe
 

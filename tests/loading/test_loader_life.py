@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, flat_number
-from soak import Tried, times
+from support.pictures.drawn import FLAT_IMAGES, flat_number
+from support.running.soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory, smooth_noise
-from soak import Tried, times
-from warm import run_script
+from support.pictures.drawn import smooth_noise
+from support.programs.warm import run_script
+from support.running.memory import frees_memory
+from support.running.soak import Tried, times
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name

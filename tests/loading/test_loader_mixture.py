@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, smooth_noise
-from remote.range_server import RangeServer
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from support.remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError

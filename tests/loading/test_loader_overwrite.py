@@ -13,9 +13,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
-from conftest import damage
-from process_state import open_shards
-from soak import Tried
+from support.datasets.packed import damage
+from support.running.process_state import open_shards
+from support.running.soak import Tried
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError

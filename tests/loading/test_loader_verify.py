@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 import xxhash
-from conftest import packed_jpeg
-from field_columns import add_fields
+from support.datasets.field_columns import add_fields
+from support.datasets.packed import packed_jpeg
 
 import fastpipe
 from fastpipe import DatasetError, SampleError

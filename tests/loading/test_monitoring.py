@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from patience import in_time
 from rich.console import Console
+from support.running.patience import in_time
 
 import fastpipe
 from fastpipe.engine.stats import Stats

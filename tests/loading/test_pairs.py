@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import smooth_noise
-from remote.range_server import RangeServer
-from soak import Tried, times
+from support.pictures.drawn import smooth_noise
+from support.remote.range_server import RangeServer
+from support.running.soak import Tried, times
 from torch.utils.data import DistributedSampler, RandomSampler
 
 import fastpipe

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import smooth_noise
+from support.pictures.drawn import smooth_noise
 from torch.utils.data import DistributedSampler
 
 import fastpipe

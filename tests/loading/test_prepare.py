@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from asked_fields import asked
-from conftest import damage
-from fake_stream import FakeStream
-from patience import in_time
+from support.batches.asked_fields import asked
+from support.datasets.packed import damage
+from support.devices.fake_stream import FakeStream
+from support.running.patience import in_time
 
 import fastpipe
 from fastpipe.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from remote.range_server import RangeServer
+from support.remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import DatasetError

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, smooth_noise
-from distributions import assert_distribution
 from numpy.typing import NDArray
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from support.running.distributions import assert_distribution
 
 import fastpipe
 from fastpipe.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from warm import run_script
+from support.programs.warm import run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkout import ROOT
-from conftest import damage
-from distributions import assert_distribution
-from field_scenes import write_scenes
+from support.checkout import ROOT
+from support.datasets.field_scenes import write_scenes
+from support.datasets.packed import damage
+from support.running.distributions import assert_distribution
 
 import fastpipe
 from fastpipe.engine.slots import SlotRing

@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, damage
-from fake_stream import FakeStream
+from support.datasets.packed import damage
+from support.devices.fake_stream import FakeStream
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.device.transfer import Transfer

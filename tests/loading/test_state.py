@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from billion_samples import RECIPE
-from conftest import FLAT_IMAGES
-from patience import in_time
-from warm import run_script
+from support.datasets.billion_samples import RECIPE
+from support.pictures.drawn import FLAT_IMAGES
+from support.programs.warm import run_script
+from support.running.patience import in_time
 
 import fastpipe
 from fastpipe.errors import ConfigError

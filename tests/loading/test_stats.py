@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import damage
-from fake_stream import FakeStream
-from faults.injector import Fault
-from pack_sources import saved
-from soak import Tried
+from support.datasets.packed import damage
+from support.devices.fake_stream import FakeStream
+from support.faults.injector import Fault
+from support.running.soak import Tried
+from support.sources.pack_sources import saved
 
 import fastpipe
 from fastpipe.engine.stats import LEVELS, Stats

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from soak import times
+from support.running.soak import times
 
 import fastpipe
 

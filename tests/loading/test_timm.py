@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES
 from PIL import Image
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.device.streams import Stream

@@ -10,8 +10,8 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
-from fake_stream import FakeStream
-from field_values import FIELDS, sample
+from support.datasets.field_values import FIELDS, sample
+from support.devices.fake_stream import FakeStream
 
 import fastpipe
 from fastpipe import Boxes, Points, View
@@ -88,7 +88,7 @@ def test_each_view_has_boxes_masks_points_and_second_pictures_of_its_own(data: P
 
 
 def test_a_bad_sample_is_replaced_in_each_view_with_its_fields(data: Path, copied: Any) -> None:
-    from conftest import damage
+    from support.datasets.packed import damage
 
     copy = copied(data)
     damage(copy, 3)
@@ -390,7 +390,7 @@ def test_views_of_their_own_size_beside_sizes_that_change(data: Path) -> None:
 
 
 def test_a_sample_that_replaces_a_bad_one_has_the_batchs_size(data: Path, copied: Any) -> None:
-    from conftest import damage
+    from support.datasets.packed import damage
 
     copy = copied(data)
     damage(copy, 3)
@@ -528,7 +528,7 @@ def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
 
 
 def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
-    from checkout import ROOT
+    from support.checkout import ROOT
 
     from fastpipe.plan.impossible import IMPOSSIBLE
 

@@ -10,8 +10,8 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
-from asked_fields import asked
 from PIL import Image
+from support.batches.asked_fields import asked
 
 import fastpipe
 from fastpipe import Augment

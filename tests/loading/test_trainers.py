@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import torch
-import trained_ranks
-import warm
-from checkout import ROOT
-from conftest import FLAT_IMAGES
+from support.checkout import ROOT, TESTS
+from support.pictures.drawn import FLAT_IMAGES
+from support.programs import warm
+from support.ranks import trained_ranks
 
 import fastpipe
 
@@ -188,7 +188,7 @@ def test_trainer_resumes(transformers: Any, flat: Path, tmp_path: Path, accumula
 @pytest.mark.parametrize("trainer", trained_ranks.PROGRAMS)
 def test_batches_are_those_of_the_loader_on_each_rank(textured: Path, tmp_path: Path, trainer: str) -> None:
     """Of two epochs, and after an interruption in the middle of the second one."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)]), "OMP_NUM_THREADS": "1"}
     run = warm.run(trained_ranks.__file__, trainer, textured, tmp_path, environment=environment, timeout_s=300)
     assert run.returncode == 0, run.stdout + run.stderr
     options: dict[str, Any] = {}

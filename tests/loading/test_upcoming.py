@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, damage
-from process_state import threads, threads_at_rest
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_IMAGES
+from support.running.process_state import threads, threads_at_rest
 
 import fastpipe
 from fastpipe.engine.engine import Engine

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES, smooth_noise
-from fake_stream import FakeStream
 from PIL import Image
+from support.devices.fake_stream import FakeStream
+from support.pictures.drawn import FLAT_IMAGES, smooth_noise
 
 import fastpipe
 from fastpipe import View

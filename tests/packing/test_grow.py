@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_run import failed, succeeded
-from faults.forks import Forks
-from faults.injector import Fault
-from faults.packs import CHANGING, Packs
-from growing import at_once, photo, photos
-from pack_sources import digests, jpeg_bytes
-from soak import times
+from support.datasets.growing import at_once, photo, photos
+from support.faults.forks import Forks
+from support.faults.injector import Fault
+from support.faults.packs import CHANGING, Packs
+from support.programs.cli_run import failed, succeeded
+from support.running.soak import times
+from support.sources.pack_sources import digests, jpeg_bytes
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -451,7 +451,7 @@ def test_where_there_is_no_dataset(work: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Forks]:
-    from faults.forks import forks
+    from support.faults.forks import forks
 
     with forks() as program:
         yield program

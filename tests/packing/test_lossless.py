@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 import webdataset
-from conftest import packed_jpeg
-from field_values import notes
-from keys import key_of
 from numpy.typing import NDArray
-from pack_sources import jpeg_bytes, pixels, saved
 from PIL import Image
-from pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png, with_surplus
-from unpacked_sources import assert_same_epochs, epoch
+from support.datasets.field_values import notes
+from support.datasets.keys import key_of
+from support.datasets.packed import packed_jpeg
+from support.pictures.pngs import CHANNELS, GRAY, GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, png, with_surplus
+from support.sources.pack_sources import jpeg_bytes, pixels, saved
+from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
 from fastpipe import _engine

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
+from support.sources.pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job import destination

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_run import fp, succeeded
-from pack_sources import digests, exif, jpeg_bytes, saved, write_large_folder
+from support.programs.cli_run import fp, succeeded
+from support.sources.pack_sources import digests, exif, jpeg_bytes, saved, write_large_folder
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError

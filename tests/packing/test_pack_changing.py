@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.forks import Forks
-from faults.injector import Fault
-from faults.packs import SMALL, assert_as_packed_anew, faults_at_each, packs_of, small_source
-from pack_sources import digests, jpeg_bytes
-from soak import Tried, times
+from support.faults.forks import Forks
+from support.faults.injector import Fault
+from support.faults.packs import SMALL, assert_as_packed_anew, faults_at_each, packs_of, small_source
+from support.running.soak import Tried, times
+from support.sources.pack_sources import digests, jpeg_bytes
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job import threads

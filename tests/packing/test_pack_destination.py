@@ -7,7 +7,7 @@ import fcntl
 from pathlib import Path
 
 import pytest
-from pack_sources import digests, files, write_folder
+from support.sources.pack_sources import digests, files, write_folder
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing.job.threads import pack

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from faults.forks import Ended, Forks
-from faults.injector import WRITING, Fault
-from faults.packs import Packs, faults_at_each, finals, packs_of, small_shards, small_source
-from soak import Tried, long_form, times
+from support.faults.forks import Ended, Forks
+from support.faults.injector import WRITING, Fault
+from support.faults.packs import Packs, faults_at_each, finals, packs_of, small_shards, small_source
+from support.running.soak import Tried, long_form, times
 
 # With the sync of a shard that is being written under way: it begins after 32 MB else.
 SYNCING = {"fastpipe.packing.shard.tar._SYNC_BYTES": 20_000}

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faults.forks import Forks
-from faults.injector import Fault
-from faults.packs import CHANGING, Packs, faults_at_each, packs_of
-from pack_sources import digests, write_large_folder
-from soak import times
-from tars import write_tar
+from support.faults.forks import Forks
+from support.faults.injector import Fault
+from support.faults.packs import CHANGING, Packs, faults_at_each, packs_of
+from support.running.soak import times
+from support.sources.pack_sources import digests, write_large_folder
+from support.sources.tars import write_tar
 
 from fastpipe.verify.verification import verify
 

@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
-from faults.forks import Forks
-from faults.packs import Digests, packs_of, small_source
-from soak import Tried, times
+from support.checkout import TESTS
+from support.faults.forks import Forks
+from support.faults.packs import Digests, packs_of, small_source
+from support.running.soak import Tried, times
 
 _PRIVATELY = ("unshare", "--map-root-user", "--mount")
 _TIME_LIMIT_S = 600
@@ -23,9 +23,9 @@ _PAGE_BYTES = 4096
 PROGRAM = """
     import json, subprocess, sys
     from pathlib import Path
-    from cli_run import fp
-    from faults.packs import small_shards
-    from pack_sources import digests
+    from support.programs.cli_run import fp
+    from support.faults.packs import small_shards
+    from support.sources.pack_sources import digests
 
     source, disk = Path(sys.argv[1]), Path(sys.argv[2])
 

@@ -14,9 +14,10 @@ import PIL
 import pytest
 import webdataset
 import xxhash
-from conftest import PHOTOS
-from keys import key_of
-from pack_sources import (
+from PIL import Image
+from support.checkout import PHOTOS
+from support.datasets.keys import key_of
+from support.sources.pack_sources import (
     assert_same_pixels,
     digests,
     files,
@@ -25,7 +26,6 @@ from pack_sources import (
     write_folder,
     write_large_folder,
 )
-from PIL import Image
 
 import fastpipe
 from fastpipe.errors import PackError

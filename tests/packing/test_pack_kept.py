@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faults.packs import SMALL, assert_as_packed_anew, small_source
-from pack_sources import digests, jpeg_bytes
-from soak import Tried, times
+from support.faults.packs import SMALL, assert_as_packed_anew, small_source
+from support.running.soak import Tried, times
+from support.sources.pack_sources import digests, jpeg_bytes
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job import threads

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_run import succeeded
-from faults.forks import Forks
-from faults.injector import WRITING, Fault
-from faults.packs import CHANGING, Packs, faults_at_each, finals, packs_of, small_shards, small_source
-from pack_sources import digests
-from soak import Tried, long_form, times
+from support.faults.forks import Forks
+from support.faults.injector import WRITING, Fault
+from support.faults.packs import CHANGING, Packs, faults_at_each, finals, packs_of, small_shards, small_source
+from support.programs.cli_run import succeeded
+from support.running.soak import Tried, long_form, times
+from support.sources.pack_sources import digests
 
 from fastpipe.sources.kinds import list_sources
 from fastpipe.verify.verification import verify

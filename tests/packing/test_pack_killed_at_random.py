@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-from faults.forks import Forks
-from pack_sources import digests, write_large_folder
-from soak import Tried, times
-from tables import write_table
+from support.faults.forks import Forks
+from support.running.soak import Tried, times
+from support.sources.pack_sources import digests, write_large_folder
+from support.sources.tables import write_table
 
 SETTING = {
     "fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 300_000,

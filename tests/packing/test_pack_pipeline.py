@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from pack_sources import write_large_folder
 from PIL import Image
+from support.sources.pack_sources import write_large_folder
 
 import fastpipe
 from fastpipe import _engine

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from pack_sources import digests, write_large_folder
+from support.sources.pack_sources import digests, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xxhash
-from cli_run import failed, succeeded
-from pack_sources import digests, files, pillow, saved, turbo
-from tables import jpegs, paths_of, write_table
+from support.programs.cli_run import failed, succeeded
+from support.sources.pack_sources import digests, files, pillow, saved, turbo
+from support.sources.tables import jpegs, paths_of, write_table
 
 import fastpipe
 from fastpipe.errors import PackError

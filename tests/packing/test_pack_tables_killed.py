@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
-from faults.forks import Forks
-from faults.injector import Fault
-from faults.packs import CHANGING, Packs, faults_at_each
-from pack_sources import digests, write_large_folder
-from soak import Tried, times
-from tables import write_table
+from support.faults.forks import Forks
+from support.faults.injector import Fault
+from support.faults.packs import CHANGING, Packs, faults_at_each
+from support.running.soak import Tried, times
+from support.sources.pack_sources import digests, write_large_folder
+from support.sources.tables import write_table
 
 SETTING = {"fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 40_000}
 

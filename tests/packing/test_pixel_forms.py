@@ -12,12 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_run import succeeded
-from conftest import packed_jpeg
 from numpy.typing import NDArray
-from pack_sources import jpeg_bytes, one_scan_a_component, pixels, saved, twelve_bit, unusual_sampling, with_segments
 from PIL import Image
-from pngs import GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, chunk, png
+from support.datasets.packed import packed_jpeg
+from support.pictures.pngs import GRAY_ALPHA, PALETTE, RGB, RGB_ALPHA, chunk, png
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import (
+    jpeg_bytes,
+    one_scan_a_component,
+    pixels,
+    saved,
+    twelve_bit,
+    unusual_sampling,
+    with_segments,
+)
 
 import fastpipe
 from fastpipe.format.index import Index

@@ -10,14 +10,14 @@ import shutil
 import tarfile
 from pathlib import Path
 
-import fpc
 import numpy as np
 import pytest
-from cli_run import failed, fp, succeeded
-from conftest import damage, packed_jpeg
-from keys import key_of
-from pack_sources import digests, jpeg_bytes, saved, twelve_bit, with_segments, write_large_folder
 from PIL import Image
+from support.datasets.keys import key_of
+from support.datasets.packed import damage, packed_jpeg
+from support.pictures import fpc
+from support.programs.cli_run import failed, fp, succeeded
+from support.sources.pack_sources import digests, jpeg_bytes, saved, twelve_bit, with_segments, write_large_folder
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from listed import by_path, class_folders, names_of, shard_bytes, write_lines
-from pack_sources import digests, jpeg_bytes, saved
-from tables import jpegs, write_table
+from support.sources.listed import by_path, class_folders, names_of, shard_bytes, write_lines
+from support.sources.pack_sources import digests, jpeg_bytes, saved
+from support.sources.tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError

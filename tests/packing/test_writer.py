@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
 from numpy.typing import NDArray
-from pack_sources import assert_near, assert_same_pixels, digests, jpeg_bytes, pillow, pixels
 from PIL import Image
+from support.datasets.field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from support.sources.pack_sources import assert_near, assert_same_pixels, digests, jpeg_bytes, pillow, pixels
 
 import fastpipe
 from fastpipe import _engine

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from distributions import assert_same_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from support.running.distributions import assert_same_distribution
 
 from fastpipe import _engine
 from fastpipe.errors import ConfigError

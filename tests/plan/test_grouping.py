@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from billion_samples import Billion, recipe_of
-from distributions import assert_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from patience import in_time
+from support.datasets.billion_samples import Billion, recipe_of
+from support.running.distributions import assert_distribution
+from support.running.patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.plan import content, order

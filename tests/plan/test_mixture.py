@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from patience import in_time
+from support.running.patience import in_time
 
 from fastpipe.plan.partition import MixedRows, Partition, Ranks, floor_sum, rows_of_mixture
 

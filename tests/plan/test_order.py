@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from patience import in_time
+from support.running.patience import in_time
 
 from fastpipe.plan.draws import Stream, key
 from fastpipe.plan.order import (

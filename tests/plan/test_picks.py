@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from distributions import assert_distribution, assert_same_distribution
 from numpy.typing import NDArray
+from support.running.distributions import assert_distribution, assert_same_distribution
 from torch.utils.data import WeightedRandomSampler
 
 from fastpipe.plan.picks import DistinctDraws, Pick, SpreadDraws, TriedDraws

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from billion_samples import RECIPE, Billion, recipe_of
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from patience import in_time
+from support.datasets.billion_samples import RECIPE, Billion, recipe_of
+from support.running.patience import in_time
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from checkout import ROOT
+from support.checkout import ROOT
 
 import fastpipe
 from fastpipe.demo.photos import write_photos

@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 import torch
-from checkout import ROOT
-from conftest import FLAT_IMAGES
+from support.checkout import ROOT
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 import torch
-from checkout import ROOT
-from field_scenes import SHAPES, write_scenes
+from support.checkout import ROOT
+from support.datasets.field_scenes import SHAPES, write_scenes
 from torch import Tensor
 
 import fastpipe

@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 import torch
-from checkout import ROOT, TESTS
-from conftest import FLAT_IMAGES
-from torchrun import ranks, torchrun
-from train_imagenet_rank import FEW_BLOCKS
+from support.checkout import ROOT, SUPPORT
+from support.pictures.drawn import FLAT_IMAGES
+from support.ranks.torchrun import ranks, torchrun
+from support.ranks.train_imagenet_rank import FEW_BLOCKS
 
 sys.path.append(str(ROOT / "examples"))
 
@@ -25,7 +25,7 @@ QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--wa
 def trained_by_two(out: Path, *arguments: object) -> str:
     """Returns what both processes printed."""
     out.mkdir(exist_ok=True)
-    ended = ranks(TESTS / "train_imagenet_rank.py", out, *QUICK, *arguments)
+    ended = ranks(SUPPORT / "ranks" / "train_imagenet_rank.py", out, *QUICK, *arguments)
     printed = "".join(words for _, words in ended)
     assert [code for code, _ in ended] == [0, 0], printed
     return printed
@@ -43,7 +43,9 @@ def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
 def whole(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Two epochs by two processes, under torchrun: the folder of what they left, and what they printed."""
     out = tmp_path_factory.mktemp("ranks")
-    return out, torchrun(TESTS / "train_imagenet_rank.py", out, *QUICK, flat, flat, "--checkpoint", out / "made.pt")
+    return out, torchrun(
+        SUPPORT / "ranks" / "train_imagenet_rank.py", out, *QUICK, flat, flat, "--checkpoint", out / "made.pt"
+    )
 
 
 def test_two_processes_train_one_network_and_count_each_sample_once(whole: tuple[Path, str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkout import ROOT
-from conftest import FLAT_IMAGES
+from support.checkout import ROOT
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.demo.photos import CLASSES, write_photos

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
-from conftest import run_script
+from support.checkout import ROOT
+from support.programs.scripts import run_script
 
 import fastpipe
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
+from support.checkout import ROOT
 
 PACKAGE = ROOT / "fastpipe"
 CSRC = ROOT / "csrc"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
+from support.checkout import ROOT
 
 DOCUMENTS = [
     path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import native_build
 import pytest
+from support.native import native_build
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
 from packaging.requirements import Requirement
 from packaging.version import Version
+from support.checkout import ROOT
 
 FILES = [
     *(f"tests/augment/{name}.py" for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")),

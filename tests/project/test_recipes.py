@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import ROOT
-from cluster.ray_cluster import QUIET
-from conftest import FLAT_IMAGES, smooth_noise
-from field_scenes import write_scenes
-from soak import Tried, long_form
-from wds_tars import image_bytes, written
+from support.checkout import ROOT
+from support.datasets.field_scenes import write_scenes
+from support.pictures.drawn import FLAT_IMAGES, smooth_noise
+from support.ray.ray_cluster import QUIET
+from support.running.soak import Tried, long_form
+from support.sources.wds_tars import image_bytes, written
 
 import fastpipe
 

@@ -6,7 +6,7 @@ import ast
 import re
 
 import pytest
-from checkout import TESTS
+from support.checkout import TESTS
 
 PAGE = (TESTS.parent / "docs" / "reliability.md").read_text()
 PROMISES = re.findall(r"^- (.*(?:\n  .*)*)", PAGE.partition("## What is not promised")[0], re.MULTILINE)

@@ -18,9 +18,9 @@ from email.message import Message
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
+from support.checkout import ROOT
 
 import fastpipe
 from fastpipe import _engine

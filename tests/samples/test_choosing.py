@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
 from numpy.typing import NDArray
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
 
 import fastpipe
 from fastpipe.errors import ConfigError

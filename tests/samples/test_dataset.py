@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import warm
-from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, packed_jpeg, run_script
-from jpegs import full_decode
-from keys import key_of
 from numpy.typing import NDArray
+from support.datasets.keys import key_of
+from support.datasets.packed import damage, packed_jpeg
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
+from support.pictures.jpegs import full_decode
+from support.programs import warm
+from support.programs.scripts import run_script
 from torch.utils.data import DataLoader, Subset
 
 import fastpipe

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FLAT_IMAGES
-from field_columns import add_fields, values_of
+from support.datasets.field_columns import add_fields, values_of
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from field_scenes import write_scenes
+from support.datasets.field_scenes import write_scenes
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -137,7 +137,7 @@ def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
         fastpipe.open(large).cropped(fastpipe.TenCrop(), hflip=True)
     with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
         fastpipe.open(fielded).with_fields(("image", "joints")).cropped(fastpipe.Resize(), hflip=True)
-    from conftest import damage
+    from support.datasets.packed import damage
 
     broken = copied(large)
     damage(broken, 1)

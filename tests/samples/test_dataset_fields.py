@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES
+from support.pictures.drawn import FLAT_IMAGES
+from support.programs.warm import run_script
 from torch.utils.data import DataLoader
-from warm import run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import ROOT
-from conftest import frees_memory
-from field_columns import add_fields
-from warm import run, run_script
+from support.checkout import ROOT
+from support.datasets.field_columns import add_fields
+from support.programs.warm import run, run_script
+from support.running.memory import frees_memory
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

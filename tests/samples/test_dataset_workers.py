@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm
-from checkout import TESTS
-from dataset_in_workers import BATCH_SIZE
+from support.checkout import SUPPORT
+from support.programs import warm
+from support.workers.dataset_in_workers import BATCH_SIZE
 
 from fastpipe.format.index import Index
 
-PROGRAM = TESTS / "dataset_in_workers.py"
+PROGRAM = SUPPORT / "workers" / "dataset_in_workers.py"
 METHODS = ("fork", "forkserver", "spawn")
 
 

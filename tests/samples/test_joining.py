@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES
-from field_columns import add_fields
-from field_scenes import SHAPES, write_scenes
 from numpy.typing import NDArray
+from support.datasets.field_columns import add_fields
+from support.datasets.field_scenes import SHAPES, write_scenes
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 from torch.utils.data import ConcatDataset, TensorDataset
 
 import fastpipe

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FLAT_IMAGES, damage, flat_number
 from PIL import Image
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_IMAGES, flat_number
 
 import fastpipe
 from fastpipe.engine.pictures import Pictures

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES
-from unpacked_sources import web_tars
+from support.pictures.drawn import FLAT_IMAGES
+from support.sources.unpacked_sources import web_tars
 
 import fastpipe
 from fastpipe.errors import DatasetError

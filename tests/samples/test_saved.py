@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cli_run import succeeded
-from conftest import FLAT_IMAGES
-from growing import photos
+from support.datasets.growing import photos
+from support.pictures.drawn import FLAT_IMAGES
+from support.programs.cli_run import succeeded
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError

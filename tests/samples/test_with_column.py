@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES
 from numpy.typing import NDArray
+from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 from torch.utils.data import DataLoader
 
 import fastpipe

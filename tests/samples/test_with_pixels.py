@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from picture_forms import MIXED, SIZE, as_array, by_pillow, with_alpha, write_mixed
+from support.pictures.picture_forms import MIXED, SIZE, as_array, by_pillow, with_alpha, write_mixed
 from torch.utils.data import DataLoader
 
 import fastpipe

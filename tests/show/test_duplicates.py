@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import failed, succeeded
-from pack_sources import jpeg_bytes, write_large_folder
+from support.programs.cli_run import failed, succeeded
+from support.sources.pack_sources import jpeg_bytes, write_large_folder
 
 import fastpipe
 

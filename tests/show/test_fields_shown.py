@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FLAT_IMAGES
-from field_columns import remove_labels
 from rich.console import Console
+from support.datasets.field_columns import remove_labels
+from support.pictures.drawn import FLAT_IMAGES
 
 import fastpipe
 from fastpipe.cli.inspect import inspection_tables

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FLAT_CLASSES, damage, flat_colour
 from PIL import Image
+from support.datasets.packed import damage
+from support.pictures.drawn import FLAT_CLASSES, flat_colour
 
 from fastpipe.format.index import Index
 from fastpipe.show import inspection, sheet

@@ -10,12 +10,12 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from cli_run import failed, succeeded
-from conftest import damage
-from kornia_cases import k
 from numpy.typing import NDArray
 from PIL import Image
-from pngs import png
+from support.batches.kornia_cases import k
+from support.datasets.packed import damage
+from support.pictures.pngs import png
+from support.programs.cli_run import failed, succeeded
 
 import fastpipe
 from fastpipe import ConfigError

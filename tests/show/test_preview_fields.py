@@ -9,8 +9,8 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from cli_run import failed, fp, succeeded
 from numpy.typing import NDArray
+from support.programs.cli_run import failed, fp, succeeded
 
 import fastpipe
 from fastpipe.show import sheet

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import failed, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from support.programs.cli_run import failed, succeeded
 
 import fastpipe
 from fastpipe.packing.job.threads import pack

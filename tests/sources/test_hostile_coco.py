@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import frees_memory
 from hypothesis import given
 from hypothesis import strategies as st
-from listed import by_path, flat_photos, paths_of
-from memory import PEAK
+from support.running.memory import PEAK, frees_memory
+from support.sources.listed import by_path, flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import ImageError, PackError

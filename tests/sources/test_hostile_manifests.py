@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import frees_memory
 from hypothesis import given
 from hypothesis import strategies as st
-from listed import flat_photos, paths_of
-from memory import PEAK
+from support.running.memory import PEAK, frees_memory
+from support.sources.listed import flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_run import failed, fp
-from memory import PEAK
-from soak import Tried, times
-from tables import IMAGE, jpegs, write_table
+from support.programs.cli_run import failed, fp
+from support.running.memory import PEAK
+from support.running.soak import Tried, times
+from support.sources.tables import IMAGE, jpegs, write_table
 
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import run_script
-from pack_sources import digests, files, jpeg_bytes
-from soak import Tried, long_form
-from tars import END, header, member, pax, write_tar
+from support.programs.scripts import run_script
+from support.running.soak import Tried, long_form
+from support.sources.pack_sources import digests, files, jpeg_bytes
+from support.sources.tars import END, header, member, pax, write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from field_values import opened, stored_files
-from listed import by_path, flat_photos, paths_of
 from numpy.typing import NDArray
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
+from support.datasets.field_values import opened, stored_files
+from support.sources.listed import by_path, flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_run import failed, fp, succeeded
-from conftest import damage
-from field_values import opened, stored_files
-from listed import by_path, flat_photos, paths_of, shard_bytes, write_lines
-from pack_sources import jpeg_bytes
 from PIL import Image
+from support.datasets.field_values import opened, stored_files
+from support.datasets.packed import damage
+from support.programs.cli_run import failed, fp, succeeded
+from support.sources.listed import by_path, flat_photos, paths_of, shard_bytes, write_lines
+from support.sources.pack_sources import jpeg_bytes
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError

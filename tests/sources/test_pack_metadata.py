@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from listed import by_path, flat_photos, paths_of, write_lines
 from PIL import Image
+from support.sources.listed import by_path, flat_photos, paths_of, write_lines
 
 import fastpipe
 from fastpipe.errors import PackError

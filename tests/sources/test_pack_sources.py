@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cli_run import succeeded
-from pack_sources import jpeg_bytes
-from tars import write_tar
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import jpeg_bytes
+from support.sources.tars import write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.sources.kinds import list_sources

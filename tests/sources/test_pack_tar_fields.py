@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import webdataset
-from cli_run import succeeded
-from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
 from hypothesis import given
 from hypothesis import strategies as st
-from pack_sources import assert_same_pixels, digests, jpeg_bytes
 from PIL import Image
-from tars import write_tar
+from support.datasets.field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import assert_same_pixels, digests, jpeg_bytes
+from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.errors import PackError

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from soak import Tried, times
-from tars import END, header, member, pax, sealed
+from support.running.soak import Tried, times
+from support.sources.tars import END, header, member, pax, sealed
 
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar

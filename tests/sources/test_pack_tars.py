@@ -12,10 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import webdataset
-from cli_run import failed
-from conftest import PHOTOS, packed_jpeg
-from pack_sources import assert_same_pixels, digests, jpeg_bytes, saved, write_folder, write_large_folder
-from tars import END, member, tar_of_folder, write_tar
+from support.checkout import PHOTOS
+from support.datasets.packed import packed_jpeg
+from support.programs.cli_run import failed
+from support.sources.pack_sources import (
+    assert_same_pixels,
+    digests,
+    jpeg_bytes,
+    saved,
+    write_folder,
+    write_large_folder,
+)
+from support.sources.tars import END, member, tar_of_folder, write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_run import succeeded
-from conftest import damage
-from pack_sources import digests, jpeg_bytes, write_large_folder
-from tars import member, write_tar
+from support.datasets.packed import damage
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import digests, jpeg_bytes, write_large_folder
+from support.sources.tars import member, write_tar
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError

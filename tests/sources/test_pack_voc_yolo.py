@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from listed import by_path, flat_photos, paths_of
+from support.sources.listed import by_path, flat_photos, paths_of
 
 import fastpipe
 from fastpipe.errors import PackError

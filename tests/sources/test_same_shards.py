@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from listed import class_folders, flat_photos, names_of, shard_bytes
+from support.sources.listed import class_folders, flat_photos, names_of, shard_bytes
 
 import fastpipe
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import damage, packed_jpeg
-from keys import key_of
 from PIL import Image
-from soak import Tried, times
+from support.datasets.keys import key_of
+from support.datasets.packed import damage, packed_jpeg
+from support.running.soak import Tried, times
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.description import SELF_CHECKSUM

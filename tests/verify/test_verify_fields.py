@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import fp, succeeded
-from field_values import FIELDS, sample
-from pack_sources import digests, jpeg_bytes
-from soak import times
-from tars import write_tar
+from support.datasets.field_values import FIELDS, sample
+from support.programs.cli_run import fp, succeeded
+from support.running.soak import times
+from support.sources.pack_sources import digests, jpeg_bytes
+from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError

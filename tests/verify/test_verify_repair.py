@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import failed, fp, succeeded
-from conftest import damage
-from pack_sources import digests
 from PIL import Image
-from soak import Tried
+from support.datasets.packed import damage
+from support.programs.cli_run import failed, fp, succeeded
+from support.running.soak import Tried
+from support.sources.pack_sources import digests
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.description import SELF_CHECKSUM, fingerprint, with_self_checksum

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 import webdataset
-from conftest import smooth_noise
-from wds_tars import SIDE, collected, image_bytes, opened, written  # noqa: F401 (a fixture)
+from support.pictures.drawn import smooth_noise
+from support.sources.wds_tars import SIDE, collected, image_bytes, opened, written  # noqa: F401 (a fixture)
 
 import fastpipe
 from fastpipe import SampleError

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 import webdataset
-from conftest import smooth_noise
 from PIL import Image
+from support.pictures.drawn import smooth_noise
+from support.sources.wds_tars import SIDE, collected, expected, image_bytes, opened, shown, written  # noqa: F401 (a fixture)
 from torch.utils.data import default_collate
-from wds_tars import SIDE, collected, expected, image_bytes, opened, shown, written  # noqa: F401 (a fixture)
 
 import fastpipe
 from fastpipe import ConfigError, SampleError

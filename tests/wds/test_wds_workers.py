@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-import warm
-from checkout import TESTS
-from conftest import smooth_noise
-from wds_tars import SIDE, image_bytes, written
+from support.checkout import SUPPORT
+from support.pictures.drawn import smooth_noise
+from support.programs import warm
+from support.sources.wds_tars import SIDE, image_bytes, written
 
 import fastpipe
 
@@ -32,7 +32,7 @@ def tar(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("form", ["single", "batched"])
 @pytest.mark.parametrize("start_method", ["fork", "forkserver", "spawn"])
 def test_workers(tar: str, flat: Path, start_method: str, form: str) -> None:
-    done = warm.run(TESTS / "wds_in_workers.py", tar, flat, start_method, form, timeout_s=300)
+    done = warm.run(SUPPORT / "workers" / "wds_in_workers.py", tar, flat, start_method, form, timeout_s=300)
     assert done.returncode == 0, done.stderr
     *epochs, alone = json.loads(done.stdout)
     assert len(epochs) == (5 if start_method == "spawn" else 10)

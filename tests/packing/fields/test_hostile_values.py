@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory
 from hypothesis import given
 from hypothesis import strategies as st
-from pack_sources import jpeg_bytes
-from tars import END, header, member
+from support.running.memory import frees_memory
+from support.sources.pack_sources import jpeg_bytes
+from support.sources.tars import END, header, member
 
 import fastpipe
 from fastpipe.errors import ImageError

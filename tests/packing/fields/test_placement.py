@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from field_values import column, opened, rows, stored_files
 from hypothesis import given
 from hypothesis import strategies as st
-from pack_sources import exif, pixels, saved
 from PIL import Image, ImageOps
+from support.datasets.field_values import column, opened, rows, stored_files
+from support.sources.pack_sources import exif, pixels, saved
 
 import fastpipe
 from fastpipe.format.index import Index

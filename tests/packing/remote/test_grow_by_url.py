@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import at_once, photos
-from pack_sources import files
-from remote.s3 import Bucket
+from support.datasets.growing import at_once, photos
+from support.remote.s3 import Bucket
+from support.sources.pack_sources import files
 
 import fastpipe
 from fastpipe.errors import PackError

@@ -16,13 +16,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from cli_run import failed, succeeded
-from pack_sources import digests, files, jpeg_bytes, write_folder, write_large_folder
 from PIL import Image
-from remote.range_server import Fault, RangeServer, Request
-from remote.s3 import Bucket
 from rich.console import Console
-from tables import jpegs, write_table
+from support.programs.cli_run import failed, succeeded
+from support.remote.range_server import Fault, RangeServer, Request
+from support.remote.s3 import Bucket
+from support.sources.pack_sources import digests, files, jpeg_bytes, write_folder, write_large_folder
+from support.sources.tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.cli.tables import pack_progress

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_run import COMMAND
-from pack_sources import files, write_large_folder
-from patience import in_time
-from remote.range_server import Fault, RangeServer, Request
-from remote.s3 import Asked, Bucket, Proxy, Wrong
-from soak import Tried, long_form, times
-from tables import write_table
+from support.programs.cli_run import COMMAND
+from support.remote.range_server import Fault, RangeServer, Request
+from support.remote.s3 import Asked, Bucket, Proxy, Wrong
+from support.running.patience import in_time
+from support.running.soak import Tried, long_form, times
+from support.sources.pack_sources import files, write_large_folder
+from support.sources.tables import write_table
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import xxhash
-from pack_sources import write_folder
+from support.sources.pack_sources import write_folder
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack

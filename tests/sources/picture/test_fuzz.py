@@ -1,4 +1,4 @@
-"""A short run of the fuzzer (tests/fuzz): damaged JPEGs are refused or decoded right, soon and in little memory."""
+"""A short run of the fuzzer (support/fuzz): damaged JPEGs are refused or decoded right, soon and in little memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from checkout import TESTS
-from fuzz.seeds import write
-from native_build import build
-from soak import Tried, times
+from support.checkout import SUPPORT
+from support.fuzz.seeds import write
+from support.native.native_build import build
+from support.running.soak import Tried, times
 
 INPUTS = times(20_000, 300_000)
 
 
 @pytest.fixture(scope="module")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(TESTS / "fuzz", tmp_path_factory.mktemp("fuzz") / "build")
+    return build(SUPPORT / "fuzz", tmp_path_factory.mktemp("fuzz") / "build")
 
 
 @pytest.fixture(scope="module")

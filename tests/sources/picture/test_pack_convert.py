@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pack_sources import (
+from PIL import Image, ImageOps
+from support.sources.pack_sources import (
     assert_near,
     assert_same_pixels,
     exif,
@@ -25,7 +26,6 @@ from pack_sources import (
     with_segments,
     ycck,
 )
-from PIL import Image, ImageOps
 
 from fastpipe import _engine
 from fastpipe.errors import ImageError

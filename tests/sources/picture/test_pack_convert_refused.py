@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pack_sources import (
+from support.sources.pack_sources import (
     EOI,
     assert_same_pixels,
     jpeg_bytes,

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_run import succeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pack_sources import (
+from PIL import Image
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import (
     EOI,
     assert_near,
     assert_same_pixels,
@@ -25,7 +26,6 @@ from pack_sources import (
     with_segments,
     write_folder,
 )
-from PIL import Image
 
 from fastpipe import _engine
 from fastpipe.errors import ImageError

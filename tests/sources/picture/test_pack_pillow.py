@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
-from pngs import with_surplus
+from support.pictures.pngs import with_surplus
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.pillow import OpenedImage, open_image, rgb_of

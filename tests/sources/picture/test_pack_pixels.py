@@ -9,9 +9,9 @@ import cv2
 import numpy as np
 import pytest
 import turbojpeg
-from jpegs import SUBSAMPLINGS
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from support.pictures.jpegs import SUBSAMPLINGS
 
 from fastpipe.sources.picture.jpeg import apply_orientation, encode_jpeg, shrink
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jpegs import (
+from support.pictures.jpegs import (
     SUBSAMPLINGS,
     WHOLE_ROWS,
     by_pillow,
@@ -22,7 +22,7 @@ from jpegs import (
     scan_start,
     tiled,
 )
-from pack_sources import jpegtran, pillow
+from support.sources.pack_sources import jpegtran, pillow
 
 from fastpipe import _engine
 from fastpipe.sources.picture.convert import EncodeOptions, convert

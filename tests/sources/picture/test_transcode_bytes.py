@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from jpegs import (
+from PIL import Image
+from support.pictures.jpegs import (
     PICTURES,
     WHOLE_ROWS,
     by_cjpeg,
@@ -19,8 +20,7 @@ from jpegs import (
     restart_interval,
     tiled,
 )
-from pack_sources import jpegtran, one_scan_a_component, with_segments
-from PIL import Image
+from support.sources.pack_sources import jpegtran, one_scan_a_component, with_segments
 
 from fastpipe import _engine
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from pack_sources import saved, write_folder
-from warm import run_script
+from support.programs.warm import run_script
+from support.sources.pack_sources import saved, write_folder
 
 import fastpipe
 from fastpipe.errors import EngineError

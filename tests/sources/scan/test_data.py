@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from cli_run import succeeded
-from pack_sources import jpeg_bytes, saved, write_folder
-from tars import write_tar
+from support.programs.cli_run import succeeded
+from support.sources.pack_sources import jpeg_bytes, saved, write_folder
+from support.sources.tars import write_tar
+from support.sources.unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
 from torch.utils.data import DataLoader
-from unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
 
 import fastpipe
 from fastpipe.errors import DatasetError, ImageError, SampleError

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pack_sources import jpeg_bytes, saved, segment, with_segments
-from tars import write_tar
-from unpacked_sources import LATE, bad_files, odd_pictures, plain_pictures
+from support.sources.pack_sources import jpeg_bytes, saved, segment, with_segments
+from support.sources.tars import write_tar
+from support.sources.unpacked_sources import LATE, bad_files, odd_pictures, plain_pictures
 
 from fastpipe import _engine
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pack_sources import write_folder
-from unpacked_sources import web_tars
+from support.sources.pack_sources import write_folder
+from support.sources.unpacked_sources import web_tars
 
 import fastpipe
 from fastpipe import _engine

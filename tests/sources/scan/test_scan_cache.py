@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pack_sources import jpeg_bytes, saved, write_folder
 from PIL import Image
 from rich.console import Console
-from tars import write_tar
-from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
+from support.sources.pack_sources import jpeg_bytes, saved, write_folder
+from support.sources.tars import write_tar
+from support.sources.unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from process_state import open_files
-from tars import tar_of_folder
-from unpacked_sources import (
+from support.running.process_state import open_files
+from support.sources.tars import tar_of_folder
+from support.sources.unpacked_sources import (
     assert_same_epochs,
     bad_files,
     epoch,

@@ -1,8 +1,0 @@
-"""Where things lie in the checkout that holds these tests."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parent

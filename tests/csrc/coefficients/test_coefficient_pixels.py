@@ -1,0 +1,88 @@
+"""Tests of decoding a KEY.fpc: the pixels are those of libjpeg-turbo's decode of the JPEG, at every crop and scale."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.pictures.coefficient_sources import KERNELS, UNUSUAL, packed, sources
+from support.pictures.jpegs import (
+    DENOMINATORS,
+    PICTURES,
+    SUBSAMPLINGS,
+    by_cjpeg,
+    crop,
+    encoded,
+    full_decode,
+    picture,
+    random_region,
+)
+from support.sources.pack_sources import twelve_bit
+
+from fastpipe import _engine
+
+METHODS = ["", "libjpeg"]
+
+
+def assert_crops_are_right(source: bytes, rng: np.random.Generator, crops: int = 12) -> None:
+    jpeg, coefficients = packed(source)
+    for denominator in DENOMINATORS:
+        expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
+        for number in range(crops):
+            region = random_region(rng, expected.shape[1], expected.shape[0])
+            kernels, method = KERNELS[number % len(KERNELS)], METHODS[number // 2 % 2]
+            got = _engine.decode(coefficients, region, denominator, method=method, kernels=kernels)
+            assert np.array_equal(got, crop(expected, region)), (denominator, region, kernels, method)
+
+
+@pytest.mark.parametrize("name", sources())
+def test_crops_of_every_kind_of_picture(name: str) -> None:
+    assert_crops_are_right(sources()[name], np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("options", UNUSUAL, ids=" ".join)
+def test_crops_of_unusual_layouts(options: list[str]) -> None:
+    source = by_cjpeg(picture(101, 75), "-quality", "90", *options)
+    assert_crops_are_right(source, np.random.default_rng(2))
+
+
+def test_crops_of_twelve_bits() -> None:
+    assert_crops_are_right(twelve_bit(encoded(picture(70, 45, "smooth"), "420")), np.random.default_rng(3))
+
+
+@settings(max_examples=200)
+@given(
+    sampling=st.sampled_from(sorted(SUBSAMPLINGS)),
+    width=st.integers(1, 200),
+    height=st.integers(1, 200),
+    kind=st.sampled_from(PICTURES),
+    quality=st.integers(1, 100),
+    seed=st.integers(0, 2**32),
+)
+def test_any_crop_of_any_picture(sampling: str, width: int, height: int, kind: str, quality: int, seed: int) -> None:
+    source = encoded(picture(width, height, kind, seed), sampling, quality)
+    jpeg, coefficients = packed(source)
+    assert np.array_equal(_engine.decode(coefficients), full_decode(source))
+    rng = np.random.default_rng(seed)
+    for denominator, method in itertools.product(DENOMINATORS, METHODS):
+        expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
+        region = random_region(rng, expected.shape[1], expected.shape[0])
+        got = _engine.decode(coefficients, region, denominator, method=method)
+        assert np.array_equal(got, crop(expected, region)), (denominator, region, method)
+
+
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_column_range_and_every_row_range(sampling: str, method: str) -> None:
+    width, height = 37, 21
+    source = encoded(picture(width, height), sampling)
+    _, coefficients = packed(source)
+    expected = full_decode(source)
+    columns = [(left, right, 5, 14) for left, right in itertools.combinations(range(width + 1), 2)]
+    rows = [(13, 19, top, bottom) for top, bottom in itertools.combinations(range(height + 1), 2)]
+    for left, right, top, bottom in columns + rows:
+        got = _engine.decode(coefficients, (left, top, right - left, bottom - top), method=method)
+        assert np.array_equal(got, expected[top:bottom, left:right]), (left, right, top, bottom)

@@ -1,0 +1,173 @@
+"""Several crops of one picture, decoded together, have the pixels of each crop decoded by itself."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.pictures.coefficient_sources import packed, sources
+from support.pictures.jpegs import PICTURES, WHOLE_ROWS, by_pillow, encoded, picture, random_region, tiled
+from support.pictures.pngs import RGB, png
+
+from fastpipe import _engine
+from fastpipe.sources.picture.png import encode_png
+
+SIZES = ((16, 20), (24, 24), (9, 31), (40, 12))
+
+
+def tasks_of(jpegs: list[bytes], crops: int, rng: np.random.Generator) -> NDArray[np.void]:
+    """(pictures, crops) random crops, of files that lie one behind the other."""
+    tasks = np.zeros((len(jpegs), crops), dtype=_engine.TASK_DTYPE)
+    at = 0
+    for row, jpeg in enumerate(jpegs):
+        width, height = _engine.picture_size(jpeg)
+        for crop in range(crops):
+            task = tasks[row, crop]
+            task["offset"], task["size"], task["out_row"] = at, len(jpeg), row
+            task["width"], task["height"], task["flip"] = width, height, rng.integers(2)
+            task["box"] = task["bounds"] = random_region(rng, width, height)
+        at += len(jpeg)
+    return tasks
+
+
+def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exact: bool) -> list[tuple[int, str]]:
+    """One job on one thread."""
+    engine = _engine.Engine([(os.fsencode(shard), shard.stat().st_size)], 1, 1)
+    job = _engine.Job(engine, np.ascontiguousarray(tasks).ravel(), [(out, exact, {}, False) for out in outs], False)
+    assert job.wait(60)
+    errors = job.errors()
+    engine.close(60)
+    return errors
+
+
+def room(rows: int) -> list[NDArray[np.uint8]]:
+    return [np.zeros((rows, *size, 3), np.uint8) for size in SIZES]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_crops_together_have_the_pixels_of_crops_apart(exact: bool, tmp_path: Path) -> None:
+    """All layouts and tiles, no markers, pictures that libjpeg decodes, crops that share much and nothing."""
+    rng = np.random.default_rng(3)
+    jpegs = []
+    for seed in range(150):
+        width, height = (int(rng.integers(1, 220)) for _ in range(2))
+        rgb = picture(width, height, PICTURES[seed % 4], seed)
+        source = encoded(rgb, ("444", "422", "420", "440", "gray", "411")[int(rng.integers(6))])
+        tile = int(rng.choice([-1, 0, 8, 16, 48, WHOLE_ROWS]))
+        jpegs.append(source if tile < 0 else tiled(source, tile))
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(jpegs))
+    tasks = tasks_of(jpegs, len(SIZES), rng)
+    together, apart = room(len(jpegs)), room(len(jpegs))
+    assert run(shard, tasks, together, exact) == []
+    for crop, out in enumerate(apart):
+        assert run(shard, tasks[:, crop], [out], exact) == []
+    for mine, alone in zip(together, apart, strict=True):
+        assert np.array_equal(mine, alone)
+
+
+def test_crops_of_pngs_are_those_of_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    pictures = [
+        picture(*(int(side) for side in rng.integers(1, 220, 2)), PICTURES[seed % 4], seed) for seed in range(60)
+    ]
+    pngs = [encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3)) for pixels in pictures]
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(pngs))
+    tasks = tasks_of(pngs, len(SIZES), rng)
+    together, apart = room(len(pngs)), room(len(pngs))
+    assert run(shard, tasks, together, False) == []
+    for crop, out in enumerate(apart):
+        assert run(shard, tasks[:, crop], [out], True) == []
+    for mine, alone in zip(together, apart, strict=True):
+        assert np.array_equal(mine, alone)
+
+
+def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    good = [tiled(encoded(picture(90, 70, seed=seed)), 16) for seed in range(4)]
+    spoilt = [good[0], good[1][:-400] + bytes(400), by_pillow(picture(90, 70), progressive=True), good[3]]
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(spoilt))
+    tasks = tasks_of(good, len(SIZES), rng)
+    tasks["size"] = np.array([len(jpeg) for jpeg in spoilt])[:, None]
+    tasks["offset"] = np.cumsum([0, *(len(jpeg) for jpeg in spoilt[:-1])])[:, None]
+    tasks["box"] = tasks["bounds"] = (0, 0, 90, 70)
+    outs, alone = room(4), room(4)
+    assert [row for row, _ in run(shard, tasks, outs, True)] == [1, 2]
+    for crop, out in enumerate(alone):
+        assert [row for row, _ in run(shard, tasks[:, crop], [out], True)] == [1, 2]
+        assert np.array_equal(out[[0, 3]], outs[crop][[0, 3]])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"offset": 1}, "of one picture"),
+        ({"out_row": 5}, "beyond the images"),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused(change: dict[str, int], words: str, tmp_path: Path) -> None:
+    jpeg = encoded(picture(20, 20))
+    shard = tmp_path / "shard"
+    shard.write_bytes(jpeg)
+    tasks = tasks_of([jpeg], len(SIZES), np.random.default_rng(0))
+    for name, value in change.items():
+        tasks[0, 1][name] = value
+    with pytest.raises(ValueError, match=words):
+        run(shard, tasks, room(1), True)
+    with pytest.raises(ValueError, match="one for each crop"):
+        run(shard, tasks[0, :3], room(1), True)
+
+
+def test_crops_of_coefficients_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
+    """Of all kinds of pictures that packing makes a KEY.fpc of."""
+    rng = np.random.default_rng(5)
+    stored = [packed(source)[1] for source in sources().values()]
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(stored))
+    tasks = tasks_of(stored, len(SIZES), rng)
+    tasks["coefficients"] = 1
+    together, apart = room(len(stored)), room(len(stored))
+    for exact in (True, False):
+        assert run(shard, tasks, together, exact) == []
+        for crop, out in enumerate(apart):
+            assert run(shard, tasks[:, crop], [out], exact) == []
+        for mine, alone in zip(together, apart, strict=True):
+            assert np.array_equal(mine, alone)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("coefficients", [False, True])
+def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> None:
+    """Eight crops that need all of a photo take little more CPU time than one."""
+    jpeg, blocks = packed(encoded(picture(1600, 1200), "444"))
+    stored = blocks if coefficients else jpeg
+    shard = tmp_path / "shard"
+    shard.write_bytes(stored)
+    engine = _engine.Engine([(os.fsencode(shard), len(stored))], 1, 1)
+    task = np.zeros(1, dtype=_engine.TASK_DTYPE)
+    task["size"], task["width"], task["height"], task["coefficients"] = len(stored), 1600, 1200, coefficients
+    task["box"] = task["bounds"] = (0, 0, 1600, 1200)
+    outs = [np.zeros((1, 8, 8, 3), np.uint8) for _ in range(8)]
+    options: dict[str, Any] = {"interpolation": "nearest"}  # so that next to no time goes into the resize
+
+    def seconds(crops: int) -> float:
+        """CPU time of a job; the least of several."""
+        found = []
+        for _ in range(5):
+            started = time.process_time()
+            views = [(out, True, options, False) for out in outs[:crops]]
+            job = _engine.Job(engine, np.repeat(task, crops), views, False)
+            assert job.wait(60)
+            found.append(time.process_time() - started)
+            assert job.errors() == []
+        return min(found)
+
+    assert seconds(8) < 1.6 * seconds(1)
+    engine.close(60)

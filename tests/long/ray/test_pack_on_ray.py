@@ -1,0 +1,294 @@
+"""Packs on a Ray cluster: every file is the one of a pack on one machine; what is done is not done again."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from support.programs.cli_run import failed, fp
+from support.ray import counted
+from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, folder
+from support.remote.s3 import Bucket
+from support.sources.pack_sources import digests, files
+
+import fastpipe
+from fastpipe.cli.tables import pack_progress
+from fastpipe.errors import ClusterError, ConfigError, PackError
+from fastpipe.format.index import Index, SourcePaths
+from fastpipe.machine import progress
+from fastpipe.packing.job.destination import destination_of
+from fastpipe.packing.job.threads import PackProgress, Summary
+from fastpipe.packing.shard.options import pack_options
+from fastpipe.packing.steps.work import pack_on_ray
+from fastpipe.sources.files import source_path
+
+
+def packed_on_ray(
+    source: object,
+    destination: object,
+    on_progress: Any = lambda _: None,
+    **options: Any,
+) -> Summary:
+    """With small shards."""
+    how = pack_options(**{"shard_size": SHARD_BYTES, **options})
+    places = source_path(str(source), how.source.remote), destination_of(str(destination))
+    return pack_on_ray(*places, how, address=None, on_progress=on_progress)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Kind -> a source, with the pack of one machine beside it in `local`."""
+    root = tmp_path_factory.mktemp("sources")
+    sources = {kind: make(root / kind) for kind, make in MAKERS.items()}
+    for kind, source in sources.items():
+        fastpipe.pack(source, source.parent / "local" / kind, shard_size=SHARD_BYTES, fields=FIELDS[kind])
+    return sources
+
+
+def local(source: Path) -> Path:
+    return source.parent / "local" / source.name
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_file_is_that_of_one_machine(ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    source = made[kind]
+    summary = packed_on_ray(source, tmp_path / "packed", fields=FIELDS[kind])
+    expected = digests(local(source))
+    assert digests(tmp_path / "packed") == expected
+    assert len(summary.info["shards"]) >= 5
+    assert summary.tally.rejected, "the source has samples that are rejected"
+    times = [os.stat(root / "dataset.json").st_mtime_ns for root in (tmp_path / "packed", local(source))]
+    assert times[0] >= times[1]  # that of its own listing
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_object_in_a_bucket_is_that_of_one_machine(
+    ray_cluster: Any, made: dict[str, Path], bucket: Bucket, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = made[kind]
+    url = bucket.upload(source, "source")
+    spool = {"spool": bucket.url("spool")} if kind == "folder" else {}
+    how = {"storage_options": bucket.options, "fields": FIELDS[kind], **spool}
+    summary = packed_on_ray(url, bucket.url("packed"), **how)
+    assert bucket.objects("packed") == files(local(source))
+    assert bucket.objects("spool") == {}
+    assert bucket.unfinished_uploads() == 0
+    assert summary.info["samples"] > 10
+    assert packed_on_ray(url, bucket.url("packed"), **how).already_packed
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_dataset_grows_in_tasks_as_in_threads(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    """Every third sample is removed, and added again."""
+    index = Index(local(made[kind]))
+    thirds = np.arange(0, len(index), 3)
+    keys = SourcePaths(index).of(thirds, index.records[thirds])
+    found = {}
+    for executor in ("threads", "ray"):
+        dataset = Path(shutil.copytree(local(made[kind]), tmp_path / executor))
+        fastpipe.remove(dataset, keys=keys)
+        assert fastpipe.add(made[kind], dataset, fields=FIELDS[kind], executor=executor).added == len(thirds)
+        found[executor] = {name: each for name, each in digests(dataset).items() if "dataset.json" not in name}
+    assert found["ray"] == found["threads"]
+    assert not (tmp_path / "ray" / ".pack").exists()
+
+
+def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
+    """In a process of its own, for this one may be connected to a cluster."""
+    source = folder(tmp_path / "source", images=8)
+    options = ["--shard-size", str(SHARD_BYTES), "--no-shuffle", "--storage", "coefficients"]
+    assert fp("pack", source, tmp_path / "local", *options).exit_code == 0
+    ended = counted.command(["pack", source, tmp_path / "ray", *options, "--on", "ray", "--workers", "1"])
+    assert ended.returncode == 0, ended.stderr
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    told: list[PackProgress] = []
+    packed_on_ray(made["folder"], tmp_path / "packed", told.append)
+    packing = [now for now in told if now.step == "packing"]
+    shards = len(list((tmp_path / "packed").glob("shard-*.tar")))
+    assert [now.tasks for now in packing] == list(range(shards + 1))
+    assert packing[-1].files == packing[-1].total_files == 24
+    assert packing[-1].rejected == 2
+    assert packing[-1].total_tasks == shards
+    assert {now.workers for now in told} == {2}
+    told.clear()
+    packed_on_ray(made["parquet"], tmp_path / "tables", told.append, fields=FIELDS["parquet"])
+    assert [now.files for now in told if now.step == "converting"] == [0, 20]
+
+
+def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+    said = io.StringIO()
+    with pack_progress(Console(file=said, width=200)) as show:
+        show(PackProgress(0, 100, 0, 10_000_000, 0, "converting", total_tasks=10, workers=64))
+        time.sleep(0.1)
+        show(PackProgress(50, 100, 5_000_000, 10_000_000, 1, "converting", tasks=5, total_tasks=10, workers=64))
+    (line,) = said.getvalue().splitlines()
+    rates = r"converting: 50/100 files  [\d,]+ images/s  [\d.]+ MB/s"
+    assert re.fullmatch(rf"packing: {rates}  task 5/10, 64 CPUs  0:00:00 left  1 rejected", line), line
+
+
+def test_what_is_done_is_not_done_again(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = counted.count_steps(monkeypatch, tmp_path / "log")
+
+    class StopError(Exception):
+        pass
+
+    def stop_at(step: str, tasks: int) -> Any:
+        def told(now: PackProgress) -> None:
+            if now.step == step and now.tasks >= tasks:
+                raise StopError
+
+        return told
+
+    for step, tasks in (("packing", 1), ("packing", 2)):
+        with pytest.raises(StopError):
+            packed_on_ray(made["folder"], tmp_path / "packed", stop_at(step, tasks))
+        with pytest.raises(fastpipe.DatasetError):
+            fastpipe.open(tmp_path / "packed")
+    summary = packed_on_ray(made["folder"], tmp_path / "packed")
+    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
+    assert summary.resumed >= 2
+    done = log.read_text().splitlines()
+    assert len(done) - len(set(done)) <= 4  # those that ran when it was stopped, two each time
+    assert packed_on_ray(made["folder"], tmp_path / "packed").already_packed
+    assert not (tmp_path / "packed" / ".pack").exists()
+
+
+def test_one_machine_goes_on_where_a_cluster_stopped(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(now: PackProgress) -> None:
+        if (now.step, now.tasks) == ("packing", 4):
+            raise StopError
+
+    with pytest.raises(StopError):
+        packed_on_ray(made["parquet"], tmp_path / "packed", stop, fields=FIELDS["parquet"])
+    summary = fastpipe.pack(made["parquet"], tmp_path / "packed", shard_size=SHARD_BYTES, fields=FIELDS["parquet"])
+    assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
+    assert summary.resumed >= 2
+
+
+def test_only_the_shard_of_a_source_that_changes_is_made_again(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = shutil.copytree(made["folder"], tmp_path / "source")
+
+    class StopError(Exception):
+        pass
+
+    def stop(now: PackProgress) -> None:
+        if now.step == "packing" and now.tasks == now.total_tasks:
+            raise StopError
+
+    with pytest.raises(StopError):
+        packed_on_ray(source, tmp_path / "packed", stop)
+    (source / "class-0" / "02.jpg").write_bytes((source / "class-1" / "01.jpg").read_bytes())
+    fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
+    log = counted.count_steps(monkeypatch, tmp_path / "log")
+    packed_on_ray(source, tmp_path / "packed")
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(local(made["tar"]), tmp_path / "packed")
+    before = digests(tmp_path / "packed")
+    with pytest.raises(PackError, match="--overwrite"):
+        packed_on_ray(made["folder"], tmp_path / "packed")
+    assert digests(tmp_path / "packed") == before
+    packed_on_ray(made["folder"], tmp_path / "packed", overwrite=True)
+    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
+
+
+def test_a_driver_with_other_libraries_is_refused(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would write its own versions into dataset.json."""
+    for module in ("pipeline.exchange", "steps.parts"):
+        monkeypatch.setattr(f"fastpipe.packing.{module}.made_with", lambda: {"pillow": "1"})
+    with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
+        packed_on_ray(made["folder"], tmp_path / "packed")
+
+
+def test_nothing_to_pack_and_fail_fast_say_why(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "source" / "a").mkdir(parents=True)
+    (tmp_path / "source" / "a" / "text.jpg").write_bytes(b"no image")
+    with pytest.raises(PackError, match=r"none of the 1 files in .*; the first: a/text\.jpg: "):
+        packed_on_ray(tmp_path / "source", tmp_path / "packed")
+    with pytest.raises(PackError, match=r"cannot be packed: .*--on-error fail"):
+        packed_on_ray(made["folder"], tmp_path / "other", on_error="fail")
+
+
+def test_a_damaged_spool_is_named(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(now: PackProgress) -> None:
+        if now.step == "converting" and now.tasks == now.total_tasks:
+            raise StopError
+
+    with pytest.raises(StopError):
+        packed_on_ray(made["parquet"], tmp_path / "packed", stop, fields=FIELDS["parquet"])
+    (spool,) = (each for each in (tmp_path / "packed" / ".pack" / "spool").glob("run-*") if not each.suffix)
+    data = bytearray(spool.read_bytes())
+    data[1000] ^= 1
+    spool.write_bytes(data)
+    with pytest.raises(PackError, match=rf"{spool.name} .*has changed since it was written"):
+        packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
+    spool.unlink()
+    packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
+    assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
+
+
+def test_a_disk_that_refuses_is_tried_on_the_other_node(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = counted.refuse_on_first_node(monkeypatch, tmp_path / "log")
+    packed_on_ray(made["folder"], tmp_path / "packed")
+    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
+    assert len(set(log.read_text().split())) == 2
+    counted.refuse_everywhere(monkeypatch)
+    with pytest.raises(ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"):
+        packed_on_ray(made["folder"], tmp_path / "other")
+
+
+def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--address auto: .*executor"):
+        fastpipe.pack(made["folder"], tmp_path / "packed", address="auto")
+    for executor in ("ray", "threads"):
+        with pytest.raises(ConfigError, match=r"--spool .*: it is in SRC .*; choose another folder"):
+            fastpipe.pack(made["folder"], tmp_path / "packed", executor=executor, spool=made["folder"] / "spool")
+    with pytest.raises(ConfigError, match="--on: expected"):
+        fastpipe.pack(made["folder"], tmp_path / "packed", executor="dask")
+    with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):
+        fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
+    assert "--part: it needs --step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--part", "1/2")
+    assert "--json: a step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--step", "list", "--json")
+    both = "--step", "convert", "--on", "ray"
+    assert "the steps are tasks" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
+
+
+def test_the_api_and_the_command_run_on_the_cluster(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+    fastpipe.pack(made["folder"], tmp_path / "api", shard_size=SHARD_BYTES, executor="ray")
+    options = "--shard-size", SHARD_BYTES, "--on", "ray", "--address", ray_cluster.address, "--json"
+    ran = fp("pack", made["folder"], tmp_path / "command", *options)
+    assert ran.exit_code == 0, ran.stderr
+    assert json.loads(ran.stdout)["samples"] == 22
+    assert digests(tmp_path / "api") == digests(tmp_path / "command") == digests(local(made["folder"]))

@@ -1,0 +1,115 @@
+"""Credentials that end in the middle of an epoch: new ones are asked for, once, and no batch changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remote.cases import digests
+from support.remote.range_server import Fault, RangeServer, Request
+
+from fastpipe.errors import DatasetError
+
+Loaders = Callable[..., Any]
+Expected = Callable[..., list[str]]
+
+EXPIRED = Fault(status=400, body=b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>")
+
+
+class TokenService:
+    """Gives out tokens that hold for some time, and refuses requests with others: as STS and S3 do it.
+
+    Args:
+        life_s: of a token.
+        told_s: of a token, as its holder is told.
+        most: tokens that it gives out at most; None: any number.
+    """
+
+    def __init__(self, life_s: float, told_s: float, most: int | None = None) -> None:
+        self._life_s, self._told_s, self._most = life_s, told_s, most
+        self._lock = threading.Lock()
+        self.ends: dict[str, float] = {}
+        self.refused = 0
+
+    def __call__(self) -> dict[str, Any]:
+        """A token, for obstore."""
+        with self._lock:
+            if self._most is None or len(self.ends) < self._most:
+                self.ends[f"token-{len(self.ends)}"] = time.monotonic() + self._life_s
+            return {
+                "access_key_id": "key",
+                "secret_access_key": "secret",
+                "token": list(self.ends)[-1],
+                "expires_at": datetime.now(UTC) + timedelta(seconds=self._told_s),
+            }
+
+    def fault(self, asked: Request) -> Fault | None:
+        """Of a server that looks at the token."""
+        if time.monotonic() < self.ends.get(asked.headers.get("x-amz-security-token", ""), 0.0):
+            return None
+        with self._lock:
+            self.refused += 1
+        return EXPIRED
+
+
+@pytest.fixture
+def bucket(remote_packed: Path, tmp_path: Path) -> Path:
+    """A folder that is served, with the dataset at bucket/train."""
+    folder = tmp_path / "served"
+    (folder / "bucket").mkdir(parents=True)
+    (folder / "bucket" / "train").symlink_to(remote_packed)
+    return folder
+
+
+def options(server: RangeServer, tokens: TokenService) -> dict[str, Any]:
+    return {"endpoint": server.url, "region": "us-east-1", "credential_provider": tokens}
+
+
+def test_tokens_that_end_as_they_say(local_digests: Expected, bucket: Path, open_remote: Loaders) -> None:
+    tokens = TokenService(life_s=400.0, told_s=300.2)  # obstore asks for the next one 300 s before the end
+    with RangeServer(bucket, latency_s=0.02, fault=tokens.fault) as server:
+        expected = local_digests(3)
+        with open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote:
+            found = []
+            for _ in range(3):
+                found += digests(remote)
+                time.sleep(0.25)
+        assert found == expected
+        assert len(tokens.ends) >= 3
+        assert tokens.refused == 0
+
+
+def test_tokens_that_end_too_early(local_digests: Expected, bucket: Path, open_remote: Loaders) -> None:
+    tokens = TokenService(life_s=1000.0, told_s=3600.0)
+    with RangeServer(bucket, latency_s=0.02, fault=tokens.fault) as server:
+        expected = local_digests(3)
+        with open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote:
+            found = digests(remote)
+            for _ in range(2):
+                tokens.ends = dict.fromkeys(tokens.ends, 0.0)  # all are taken back
+                given = len(tokens.ends)
+                found += digests(remote)
+                assert len(tokens.ends) == given + 1, "each request that was refused asked for a token of its own"
+        assert found == expected
+        assert tokens.refused > 3
+
+
+def test_no_new_token(bucket: Path, open_remote: Loaders) -> None:
+    tokens = TokenService(life_s=1000.0, told_s=3600.0, most=1)
+    with (
+        RangeServer(bucket, fault=tokens.fault) as server,
+        open_remote("s3://bucket/train", storage_options=options(server, tokens), cache_limit=0) as remote,
+    ):
+        digests(remote)
+        tokens.ends = dict.fromkeys(tokens.ends, 0.0)
+        with pytest.raises(
+            DatasetError,
+            match=r"s3://bucket/train/shard-\d+\.tar, bytes .* cannot be fetched: HTTP 400 .*after 4 attempts .*"
+            "Check the credentials",
+        ):
+            digests(remote, 3)

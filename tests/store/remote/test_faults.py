@@ -1,0 +1,326 @@
+"""A server, a network or a disk that fails: batches stay right, or an error says what, where and how often."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.remote.cases import digest, digests
+from support.remote.range_server import Fault, RangeServer, Request
+from support.running.patience import in_time
+from support.running.soak import Tried, long_form, times
+
+import fastpipe
+from fastpipe.errors import DatasetError, SampleError
+
+Loaders = Callable[..., Any]
+Expected = Callable[..., list[str]]
+
+PASSING: dict[str, Callable[[Request], Fault]] = {
+    "403": lambda _: Fault(status=403),
+    "404": lambda _: Fault(status=404),
+    "429 with Retry-After": lambda _: Fault(status=429, headers={"Retry-After": "1"}),
+    "503 with Retry-After": lambda _: Fault(status=503, headers={"Retry-After": "1"}),
+    "500": lambda _: Fault(status=500),
+    "reset before the answer": lambda _: Fault(cut=-1),
+    "reset in the body": lambda asked: Fault(cut=(asked.stop - asked.start) // 2),
+    "short body": lambda _: Fault(short=7),
+    "200 for a range": lambda _: Fault(status=200),
+    "wrong Content-Range": lambda asked: Fault(headers={"Content-Range": f"bytes 5-{asked.stop - asked.start + 4}/9"}),
+    "flipped bit": lambda asked: Fault(flip=(asked.stop - asked.start) // 2),
+    "stalled socket": lambda asked: Fault(stall=(asked.stop - asked.start) // 3, stall_s=5.0),
+}
+
+
+def only_shards(fault: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
+    """The same, but dataset.json and index.npy come as they should."""
+    return lambda asked: fault(asked) if asked.path.startswith("shard") else None
+
+
+@pytest.mark.parametrize("kind", PASSING)
+@pytest.mark.usefixtures("quick")
+def test_a_fault_that_passes_changes_no_batch(
+    local_digests: Expected, range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried
+) -> None:
+    faulted: list[Request] = []
+
+    def fault(asked: Request) -> Fault | None:
+        if asked.attempt > 0 or random.Random(asked.number).random() < 0.5:
+            return None
+        faulted.append(asked)
+        return PASSING[kind](asked)
+
+    range_server.fault = only_shards(fault)
+    epochs, wanted = 0, times(5, 850)
+    with open_remote(range_server.url, cache_limit=0, read_timeout=0.5) as remote:
+        while len(faulted) < wanted:
+            range_server._attempts.clear()
+            epochs += 1
+            found = digests(remote)
+            assert found == local_digests(epochs)[-len(found) :]
+        assert remote.stats().retries >= 0.8 * len(faulted)
+        (cache,) = remote.parts.maker.engine.reader.caches.remote
+        assert (cache.objects.busy_at > 0) == ("Retry-After" in kind)  # then fewer requests are made at a time
+    tried(f"remote: {kind}", len(faulted), "the batches of the local dataset")
+
+
+FINAL = {
+    "403": (Fault(status=403), "HTTP 403", "Check the credentials"),
+    "404": (Fault(status=404), "HTTP 404", "Check the URL"),
+    "503": (Fault(status=503), "HTTP 503", "overloaded"),
+    "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
+    "short body": (Fault(short=7), "the server sent", "Check the network"),
+    "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
+    "a size that is not told": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "CONTENT_RANGE", "tell sizes"),
+    "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
+}
+
+
+@pytest.mark.parametrize("kind", FINAL)
+def test_a_fault_that_stays_is_named(range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried) -> None:
+    fault, answer, advice = FINAL[kind]
+    with open_remote(range_server.url, read_timeout=0.1) as loader:
+        range_server.fault = only_shards(lambda _: fault)
+        with pytest.raises(DatasetError) as caught:
+            next(iter(loader))
+    text = str(caught.value)
+    where = rf"^{re.escape(range_server.url)}/shard-\d+\.tar, bytes [0-9,]+ to [0-9,]+ cannot be fetched: "
+    assert re.match(where, text), text
+    assert answer in text
+    assert re.search(r"after \d+ attempts in [0-9.]+ s", text)
+    assert advice in text
+    tried(f"remote, for good: {kind}", 1, "an error with URL, range, attempts and the last answer")
+
+
+def test_credentials_that_expire_are_asked_for_again(
+    local_digests: Expected, range_server: RangeServer, open_remote: Loaders
+) -> None:
+    with open_remote(range_server.url, cache_limit=0) as remote:
+        found = digests(remote)
+        asked = len(range_server.requests)
+        range_server.fault = lambda request: Fault(status=403) if request.number < asked + 6 else None
+        assert found + digests(remote) == local_digests(2)
+
+
+def test_a_server_that_is_gone_for_a_time(
+    remote_packed: Path, local_digests: Expected, range_server: RangeServer, open_remote: Loaders, tried: Tried
+) -> None:
+    port = int(range_server.url.rsplit(":", 1)[1])
+    wanted = local_digests()
+    with open_remote(range_server.url, cache_limit=0, read_timeout=20.0) as remote:
+        batches = iter(remote)
+        range_server.stop()
+        back: list[RangeServer] = []
+        gone_s = 60 if long_form() else 0.4
+        threading.Timer(gone_s, lambda: back.append(RangeServer(remote_packed, port=port))).start()
+        assert [digest(batch) for batch in batches] == wanted
+        assert back, "nothing was fetched after the server came back"
+        back[0].stop()
+    tried("remote: no server for a time, up to a minute", 1, "the batches of the local dataset")
+
+
+def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: Loaders) -> None:
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        for _ in loader:
+            pass
+        for name in {request.path for request in range_server.requests if "shard" in request.path}:
+            range_server.etags[name] = '"another"'
+        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+            digests(loader, 2)
+
+
+def test_a_file_of_another_size_is_an_error(
+    remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path]
+) -> None:
+    copy = copied(remote_packed)
+    for shard in copy.glob("shard-*"):
+        with open(shard, "ab") as file:
+            file.write(b"more")
+    with (
+        RangeServer(copy) as server,
+        open_remote(server.url) as loader,
+        pytest.raises(DatasetError, match=r"expected .* as dataset.json has it"),
+    ):
+        next(iter(loader))
+
+
+def _flip(dataset: Path, sample: int) -> None:
+    index = fastpipe.open(dataset).index
+    shard, _, offset = index.where(sample)
+    with open(shard, "r+b") as file:
+        file.seek(offset + 1000)
+        byte = file.read(1)[0]
+        file.seek(offset + 1000)
+        file.write(bytes([byte ^ 4]))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("limit", [0, "1GB"])
+def test_a_sample_that_is_damaged_in_the_bucket(
+    remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path], limit: Any
+) -> None:
+    copy = copied(remote_packed)
+    _flip(copy, 123)
+    with RangeServer(copy) as server:
+        with open_remote(server.url, train=False, cache_limit=limit) as loader:
+            with pytest.raises(SampleError, match=r"sample 123 .*fetched again and are no better") as caught:
+                digests(loader)
+            assert caught.value.shard.startswith(server.url)
+        with (
+            open_remote(copy, train=False, on_error="replace", verify=True) as local,
+            open_remote(server.url, train=False, on_error="replace", cache_limit=limit) as remote,
+        ):
+            assert digests(remote) == digests(local)
+            assert remote.stats().replaced == 1
+
+
+def test_a_cache_that_was_changed_is_fetched_anew(
+    local_digests: Expected, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, tried: Tried
+) -> None:
+    with open_remote(range_server.url) as first:
+        assert digests(first) == local_digests()
+    (folder,) = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    rng = np.random.default_rng(8)
+    flips = 0
+    for shard in folder.glob("shard-*.tar"):
+        data = bytearray(shard.read_bytes())
+        for place in rng.integers(0, len(data), 3):
+            data[place] ^= 1 << int(rng.integers(8))
+            flips += 1
+        with open(shard, "r+b") as file:
+            file.write(data)
+    range_server.forget()
+    with open_remote(range_server.url) as second:
+        assert digests(second) == local_digests()
+    assert 0 < sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 2 * flips << 20
+    tried("remote: bits of the cache's files flipped", flips, "fetched anew")
+
+
+def test_ctrl_c_and_the_watchdog_while_nothing_comes(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    range_server.fault = only_shards(lambda _: Fault(stall=10, stall_s=20.0))
+    script = textwrap.dedent("""
+        import sys, time, fastpipe
+        loader = fastpipe.loader(fastpipe.open(sys.argv[1], cache_dir=sys.argv[2]), 32, stall_timeout=0.5)
+        try:
+            next(iter(loader))
+        finally:
+            loader.close()
+            print(time.monotonic(), flush=True)
+    """)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, range_server.url, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    ended = threading.Timer(60.0, child.kill)  # a watchdog that says nothing
+    ended.start()
+    assert child.stderr is not None
+    told = next((line for line in child.stderr if "stuck fetching" in line), "")
+    assert f"of {range_server.url}/shard-" in told
+    started = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    closed, said = child.communicate(timeout=60)
+    ended.cancel()
+    assert in_time(float(closed) - started, 2.0)
+    assert "KeyboardInterrupt" in said
+
+
+def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Loaders) -> None:
+    asked, closed_at = threading.Event(), list[float]()
+
+    def close() -> None:
+        asked.wait(60.0)
+        closed_at.append(time.monotonic())
+        loader.close()
+
+    with open_remote(range_server.url, read_timeout=30.0) as loader:
+        range_server.fault = only_shards(lambda _: (asked.set(), Fault(stall=10, stall_s=20.0))[1])
+        threading.Thread(target=close).start()
+        with pytest.raises(fastpipe.EngineError, match="closed"):
+            next(iter(loader))
+        assert in_time(time.monotonic() - closed_at[0], 5.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no packed dataset"):
+        fastpipe.open(f"{range_server.url}/elsewhere", cache_dir=tmp_path)
+    (tmp_path / "dataset.json").write_text('{"format": "another"}')
+    with (
+        RangeServer(tmp_path) as server,
+        pytest.raises(DatasetError, match="does not describe a fastpipe dataset"),
+    ):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+    (tmp_path / "dataset.json").write_bytes(remote_packed.joinpath("dataset.json").read_bytes().replace(b"300", b"301"))
+    with (
+        RangeServer(tmp_path) as server,
+        pytest.raises(DatasetError, match="has been changed: expected the hash"),
+    ):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("name", "at"), [("index.npy", 3000), ("dataset.json", 500)])
+def test_a_small_file_that_is_garbled_on_its_way(
+    range_server: RangeServer, remote_packed: Path, tmp_path: Path, name: str, at: int
+) -> None:
+    """It comes again, as a sample does; one that is wrong each time is an error."""
+    left = [1]
+
+    def fault(asked: Request) -> Fault | None:
+        if asked.path != name or not left[0]:
+            return None
+        left[0] -= 1
+        return Fault(status=206 if "range" in asked.headers else 200, flip=at)
+
+    range_server.fault = fault
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path).index
+    assert (index.folder / name).read_bytes() == (remote_packed / name).read_bytes()
+    assert sum(request.path == name for request in range_server.requests) == 2
+    left[0] = 100
+    (index.folder / name).unlink()
+    with pytest.raises(DatasetError, match=f"{name} has been changed|{name} is not valid JSON"):
+        fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert not list(index.folder.glob(".*"))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_dataset_of_another_format_version(remote_packed: Path, tmp_path: Path) -> None:
+    """Not a field that this version alone has."""
+    (tmp_path / "dataset.json").write_text('{"format": "fastpipe-dataset", "format_version": 1, "fingerprint": "0"}')
+    with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match="json has format version 1; this fastpipe"):
+        fastpipe.open(server.url, cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_bytes(gzip.compress((remote_packed / "dataset.json").read_bytes()))
+    with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match=r"compressed by gzip.*Content-Encoding"):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+
+
+def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        reader, index = loader.parts.maker.engine.reader, loader.dataset.index
+        with reader.brought(np.array([100, 200])) as where:
+            record = index.records_of(np.array([200]))[0]
+            assert where.shard.tolist() == [len(index.shards)] * 2
+            place = int(record["offset"]) + int(where.shift[1])
+            assert reader.origin(len(index.shards), place + 77) == (record["shard"], record["offset"] + 77)
+        assert reader.origin(len(index.shards), place + 77) is None  # given back
+        assert reader.origin(2, 99) == (2, 99)

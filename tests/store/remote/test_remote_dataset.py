@@ -1,0 +1,139 @@
+"""fastpipe.Dataset and fastpipe.open on a URL: samples are fetched when they are asked for, in any process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.programs.warm import run_script
+from support.remote.cases import digests
+from support.remote.range_server import RangeServer
+
+import fastpipe
+from fastpipe.errors import DatasetError
+from fastpipe.format.description import fingerprint, with_self_checksum
+from fastpipe.format.layout import INDEX_DTYPE
+
+SCRIPT = """
+    import sys, torch, fastpipe
+    from torch.utils.data import DataLoader
+    url, local, cache, how = sys.argv[1:]
+
+    def main():
+        dataset = fastpipe.open(url, cache_dir=cache, cache_limit="10MB")
+        if how == "used":
+            dataset[0]
+        batches = DataLoader(dataset, 8, num_workers=2, multiprocessing_context=None if how == "used" else how)
+        expected = fastpipe.open(local)
+        for number, (images, labels) in enumerate(batches):
+            for row in range(len(labels)):
+                image, label = expected[8 * number + row]
+                assert label == labels[row] and torch.equal(image, images[row])
+        print("same", number + 1)
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.mark.parametrize("limit", [0, "10MB", "1GB"])
+def test_samples_are_those_of_the_folder(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
+) -> None:
+    local, remote = (
+        fastpipe.open(remote_packed),
+        fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=limit),
+    )
+    for numbers in ([5, 250, 17], [299], list(range(40, 90))):
+        found = remote.__getitems__(numbers)
+        for (image, label), (wanted, name) in zip(found, local.__getitems__(numbers), strict=True):
+            assert label == name
+            assert torch.equal(image, wanted)
+    assert remote.classes == local.classes
+    assert remote.index.form_counts == local.index.form_counts != {}
+    assert range_server.sent_bytes < 1.5 * sum(shard.stat().st_size for shard in remote_packed.glob("shard-*"))
+
+
+def test_workers_of_a_forkserver(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    ran = run_script(_as_file(script), range_server.url, remote_packed, tmp_path / "cache", "forkserver", timeout_s=120)
+    assert ran.stdout == "same 38\n", ran.stderr
+
+
+def test_a_forked_worker_is_told_to_use_forkserver(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    ran = run_script(_as_file(script), range_server.url, remote_packed, tmp_path / "cache", "fork", timeout_s=120)
+    assert "EngineError: process" in ran.stderr
+    assert 'multiprocessing_context="forkserver"' in ran.stderr
+
+
+def _as_file(script: Path) -> str:
+    """A program that runs a file: workers that are not forked import it."""
+    import textwrap
+
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    return f"import runpy, sys; sys.argv[0] = {str(script)!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
+
+
+def test_opening_reads_no_shard(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    data = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (len(data), data.classes, str(data.path)) == (300, fastpipe.open(remote_packed).classes, range_server.url)
+    assert {request.path for request in range_server.requests} == {"dataset.json", "index.npy"}
+    range_server.forget()
+    fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert [request.path for request in range_server.requests] == ["dataset.json"]
+
+
+def test_fields_and_sources(fielded: Path, tmp_path: Path, copied: Callable[[Path], Path]) -> None:
+    fielded = copied(fielded)
+    file = fielded / "dataset.json"
+    info = json.loads(file.read_bytes())
+    info.pop("self_xxh3_64", None)
+    file.write_bytes(with_self_checksum({**info, "fingerprint": fingerprint(info)})[1])
+    local = fastpipe.open(fielded)
+    names = ("image", "label", "key", "id", *local.fields)
+    with RangeServer(fielded) as served:
+        for limit in (0, "1GB"):
+            options: dict[str, Any] = {"cache_dir": tmp_path / str(limit), "cache_limit": limit}
+            remote = fastpipe.open(served.url, **options)
+            samples, wanted = remote.with_fields(names), local.with_fields(names)
+            for number in (0, 17, 36):
+                assert str(samples[number]) == str(wanted[number])
+            ours = fastpipe.loader(remote, 8, size=32, fields=names, train=False)
+            theirs = fastpipe.loader(fielded, 8, size=32, fields=names, train=False)
+            for found, expected in zip(ours, theirs, strict=True):
+                assert str(found) == str(expected)
+
+
+def test_a_file_beside_the_shards_that_changes_in_the_cache(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    """It is fetched anew where the dataset is opened. While it is in use, it is no reason to replace samples."""
+    options: dict[str, Any] = {"size": 32, "train": False, "on_error": "replace"}
+    with fastpipe.loader(remote_packed, 32, size=32, train=False) as local:
+        expected = digests(local)
+    for _ in range(2):
+        with fastpipe.loader(fastpipe.open(range_server.url, cache_dir=tmp_path), 32, **options) as loader:
+            assert digests(loader) == expected
+            file = loader.dataset.index.folder / "index.npy"
+            data = bytearray(file.read_bytes())
+            data[-INDEX_DTYPE.itemsize + INDEX_DTYPE.fields["xxh3_64"][1]] ^= 1  # type: ignore[index]
+            file.write_bytes(data)
+            with pytest.raises(DatasetError, match=r"index\.npy has changed .*: open the dataset again, which fetches"):
+                list(loader)
+
+
+def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    import pickle
+
+    dataset = fastpipe.open(
+        range_server.url, cache_dir=tmp_path, storage_options={"client_options": {"timeout": "60s"}}
+    )
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+    assert torch.equal(again[3][0], fastpipe.open(remote_packed)[3][0])

@@ -1,0 +1,118 @@
+"""Errors of obstore, as it raises them -> what they are, as data: `failure_of` reads the texts that obstore has now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pytest
+from obstore.store import HTTPStore, from_url
+from support.remote.range_server import Fault, RangeServer
+from support.remote.s3 import Bucket, Proxy, Wrong
+
+from fastpipe.store.remote.retry import REMEDIES, Failure, WrongAnswerError, failure_of, pause_s
+
+ONCE: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
+SOON: Any = {"allow_http": True, "read_timeout": timedelta(seconds=0.2)}
+EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>"
+
+
+def failure(work: Callable[[], object]) -> Failure:
+    """What the error of a request is."""
+    with pytest.raises(Exception, match=r".") as caught:
+        work()
+    return failure_of(caught.value)
+
+
+def test_errors_of_s3(bucket: Bucket) -> None:
+    """Of moto's server, and of a proxy before it."""
+
+    def store(name: str = bucket.name, **options: Any) -> Any:
+        config = {**bucket.options, "client_options": SOON, "retry_config": ONCE, **options}
+        return from_url(f"s3://{name}", **config)
+
+    there = store()
+    obstore.put(there, "a", b"0123456789")
+    assert failure(lambda: obstore.get(there, "none")) == ("missing", "HTTP 404 Not Found", 404)
+    assert failure(lambda: obstore.get(store("no-such-bucket"), "a")).kind == "missing"
+    assert failure(lambda: obstore.get(there, "a", options={"if_match": "another"})).kind == "replaced"
+    assert failure(lambda: obstore.get_range(there, "a", start=20, end=30)).status == 416
+    assert failure(lambda: obstore.put(there, "a", b"1", mode={"e_tag": "another"})).status == 412
+    assert failure(lambda: obstore.get(there, "a//b")).kind == "refused"
+    bucket.client.put_object(Bucket=bucket.name, Key="a//b", Body=b"")
+    assert failure(lambda: list(obstore.list(there))).kind == "name"
+    with Proxy(bucket.options["endpoint"]) as proxy:
+        behind = store(endpoint=proxy.url)
+        kinds = {
+            301: "region",
+            400: "refused",
+            **dict.fromkeys((401, 403), "denied"),
+            **dict.fromkeys((408, 429, 500, 503), "overloaded"),
+        }
+        for status, kind in kinds.items():
+            proxy.fault = lambda _, status=status: Wrong(status)
+            found = failure(lambda: obstore.get(behind, "a"))
+            assert (found.kind, found.status) == (kind, 0 if status == 301 else status)
+            assert f"HTTP {status}" in found.words or status == 301
+        proxy.fault = lambda _: Wrong(lose_answer=True)
+        assert failure(lambda: obstore.get(behind, "a")) == ("network", "the connection broke off", 0)
+        proxy.fault = lambda asked: Wrong(503) if "partNumber=2" in asked.target else None
+        parts = store(endpoint=proxy.url, retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=9)})
+        found = failure(lambda: obstore.put(parts, "large", bytes(11 << 20), chunk_size=5 << 20, max_concurrency=1))
+        assert found.kind == "overloaded"
+        assert found.words.startswith("HTTP 503")
+        assert found.words.endswith(" (part 2, 2 requests an attempt)")
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[RangeServer]:
+    (tmp_path / "file").write_bytes(bytes(1000))
+    with RangeServer(tmp_path) as server:
+        yield server
+
+
+ANSWERS = {
+    "cut in the body": (Fault(cut=5), ("network", "the connection broke off (UnexpectedEof)", 0)),
+    "no answer": (Fault(cut=-1), ("network", "the connection broke off", 0)),
+    "stalled": (Fault(stall=3, stall_s=1.0), ("network", "no byte for read_timeout seconds", 0)),
+    "all of it": (Fault(status=200), ("incapable", "HTTP 200 instead of 206: the server sent the whole file", 0)),
+    "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "incapable"),
+    "another range": (Fault(headers={"Content-Range": "bytes 5-14/99"}), "network"),
+    "expired": (Fault(status=400, body=EXPIRED), ("denied", "HTTP 400 Bad Request", 400)),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_answers_of_a_web_server(web: RangeServer, answer: str) -> None:
+    fault, expected = ANSWERS[answer]
+    web.fault = lambda _: fault
+    store = HTTPStore(web.url, client_options=SOON, retry_config=ONCE)
+    found = failure(lambda: obstore.get(store, "file", options={"range": (0, 10)}).bytes())
+    assert found == expected if isinstance(expected, tuple) else found.kind == expected
+
+
+def test_servers_that_are_not_there() -> None:
+    for url, words in (
+        ("http://nowhere.invalid/x", "no connection (dns error)"),
+        ("http://127.0.0.1:9/x", "no connection (Connection refused)"),
+    ):
+        store = HTTPStore(url, client_options=SOON, retry_config=ONCE)
+        found = failure(lambda store=store: obstore.get(store, "dataset.json"))
+        assert found == ("network", words, 0)
+    assert REMEDIES["network"].tries is None  # as long as there is time
+
+
+def test_other_errors() -> None:
+    assert failure_of(WrongAnswerError("3 bytes")) == ("network", "the server sent 3 bytes", 0)
+    found = failure(lambda: from_url("s3://bucket/x", colour="red"))  # type: ignore[call-overload]
+    assert found.words == "Configuration key: 'colour' is not valid for store 'S3'."
+
+
+def test_pauses_grow_and_differ() -> None:
+    assert len({pause_s(3, False, 180.0) for _ in range(20)}) > 10
+    assert max(pause_s(1, False, 180.0) for _ in range(50)) <= 0.1
+    assert 5.0 <= pause_s(30, False, 180.0) <= 10.0
+    assert min(pause_s(1, True, 180.0) for _ in range(50)) >= 0.5  # a server that asks for fewer requests

@@ -1,0 +1,208 @@
+"""URLs of each kind: S3 (moto's server), the Hub (a server that answers as it does), file://, and others."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remote.cases import digests
+from support.remote.range_server import Fault, RangeServer, Request
+from support.remote.s3 import Bucket, new_bucket
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.folder import Url
+from fastpipe.packing.shard.options import pack_options
+from fastpipe.store.remote.options import place_of
+
+Loaders = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def s3(remote_packed: Path, s3_server: str) -> Bucket:
+    """A bucket with the dataset in deep/train."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        bucket = new_bucket(s3_server)
+        bucket.upload(remote_packed, "deep/train")
+    return bucket
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_s3(local_digests: Callable[..., list[str]], s3: Bucket, open_remote: Loaders) -> None:
+    for limit in (0, "12MB", "1GB"):
+        with open_remote(s3.url("deep/train"), storage_options=s3.options, cache_limit=limit) as remote:
+            assert digests(remote, 2) == local_digests(2)
+    other = s3.url("deep/other")
+    with pytest.raises(DatasetError, match=rf"{other} holds no packed dataset: .*HTTP 404"):
+        open_remote(f"{other}/", storage_options=s3.options)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_object_of_s3_that_is_replaced(remote_packed: Path, bucket: Bucket, open_remote: Loaders) -> None:
+    url = bucket.upload(remote_packed, "replaced")
+    with open_remote(url, storage_options=bucket.options, cache_limit=0) as remote:
+        digests(remote)
+        for file in remote_packed.glob("shard-*"):
+            data = file.read_bytes()
+            bucket.client.put_object(
+                Bucket=bucket.name, Key=f"replaced/{file.name}", Body=data[:-1] + bytes([data[-1] ^ 1])
+            )
+        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+            digests(remote, 3)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_other_clouds(
+    remote_packed: Path, local_digests: Callable[..., list[str]], tmp_path: Path, open_remote: Loaders
+) -> None:
+    """Google Cloud Storage and Azure Blob Storage answer a range as S3 does; objects are asked for by other paths."""
+    google, azure = tmp_path / "google", tmp_path / "azure"
+    for bucket in (google / "pictures", azure / "pictures"):
+        (bucket / "deep").mkdir(parents=True)
+        (bucket / "deep" / "train").symlink_to(remote_packed)
+    expected = local_digests()
+    with RangeServer(google) as server:
+        options = {"base_url": server.url, "skip_signature": True}
+        with open_remote("gs://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
+            assert digests(remote) == expected
+        assert {request.path for request in server.requests} >= {"pictures/deep/train/dataset.json"}
+        with pytest.raises(DatasetError, match=r"gs://pictures/other holds no packed dataset: .*HTTP 404"):
+            open_remote("gs://pictures/other", storage_options=options)
+    with RangeServer(azure) as server:
+        options = {"endpoint": server.url, "account_name": "me", "account_key": "a2V5"}
+        with open_remote("az://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
+            assert digests(remote) == expected
+        signed = [request.headers.get("authorization", "") for request in server.requests]
+        assert all(each.startswith("SharedKey me:") for each in signed), signed[:2]
+        with pytest.raises(DatasetError, match=r"az://pictures/other holds no packed dataset: .*HTTP 404"):
+            open_remote("az://pictures/other", storage_options=options)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_credentials_of_the_environment(s3: Bucket, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_remote(s3.url("deep/train")) as remote:
+        next(iter(remote))
+
+
+def test_options_that_no_store_knows(open_remote: Loaders) -> None:
+    with pytest.raises(ConfigError, match=r"storage_options: s3://bucket/x cannot be opened with colour, "):
+        open_remote("s3://bucket/x", storage_options={"colour": "red", "skip_signature": True})
+    with pytest.raises(ConfigError, match="storage_options: expected only client_options for http"):
+        open_remote("http://127.0.0.1/x", storage_options={"region": "x"})
+    for options in ({"endpoint": "127.0.0.1:9000"}, {"aws_endpoint_url": "127.0.0.1:9000"}):
+        with pytest.raises(
+            ConfigError, match=r"the endpoint 127.* of s3://bucket/x has to begin with https:// or http"
+        ):
+            open_remote("s3://bucket/x", storage_options={**options, "skip_signature": True}, read_timeout=0.2)
+    with pytest.raises(ConfigError, match="storage_options: expected a dict"):
+        open_remote("http://127.0.0.1/x", storage_options=[1])
+    with pytest.raises(ConfigError, match="cache_dir: expected a folder, got ''"):  # a variable that is not set
+        open_remote("http://127.0.0.1/x", cache_dir="")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cache_dir": "cache"},
+        {"cache_limit": "8MB"},
+        {"storage_options": {"region": "eu-west-1"}},
+        {"read_timeout": 5},
+    ],
+)
+def test_options_of_urls_are_refused_without_one(remote_packed: Path, given: Any) -> None:
+    """Whatever lies here: a packed dataset, photos, tars."""
+    (name,) = given
+    photos = remote_packed.parent / "source"
+    for data in (remote_packed, str(remote_packed), remote_packed.as_uri(), photos, f"{remote_packed}/*.tar"):
+        with pytest.raises(ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"):
+            fastpipe.open(data, **given)
+    usual = {"cache_dir": None, "cache_limit": 200 * 10**9, "storage_options": {}, "read_timeout": 20}
+    assert len(fastpipe.open(remote_packed, **usual)) == 300  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("ftp://host/x", "has the scheme ftp://, which fastpipe cannot read; it reads s3://, gs://"),
+        ("s3n://bucket/x", "has the scheme s3n://"),
+        ("s3://", "expected s3://BUCKET/FOLDER"),
+        ("s3://bucket//x", "has an empty name between slashes, or a name . or ..; expected s3://BUCKET/FOLDER"),
+        ("gs:///bucket/x", "has an empty name between slashes"),
+        ("s3://bucket/x/../y", "a name . or .."),
+        ("hf://models/x/y/z", "expected hf://datasets/ORG/NAME/FOLDER"),
+        ("https://host/x?token=1", "has a query"),
+        ("file://host/x", "expected file:///FOLDER"),
+        ("file:///x/a#1", "write %3F for ? and %23 for #"),
+        ("https://user:secret@host/x", "the URL of host has a user name or a password"),
+    ],
+)
+def test_urls_that_nobody_reads(data: str, words: str) -> None:
+    for take in (fastpipe.loader, fastpipe.open):
+        with pytest.raises(ConfigError, match=f"^data: .*{re.escape(words)}") as caught:
+            take(data)  # type: ignore[operator]
+        assert "secret" not in str(caught.value)
+
+
+def test_what_is_a_url() -> None:
+    assert place_of("S3://bucket/a/b/") == Url("S3://bucket/a/b")
+    assert place_of("file:///data/my%20set") == Path("/data/my set")
+    assert place_of("data/train") == "data/train"
+    assert place_of(Path("x")) == Path("x")
+    assert pack_options(spool="file:///data/my%20spool").spool == Path("/data/my spool")
+    with pytest.raises(DatasetError, match=r"pathlib\.Path damages URLs: pass the URL as a string"):
+        fastpipe.loader(Path("s3://bucket/train"))
+
+
+def test_a_folder_by_its_url(remote_packed: Path) -> None:
+    assert fastpipe.open(f"file://{remote_packed}").index.fingerprint == fastpipe.open(remote_packed).index.fingerprint
+
+
+class Hub:
+    """Answers as the Hub does: facts of a dataset by its name, and files of a commit."""
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+
+    def __init__(self, dataset: Path, folder: Path) -> None:
+        facts = {"id": "org/photos", "sha": self.commit, "siblings": [], "tags": [], "private": False, "downloads": 0}
+        for revision in ("", "/revision/main", "/revision/v2"):
+            file = folder / f"api/datasets/org/photos{revision}"
+            (file.with_name("photos.d") if not revision else file).parent.mkdir(parents=True, exist_ok=True)
+            if revision:
+                file.write_text(json.dumps(facts))
+        resolved = folder / f"datasets/org/photos/resolve/{self.commit}/packed/train"
+        resolved.parent.mkdir(parents=True)
+        resolved.symlink_to(dataset)
+        self.folder = folder
+
+
+def test_the_hub(remote_packed: Path, tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub(remote_packed, tmp_path / "hub")
+    asked: list[Request] = []
+
+    def look(request: Request) -> Fault | None:
+        asked.append(request)
+        return None
+
+    with RangeServer(hub.folder, fault=look) as server:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
+        url = "hf://datasets/org/photos/packed/train"
+        with open_remote(remote_packed) as local:
+            expected = digests(local)
+        with open_remote(url, storage_options={"revision": "main"}) as remote:
+            assert digests(remote) == expected
+        assert all(hub.commit in request.path for request in asked[1:])
+        with pytest.raises(DatasetError, match="the Hub does not give the dataset org/none"):
+            open_remote("hf://datasets/org/none/train", storage_options={"revision": "main"})
+        with pytest.raises(ConfigError, match="takes token and revision, got region"):
+            open_remote("hf://datasets/org/other/train", storage_options={"region": "x"})

@@ -1,0 +1,98 @@
+"""Steps of a pack for workers that note what they do, or that a disk refuses; and the command in another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.ray.cluster_tasks import here
+from support.ray.ray_cluster import environment
+from support.ray.sources import SHARD_BYTES
+
+from fastpipe.packing.shard.options import pack_options
+from fastpipe.packing.steps import work
+from fastpipe.packing.steps.parts import Job, Part
+from fastpipe.packing.steps.work import convert_step, make_step
+
+_SLOW_S = 0.3
+
+
+def convert(log: Path, job: Job, part: Part) -> tuple[int, int]:
+    for name, rows in part.runs:
+        _note(log, f"convert {name} {rows}")
+    return convert_step(job, part)
+
+
+def make(log: Path, job: Job, part: Part) -> tuple[int, int]:
+    _note(log, f"make {part.name} {part.files}")
+    return make_step(job, part)
+
+
+def _note(log: Path, line: str) -> None:
+    with open(log, "a") as file:
+        file.write(line + "\n")
+
+
+def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
+    """Each task that begins writes a line: its step, its part, and how many files that has."""
+    monkeypatch.setattr(work, "convert_step", partial(convert, log))
+    monkeypatch.setattr(work, "make_step", partial(make, log))
+    return log
+
+
+def slow_make(log: Path, job: Job, part: Part) -> tuple[int, int]:
+    _note(log, f"make {part.name} {part.files}")
+    _note(log.with_suffix(".pids"), str(os.getpid()))
+    time.sleep(_SLOW_S)
+    return make_step(job, part)
+
+
+def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
+    """A driver whose tasks take a while, so that they can be killed."""
+    work.make_step = partial(slow_make, log)  # type: ignore[assignment]
+    how = pack_options(shard_size=SHARD_BYTES)
+    work.pack_on_ray(source, destination, how, address=address, on_progress=lambda _: None)
+
+
+def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:
+    """The same in another process."""
+    given = [str(each) for each in (source, destination, log)]
+    code = "import sys; from pathlib import Path; from support.ray.counted import slow_pack; "
+    code += f"slow_pack(*map(Path, {given!r}), {address!r})"
+    return subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE)
+
+
+def make_elsewhere(log: Path, job: Job, part: Part) -> tuple[int, int]:
+    node = here()
+    _note(log, node)
+    if node == log.read_text().split()[0]:
+        raise OSError(28, "No space left on device")
+    return make_step(job, part)
+
+
+def make_nowhere(job: Job, part: Part) -> tuple[int, int]:
+    raise OSError(28, "No space left on device")
+
+
+def refuse_on_first_node(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
+    """The node that makes a shard first has a full disk."""
+    monkeypatch.setattr(work, "make_step", partial(make_elsewhere, log))
+    return log
+
+
+def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All disks are full."""
+    monkeypatch.setattr(work, "make_step", make_nowhere)
+
+
+def command(arguments: Sequence[Any], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """The command `fastpipe` in another process."""
+    program = [sys.executable, "-c", "from fastpipe.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, env=environment(), timeout=timeout_s)

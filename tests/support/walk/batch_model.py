@@ -1,0 +1,168 @@
+"""A draw's options -> what one batch holds, as the docs say it: shapes, labels, values of fields."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import torch
+from support.walk.drawing import fields_of
+from support.walk.model import Model, expect, pair
+from support.walk.taking import Taken
+
+import fastpipe
+
+MOVING = ("mixup", "cutmix", "RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment")
+
+
+class BatchModel(Model):
+    """What the docs say of a draw's epochs and of their batches."""
+
+    def check_batch(self, batch: Taken, loader: fastpipe.Loader, epoch: int, size: Any = None) -> None:
+        fields = self["fields"]
+        rows = len(batch)
+        expect(batch.epoch == epoch, "the batch is of epoch", batch.epoch, "not", epoch)
+        expect(rows <= self.batch, "a batch of", rows, "rows")
+        if fields is not None:
+            keys = [
+                key
+                for key in batch.values
+                if not key.endswith(("_offsets", "_counts")) and not (key.endswith("_labels"))
+            ]
+            expect(keys == self.names, "keys", list(batch.values), "for fields", fields)
+        augment = self._augment()
+        for view, images in enumerate(batch.images):
+            crop, wanted = self.view(view, size)
+            many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
+            shape = (rows, *many, {"gray": 1, "rgb": 3, "rgba": 4}[self["channels"]])
+            expect(tuple(images.shape[: len(shape)]) == shape, "shape of images is", tuple(images.shape))
+            if wanted is not None:
+                expect(tuple(images.shape[-2:]) in wanted, "images have", tuple(images.shape[-2:]), "not", wanted)
+            own = augment if not isinstance(self["views"], (list, tuple)) else None
+            if own is None and augment is None and not isinstance(self["views"], (list, tuple)):
+                expect(images.dtype == self["dtype"], "dtype", images.dtype)
+            if own is not None:
+                dtype = own.dtype if isinstance(own, fastpipe.Augment) and hasattr(own, "dtype") else None
+                expect(images.dtype in ((dtype,) if dtype else (torch.float32, torch.bfloat16)), "dtype", images.dtype)
+                expect(bool(torch.isfinite(images.float()).all()), "numbers that are not finite")
+            if not many and rows and images.numel():
+                expect(images.is_contiguous(memory_format=torch.channels_last), "not channels_last", images.stride())
+        if self.buckets:
+            self._check_padding(batch)
+        self._check_labels(batch, loader)
+        self._check_values(batch)
+
+    def _augment(self) -> Any:
+        return self["augment"]
+
+    def view(self, number: int, size: Any) -> tuple[Any, set[tuple[int, int]] | None]:
+        """Crop and sizes that a view may have."""
+        crop, own = self.crop, None
+        if isinstance(self["views"], (list, tuple)):
+            views = [view for view in self["views"] for _ in range(view.count)]
+            crop, own = views[number].crop or crop, views[number].size
+        if self.buckets:
+            return crop, None
+        if own is not None:
+            return crop, {pair(own)}
+        if size is not None:
+            return crop, {pair(size)}
+        if self["size_choices"] is not None:
+            return crop, {pair(each) for each in self["size_choices"]}
+        return crop, {pair(self["size"])}
+
+    def _check_padding(self, batch: Taken) -> None:
+        found = batch.values.get("image_size")
+        masks = batch.values.get("pixel_mask")
+        moved = any(word in self.draw.call() for word in MOVING)
+        if found is not None and masks is not None and not moved:
+            for mask in masks if isinstance(masks, list) else [masks]:
+                for (high, wide), each in zip(found.tolist(), mask, strict=True):
+                    whole = bool(each[:high, :wide].all()) and int(each.sum()) == high * wide
+                    expect(whole, "pixel_mask is not image_size")
+        if found is not None:
+            expect(
+                found.dtype == torch.int64 and found.shape == (len(batch), 2), "image_size", found.shape, found.dtype
+            )
+
+    def _check_labels(self, batch: Taken, loader: fastpipe.Loader) -> None:
+        labels = batch.labels
+        if labels is None:
+            return
+        names = loader.classes
+        if labels.dtype == torch.float32:
+            expect(labels.shape == (len(batch), len(names)) or labels.ndim == 2, "soft labels", labels.shape)
+            expect(bool(((labels.sum(1) - 1).abs() < 1e-4).all()), "soft labels add up to", labels.sum(1))
+            return
+        expect(labels.dtype == torch.int64 and labels.shape == (len(batch),), "labels", labels.dtype, labels.shape)
+        if self.data.classes is not None:
+            expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
+        for number, label in zip(batch.ids, labels.tolist(), strict=True):
+            row = self.data.rows[number]
+            if row.name is None:
+                expect(label == -1, "label", label, "of a sample without")
+            else:
+                expect(names[label] == row.name, "label", label, "is", names[label], "not", row.name)
+                expect(row.label in (None, label), "label", label, "of sample", number, "not", row.label)
+
+    def _check_values(self, batch: Taken) -> None:
+        for key, value in batch.values.items():
+            if key == "id":
+                expect(value.dtype == torch.int64 and value.tolist() == batch.ids, "id is not batch.ids")
+            elif key == "valid":
+                expect(value.dtype == torch.bool and value.tolist() == batch.valid, "valid is not batch.valid")
+            elif key == "epoch":
+                expect(value == batch.epoch, "epoch is", value)
+            elif key == "source":
+                expect(value.tolist() == [self.data.rows[n].part for n in batch.ids], "source", value)
+            elif key == "key":
+                for number, one in zip(batch.ids, value, strict=True):
+                    expect(one.endswith(self.keys[number]), "key", one, "of sample", number)
+            elif key == "extra":
+                wanted = [dict(self.data.rows[n].added)[key] for n in batch.ids]
+                expect(value.tolist() == wanted, "column", value, "not", wanted)
+        for name in fields_of(self.draw).keys() & batch.values.keys():
+            for place, number in enumerate(batch.ids):
+                row = self.data.rows[number]
+                known = self.draw.parts[row.part]
+                if name not in known.values:
+                    continue
+                got, wanted = batch.values[name][place], known.values[name][row.number]
+                if name == "embedding":
+                    same = np.array_equal(got.numpy(), np.asarray(wanted, dtype=np.float32))
+                elif name == "tags":
+                    same = {each for each, on in enumerate(got.tolist()) if on} == {int(tag[4:]) for tag in wanted}
+                else:
+                    same = (int(got) if name == "score" else got) == wanted
+                expect(same, "field", name, "of sample", number, "is", got, "not", wanted)
+        for name in [each for each, kind in fields_of(self.draw).items() if kind == "boxes" and each in batch.values]:
+            self._check_boxes(batch, name)
+
+    def _check_boxes(self, batch: Taken, name: str) -> None:
+        several = len(batch.images) > 1
+        for place, (view, images) in itertools.product(range(len(batch)), enumerate(batch.images)):
+            fields = batch.fields(place)
+            mine = [fields[key][view] if several else fields[key] for key in (name, f"{name}_labels")]
+            rows = zip(*mine, strict=True) if images.ndim == 5 else [mine]
+            for boxes, labels in rows:
+                self._check_some(boxes, labels, images.shape[-2:])
+
+    def _check_some(self, boxes: torch.Tensor, labels: torch.Tensor, size: Any) -> None:
+        high, wide = size
+        expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
+        expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
+        if len(boxes):
+            expect(
+                bool((boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()),
+                "boxes outside",
+                boxes,
+            )
+            sides = boxes[:, 2:] - boxes[:, :2]
+            expect(
+                bool((sides >= float(self.boxes.min_size) - 1e-3).all()),
+                "boxes smaller than",
+                self.boxes.min_size,
+                boxes,
+            )
+            expect(bool((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all()), "boxes of less area", boxes)

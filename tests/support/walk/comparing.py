@@ -1,0 +1,106 @@
+"""An epoch's batches -> compared with single samples, a loader of one view, and a call of the augmentation."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from support.walk.drawing import fields_of
+from support.walk.model import RANDOM, expect, names_of
+from support.walk.taking import BY_VIEW, Taken, epochs_of
+
+import fastpipe
+
+if TYPE_CHECKING:
+    from support.walk.deeds import Walk
+
+
+def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
+    """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other."""
+    model, draw = walk.model, walk.draw
+    fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
+    if model.buckets or model.replaced or model["augment"] is not None or model["views"] is not None:
+        return
+    if model["size_choices"] is not None or not (fixed or model.plain):
+        return
+    size = walk.size_now(number) or walk.options.get("size", 224)
+    kinds = fields_of(draw)
+    wanted = [n for n in names_of(walk.options.get("fields")) if n in ("image", "label", "key") or n in kinds]
+    placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
+    skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
+    wanted = [n for n in wanted if kinds.get(n) not in skipped]
+    dataset = walk.dataset.cropped(model.crop, size, hflip=model.hflip, seed=model["seed"], exact=bool(model["exact"]))
+    dataset = dataset.with_pixels(model["channels"], model["dtype"])
+    dataset.set_epoch(number)
+    if wanted:
+        dataset = dataset.with_fields(wanted)
+    some_rows = [(b, place) for b in epoch for place in range(len(b))]
+    random.Random(draw.number).shuffle(some_rows)
+    for batch, place in some_rows[:12]:
+        single = dataset[batch.ids[place]]
+        image = single["image"] if isinstance(single, dict) else single[0]
+        same = torch.equal(torch.as_tensor(image), batch.images[0][place])
+        expect(same, "the row of sample", batch.ids[place], "is not that of fastpipe.Dataset")
+        for name in wanted[1:] if isinstance(single, dict) else ():
+            if name in ("image", "label"):
+                continue
+            got, other = batch.fields(place)[name], single[name]
+            if isinstance(got, torch.Tensor):
+                alike = torch.equal(torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got)
+            elif isinstance(got, list) and name in BY_VIEW:
+                alike = all(torch.equal(torch.as_tensor(b), a) for a, b in zip(got, other, strict=True))
+            else:
+                alike = got == other
+            expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)
+        walk.counts["rows by Dataset"] += 1
+
+
+def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
+    """Rows of the last view by a loader that has it alone, with the view's seed."""
+    views = walk.options.get("views")
+    if views is None or not epoch:
+        return
+    own: dict[str, Any] = {}
+    if isinstance(views, (list, tuple)):
+        view = [view for view in views for _ in range(view.count)][-1]
+        options = {name: getattr(view, name) for name in ("size", "crop", "hflip", "augment")}
+        own = {name: value for name, value in options.items() if value is not None}
+        if "size" in own:
+            own["size_choices"] = None
+    if "size_choices" in walk.options and "size" not in own:
+        return  # by batch, and the batches of another seed are others
+    with walk.open() as loader:
+        seed = loader.view_seeds[-1]
+    with walk.open(views=None, seed=seed, **own) as loader:
+        loader.set_epoch(number)
+        alone = {n: b.images[0][place] for b in epochs_of(loader, 1)[0] for place, n in enumerate(b.ids)}
+    mixes = any(word in walk.draw.call() for word in ("mixup", "cutmix", "simclr"))  # by batch
+    for batch in epoch:
+        for place, n in enumerate(batch.ids):
+            if n in alone and not mixes:
+                one, other = alone[n], batch.images[-1][place]
+                high, wide = (min(sides) for sides in zip(one.shape[-2:], other.shape[-2:], strict=True))  # of buckets
+                same = torch.equal(one[..., :high, :wide], other[..., :high, :wide])
+                expect(same, "the last view of sample", n, "is not that of a loader with it alone")
+                walk.counts["rows of views"] += 1
+
+
+def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
+    """Batches by a loader without the augmentation, and a call of it."""
+    augment = walk.options.get("augment")
+    if augment is None or walk.draw.mixed or walk.options.get("views") is not None or not epoch:
+        return
+    augment = augment if isinstance(augment, fastpipe.Augment) else fastpipe.Augment(augment)
+    many = epoch[0].images[0].ndim == 5
+    if many or augment.soft or augment.moves:
+        return
+    with walk.open(augment=None) as loader:
+        loader.set_epoch(number)
+        plain = epochs_of(loader, 1)[0]
+    for place, (raw, batch) in enumerate(zip(plain, epoch, strict=True)):
+        images = augment(raw.images[0], seed=walk.model["seed"], epoch=number, batch=place, samples=np.array(raw.ids))
+        near = torch.allclose(images.float(), batch.images[0].float(), atol=1e-5)
+        expect(near, "batch", place, "is not what the augmentation makes of it")
+        walk.counts["batches augmented"] += 1

@@ -1,0 +1,111 @@
+"""A draw's options -> those that fastpipe refuses together, as the docs say."""
+
+from __future__ import annotations
+
+from support.walk.drawing import fields_of
+from support.walk.model import PLACED, Model, pair
+
+import fastpipe
+
+
+def refusals(model: Model) -> set[str]:
+    """Of each rule that is broken, words of which the message has one; empty: a loader takes the draw."""
+    draw, options = model.draw, model.options
+    own = {**fields_of(draw), **dict.fromkeys(dict(model.data.rows[0].added), "floats")}
+    fields = [name for name in model.names if isinstance(name, str)]
+    kinds = {own[name] for name in fields if name in own}
+    views = options.get("views") is not None
+    sized = isinstance(options.get("views"), (list, tuple)) and any(view.size is not None for view in options["views"])
+    several = isinstance(model.crop, (fastpipe.FiveCrop, fastpipe.TenCrop))
+    augment = options.get("augment")
+    soft = isinstance(augment, fastpipe.Augment) and augment.soft
+    text = draw.options.get("augment", "")
+    unlabelled = any(row.name is None for row in model.data.rows)
+    paired = "flip_pairs" in draw.options.get("fields", "")
+    without = model.weighted is not None and not model.weighted.replacement
+    shares = [model.data.ids(share) for share in range(len(model.data.weights))]
+    due = [] if model.weights is None else [sum(model.weights[n] > 0 for n in ids) for ids in shares]
+    parts = model.parts
+    named = len({row.name for row in model.data.rows} - {None})
+    per_class = model.per_class
+    each = 0 if per_class is None else int(per_class.samples) * model.repeats
+    many = 0 if per_class is None else int(per_class.classes or model.rows // each)
+    listing = model.listed or per_class is not None
+    found: set[str] = set()
+    for broken, *names in (
+        (draw.mixed and listing, "fastpipe.mix"),
+        (draw.mixed and without, "fastpipe.mix"),
+        (listing and model["partition"] != "sample", "partition"),
+        (model.ordered and options.get("shuffle") is True, "shuffle"),
+        (model.listed and options.get("epoch_size") is not None, "epoch_size"),
+        (model.buckets and per_class is not None, "PerClass"),
+        (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
+        (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
+        (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
+        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), "View"),
+        (model.buckets and "size_choices" in options, "size_choices"),
+        (model.buckets and options.get("crop") is not None, "crop"),
+        ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
+        (views and several, "views", "Crop"),
+        (soft and "augment=" in draw.options.get("views", ""), "views", "soft"),
+        (several and model.train, "Crop"),
+        (several and model.hflip, "Crop", "hflip"),
+        (several and soft and not _smoothing_only(text), "Crop"),
+        ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
+        (soft and unlabelled and not model.by_class and per_class is None, "label"),
+        (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, "augment", "mix", "field"),
+        (soft and "mixup" in text and kinds & {"mask", "image"}, "augment", "mix", "field"),
+        ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
+        (_moves(text) and kinds & set(PLACED), "augment", "data_keys"),
+        ("RandomAffine" in text and "image" in kinds, "augment"),
+        (without and options.get("epoch_size") is None, "replacement"),
+        (due and not all(due), "Weighted"),
+        (without and due and model.size_of_epoch > due[0] // parts * parts * model.repeats, "epoch_size"),
+        (not draw.mixed and model.drop_last and 0 < model.size_of_epoch < model.rows, "batch_size", "drop_last"),
+        (model.rows % parts, "batch_size"),
+        (min(model.size_of_epoch, *map(len, shares), model.count) < parts, "partition"),
+        (_too_small(model), "resize", "crop"),
+        (isinstance(options.get("epoch_size"), str) and not draw.mixed, "epoch_size"),
+    ):  # fmt: skip
+        if broken:
+            found.update(str(name) for name in names)
+    return found
+
+
+_ALWAYS = {
+    "image",
+    "label",
+    "id",
+    "key",
+    "valid",
+    "epoch",
+    "source",
+    "image_size",
+    "pixel_mask",
+    "mix_lam",
+    "mix_index",
+}
+
+
+def _too_small(model: Model) -> bool:
+    """A crop out of less than it needs."""
+    resize = getattr(model.crop, "resize", None)
+    if resize is None or isinstance(model.crop, fastpipe.RandomCrop) or model.buckets:
+        return False
+    sizes = [model["size"]] if model["size_choices"] is None else model["size_choices"]
+    sizes = [each(0) if callable(each) else each for each in sizes]
+    return any(max(pair(size)) > resize for size in sizes)
+
+
+def _mixes(text: str) -> bool:
+    return "mixup" in text or "cutmix" in text
+
+
+def _smoothing_only(text: str) -> bool:
+    return not _mixes(text)
+
+
+def _moves(text: str) -> bool:
+    if "data_keys" in text:
+        return False
+    return any(word in text for word in ("RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment"))
