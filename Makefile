@@ -1,10 +1,10 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak asan tsan fuzz format bench-peers wheel clean
+.PHONY: help demo test test-long soak asan tsan fuzz format bench-peers wheel clean
 
 DIR ?=
-TESTS ?= tests
+TESTS ?= tests tests/long
 PEERS ?=
 COUNT ?= 1000000
 SEED ?= 0
@@ -12,7 +12,8 @@ PHOTOS ?=
 
 help:
 	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
-	@echo "make test                  the whole gate: format, lint, types, tests"
+	@echo "make test                  the gate, five minutes: format, lint, types, and the tests that catch nearly every fault"
+	@echo "make test-long             the long tier, 25 minutes: the tests of tests/long"
 	@echo "make soak [TESTS=path]     the tests of faults in their long form, hours; ends with a table of what was tried"
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
@@ -29,6 +30,10 @@ demo:
 test:
 	@FASTPIPE_WERROR=1 scripts/bootstrap --tools
 	@scripts/check
+
+test-long:
+	@FASTPIPE_WERROR=1 scripts/bootstrap --tools
+	@scripts/check --long
 
 soak:
 	@FASTPIPE_WERROR=1 scripts/bootstrap --tools

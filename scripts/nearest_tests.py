@@ -1,7 +1,7 @@
 """Prints the test files that are nearest to what has changed, the nearest first: by imports, then by the folder's name.
 
 python scripts/nearest_tests.py [BASE]: changed is what differs from the commit BASE (main), committed or not. A test
-file's distance is the number of imports from it to a changed file. Files that take long are left out: CI runs them.
+file's distance is the number of imports from it to a changed file. Those of the long tier are left out.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from collections import deque
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-
-from support.running.side_by_side import LONGEST  # noqa: E402 (found by the line above)
-
 MOST = 40
 FAR = 4
 
@@ -58,23 +54,34 @@ def distances(start: set[str], importers: dict[str, set[str]]) -> dict[str, int]
     return found
 
 
-def main() -> None:
+def files_by_distance(changed_files: set[str]) -> list[str]:
+    """The test files of both tiers that are near to these files, the nearest first."""
     paths = [path for path in git("ls-files", "-co", "--exclude-standard", "*.py") if (ROOT / path).exists()]
     importers: dict[str, set[str]] = {}
     for path in paths:
         for name in imported(path):
             importers.setdefault(name, set()).add(module_of(path))
-    files = changed(sys.argv[1] if len(sys.argv) > 1 else "main")
-    found = distances({module_of(path) for path in files if path.endswith(".py")}, importers)
-    folders = {part for path in files for part in Path(path).parts[1:-1]}
+    modules = {module_of(path) for path in changed_files if path.endswith(".py")}
+    if any(path.startswith("csrc/") for path in changed_files):
+        modules.add("fastpipe._engine")
+    distance_of = distances(modules, importers)
+    folders = {part for path in changed_files for part in Path(path).parts[1:-1]}
     ranked = []
     for path in paths:
-        if Path(path).name.startswith("test_") and path not in LONGEST:
-            near = bool(folders & set(Path(path).parts[1:-1]))
-            distance = found.get(module_of(path), FAR + 1 - near)
-            if distance <= FAR:
-                ranked.append((distance - near, path))
-    print("\n".join(path for _, path in sorted(ranked)[:MOST]))  # noqa: T201
+        if not Path(path).name.startswith("test_"):
+            continue
+        in_its_folder = bool(folders & set(Path(path).parts[1:-1]))
+        distance = distance_of.get(module_of(path), FAR + 1 - in_its_folder)
+        if distance <= FAR:
+            ranked.append((distance - in_its_folder, path))
+    return [path for _, path in sorted(ranked)]
 
 
-main()
+def main() -> None:
+    files = files_by_distance(changed(sys.argv[1] if len(sys.argv) > 1 else "main"))
+    gate = [path for path in files if not path.startswith("tests/long/")]
+    print("\n".join(gate[:MOST]))
+
+
+if __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ def test_random_draws(tmp_path: Path, tried: Tried) -> None:
     """In processes of their own; see walking.py. A failure prints a program that does the draw again."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = warm.run(
-        *("-c", "from walk.walking import main; main()"),
+        *("-c", "from support.walk.walking import main; main()"),
         *("--seed", SEED, "--count", COUNT, "--folder", tmp_path / "walk"),
         environment={**os.environ, "PYTHONPATH": path, "FASTPIPE_CACHE": str(tmp_path / "cache")},
         timeout_s=times(600, 40_000),

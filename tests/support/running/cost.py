@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.checkout import TESTS
 from support.programs import warm
+from support.running.lines import note_test_file
 from support.running.patience import cpu_slowdown
 from support.running.soak import long_form
 
@@ -80,6 +81,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Adds up what a file's tests and their fixtures take."""
+    note_test_file(item)
     before_s = cpu_s()
     result = yield
     _file_cpu_s[item.path] += cpu_s() - before_s
