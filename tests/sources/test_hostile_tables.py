@@ -7,8 +7,6 @@ import os
 import random
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.programs.cli_run import failed, fp
-from support.running.memory import PEAK
 from support.running.soak import Tried, times
 from support.sources.tables import IMAGE, jpegs, write_table
 
@@ -47,26 +44,26 @@ def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:
 def test_a_parquet_file_cut_anywhere_is_named(tmp_path: Path, tried: Tried) -> None:
     file = write_table(tmp_path / "a.parquet", jpegs(9), label=list(range(9)), text=["x"] * 9)
     data = file.read_bytes()
-    cuts = [*range(13), *range(13, len(data), len(data) // times(40, 400)), len(data) - 1]
+    cuts = [*range(13), *range(13, len(data), len(data) // times(20, 400)), len(data) - 1]
     for cut in cuts:
         file.write_bytes(data[:cut])
         assert "cannot be read as Parquet" in assert_packed_or_named(file, tmp_path / "packed", file), cut
     tried("Parquet cut off", len(cuts), "an error that names the file")
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "zstd"])
-def test_bits_flipped_in_parquet_are_named_or_rejected(tmp_path: Path, tried: Tried, compression: str) -> None:
+def test_bits_flipped_in_parquet_are_named_or_rejected(tmp_path: Path, tried: Tried) -> None:
     table = pa.table({"image": jpegs(9), "label": list(range(9)), "text": [f"text {at}" for at in range(9)]})
     file = tmp_path / "a.parquet"
-    pq.write_table(table, file, row_group_size=4, compression=compression)
-    data, draw = file.read_bytes(), random.Random(7)
-    footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
-    count = times(60, 600)
-    for number in range(count):
-        at = draw.randrange(footer, len(data)) if number % 2 else draw.randrange(len(data))
-        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
-        assert_packed_or_named(file, tmp_path / "packed", file)
-    tried("a bit of a Parquet file flipped", count, "the file is named, or rows are rejected, or nothing was hit")
+    count = times(12, 600)
+    for compression in ("none", "snappy", "zstd"):
+        pq.write_table(table, file, row_group_size=4, compression=compression)
+        data, draw = file.read_bytes(), random.Random(7)
+        footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
+        for number in range(count):
+            at = draw.randrange(footer, len(data)) if number % 2 else draw.randrange(len(data))
+            file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
+            assert_packed_or_named(file, tmp_path / "packed", file)
+    tried("a bit of a Parquet file flipped", 3 * count, "the file is named, or rows are rejected, or nothing was hit")
 
 
 def test_pages_with_checksums_show_every_flip(tmp_path: Path) -> None:
@@ -93,15 +90,15 @@ def saved_to_disk(root: Path) -> Path:
 def test_an_arrow_file_cut_or_flipped_is_named_or_rejected(tmp_path: Path, tried: Tried) -> None:
     file = saved_to_disk(tmp_path / "source")
     data, draw = file.read_bytes(), random.Random(8)
-    for cut in range(0, len(data), len(data) // 40):
+    for cut in range(0, len(data), len(data) // 12):
         file.write_bytes(data[:cut])
         assert "cannot be read as Arrow" in assert_packed_or_named(file.parent, tmp_path / "packed", file), cut
-    count = times(60, 600)
+    count = times(20, 600)
     for number in range(count):
         at = draw.randrange(1500) if number % 2 else draw.randrange(len(data))
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
         assert_packed_or_named(file.parent, tmp_path / "packed", file)
-    tried("an Arrow file cut off, or a bit flipped", count + 41, "the file is named, or rows are rejected")
+    tried("an Arrow file cut off, or a bit flipped", count + 13, "the file is named, or rows are rejected")
 
 
 def test_a_cut_between_batches_is_seen(tmp_path: Path) -> None:
@@ -114,21 +111,21 @@ def test_a_cut_between_batches_is_seen(tmp_path: Path) -> None:
     assert "it does not end as an Arrow stream does" in assert_packed_or_named(file.parent, tmp_path / "packed", file)
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ("{", "expected an object in JSON"),
-        ("[]", "expected an object in JSON"),
-        ("{}", "expected a list of files in the same folder"),
-        ('{"_data_files": [{"filename": "../other.arrow"}]}', "expected a list of files in the same folder"),
-        ('{"_data_files": [{"filename": "gone.arrow"}]}', "cannot read"),
-        ("[" * 100_000, "expected an object in JSON"),
-    ],
-)
-def test_a_state_that_lies_is_named(tmp_path: Path, state: str, words: str) -> None:
+STATES = [
+    ("{", "expected an object in JSON"),
+    ("[]", "expected an object in JSON"),
+    ("[" * 100_000, "expected an object in JSON"),
+    ("{}", "expected a list of files in the same folder"),
+    ('{"_data_files": [{"filename": "../other.arrow"}]}', "expected a list of files in the same folder"),
+    ('{"_data_files": [{"filename": "gone.arrow"}]}', "cannot read"),
+]
+
+
+def test_a_state_that_lies_is_named(tmp_path: Path) -> None:
     saved_to_disk(tmp_path / "source")
-    (tmp_path / "source" / "state.json").write_text(state)
-    assert words in failed(1, "pack", tmp_path / "source", tmp_path / "packed")
+    for state, words in STATES:
+        (tmp_path / "source" / "state.json").write_text(state)
+        assert words in failed(1, "pack", tmp_path / "source", tmp_path / "packed"), state[:80]
 
 
 def test_other_arrow_files_are_named(tmp_path: Path) -> None:
@@ -213,69 +210,17 @@ def varint(number: int) -> bytes:
     return bytes([*out, number])
 
 
-@pytest.mark.parametrize("claim", [10**7, 10**10, 10**12])
-def test_a_footer_that_claims_more_rows_than_the_file_can_hold_is_named(tmp_path: Path, claim: int) -> None:
+def test_a_footer_that_claims_more_rows_than_the_file_can_hold_is_named(tmp_path: Path) -> None:
     """The number of rows in the footer's bytes, wherever it stands there, replaced by a huge one."""
     file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"image": jpegs(7_001 // 1000) * 143}), file, compression="none", row_group_size=10_000)
+    pq.write_table(pa.table({"image": jpegs(7) * 143}), file, compression="none", row_group_size=10_000)
     data = file.read_bytes()
     footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
-    small, large = varint(1001), varint(claim)
-    lied = data[footer:-8].replace(small, large)
-    assert lied != data[footer:-8]
-    file.write_bytes(data[:footer] + lied + struct.pack("<I", len(lied)) + b"PAR1")
-    assert f"{claim:,} rows" in assert_packed_or_named(file, tmp_path / "packed", file)
-
-
-MEMORY = f"""
-import sys
-from pathlib import Path
-{PEAK}
-from fastpipe.errors import PackError
-from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
-pack(Path(sys.argv[1]), Path(sys.argv[1]).with_name("packed first"), PackOptions(workers=1))  # imports what it needs
-before = peak_bytes()
-try:
-    print(pack(Path(sys.argv[2]), Path(sys.argv[3]), PackOptions(workers=1)).tally.rejected)
-except PackError as problem:
-    print(problem)
-print((peak_bytes() - before) // 2**20)
-"""
-
-
-def packed_alone(source: Path, packed: Path) -> tuple[str, int]:
-    """What a pack in a process of its own says, and the MB that it takes beside what a small pack has taken."""
-    small = source.with_name("small.parquet")
-    pq.write_table(pa.table({"image": jpegs(2)}), small)
-    given = [sys.executable, "-c", MEMORY, str(small), str(source), str(packed)]
-    said = subprocess.run(given, capture_output=True, text=True, timeout=300)
-    assert said.returncode == 0, said.stderr
-    words, megabytes = said.stdout.strip().rsplit("\n", 1)
-    return words, int(megabytes)
-
-
-def test_one_row_group_of_many_images_takes_little_memory(tmp_path: Path) -> None:
-    """As pandas writes them: a file of 300 MB is one row group."""
-    noise = random.Random(1).randbytes(20_000)
-    file = tmp_path / "a.parquet"
-    images = [b"none %d" % number + noise for number in range(15_000)]
-    pq.write_table(pa.table({"image": [*images, *jpegs(1)]}), file, compression="none", row_group_size=20_000)
-    assert pq.ParquetFile(file).num_row_groups == 1
-    del images
-    words, megabytes = packed_alone(file, tmp_path / "packed")
-    assert words.count("not an image") == 15_000, words[:500]
-    assert megabytes < 150, f"{megabytes} MB, and the file has 300"
-
-
-def test_a_cell_of_zeros_takes_the_memory_of_a_few_of_it(tmp_path: Path) -> None:
-    """300 MB that are 10 kB in the file: a bomb, and the largest thing that a page may hold."""
-    file = tmp_path / "a.parquet"
-    pq.write_table(pa.table({"image": [bytes(300_000_000), *jpegs(1)]}), file, compression="zstd")
-    assert file.stat().st_size < 1_000_000
-    words, megabytes = packed_alone(file, tmp_path / "packed")
-    assert "a.parquet/000000" in words
-    assert megabytes < 5 * 300, f"{megabytes} MB"
+    for claim in (10**7, 10**10, 10**12):
+        lied = data[footer:-8].replace(varint(1001), varint(claim))
+        assert lied != data[footer:-8]
+        file.write_bytes(data[:footer] + lied + struct.pack("<I", len(lied)) + b"PAR1")
+        assert f"{claim:,} rows" in assert_packed_or_named(file, tmp_path / "packed", file)
 
 
 def test_what_is_no_table_is_named(tmp_path: Path) -> None:

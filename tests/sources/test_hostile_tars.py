@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.programs.scripts import run_script
-from support.running.soak import Tried, long_form
+from support.running.soak import Tried, long_form, times
 from support.sources.pack_sources import digests, files, jpeg_bytes
 from support.sources.tars import END, header, member, pax, write_tar
 
@@ -56,9 +55,13 @@ HARMLESS = [
 
 def long_named(name: bytes, data: bytes = JPEG) -> list[bytes]:
     """Members of this name, in each of the ways in which a tar can name one."""
-    made = [pax(path=name) + member("a", data)] if name else []
-    made.append(member("@LongLink", name + b"\0", b"L") + member("a", data)) if name else None
-    return made + ([member(name, data)] if len(name) <= 100 else [])
+    ways = []
+    if name:
+        ways.append(pax(path=name) + member("a", data))
+        ways.append(member("@LongLink", name + b"\0", b"L") + member("a", data))
+    if len(name) <= 100:
+        ways.append(member(name, data))
+    return ways
 
 
 @pytest.fixture
@@ -74,11 +77,13 @@ def listed(source: Path) -> list[Source] | str:
         return str(problem)
 
 
-def test_cut_short_at_every_byte(source: Path, tried: Tried) -> None:
+def test_cut_short_anywhere(source: Path, tried: Tried) -> None:
     whole, true = source.read_bytes(), listed(source)
     end = len(whole.rstrip(b"\0"))
     end += -end % tar.BLOCK + len(END)  # behind that is only padding
-    for length in range(len(whole) - 1, -1, -1):
+    edges = (end - 1, end, *range(0, len(whole), tar.BLOCK))
+    lengths = sorted({*range(0, len(whole), times(7, 1)), *edges}, reverse=True)
+    for length in lengths:
         os.truncate(source, length)
         found = listed(source)
         if length >= end:
@@ -87,8 +92,9 @@ def test_cut_short_at_every_byte(source: Path, tried: Tried) -> None:
             assert isinstance(found, str), length
             assert f"{source} " in found
             assert re.search(r"at byte \d+", found)
-    tried("an imported tar truncated at every byte", end, "a named error")
-    tried("an imported tar truncated in the zeros behind its end", len(whole) - end, "the same samples")
+    harmless = sum(length >= end for length in lengths)
+    tried("an imported tar truncated at every byte", len(lengths) - harmless, "a named error")
+    tried("an imported tar truncated in the zeros behind its end", harmless, "the same samples")
 
 
 def headers_of(whole: bytes) -> Iterator[int]:
@@ -97,9 +103,10 @@ def headers_of(whole: bytes) -> Iterator[int]:
             yield at
 
 
-def test_every_bit_of_a_header_flipped(source: Path, tried: Tried) -> None:
+def test_a_bit_of_a_header_flipped(source: Path, tried: Tried) -> None:
     whole, true = source.read_bytes(), listed(source)
     places = [8 * byte + bit for at in headers_of(whole) for byte in range(at, at + 512) for bit in range(8)]
+    places = places[:: times(7, 1)]
     tolerated = set()
     with open(source, "r+b", buffering=0) as file:
         for place in places:
@@ -171,11 +178,11 @@ def test_links_and_devices_are_rejected_by_name(tmp_path: Path, tried: Tried) ->
     summary = pack(tmp_path / "a.tar", tmp_path / "packed")
     assert summary.info["samples"] == 1
     reasons = dict(summary.tally.rejected)
-    of = {name: [reason for path, reason in reasons.items() if path.startswith(f"{name}.")] for name in "abcdefghij"}
     words = ["a symbolic link", "a hard link", "a hard link", "a character device", "a block device", "a pipe"]
     words += ["a symbolic link", "a sparse file", "a sparse file", "empty file"]
-    for name, expected in zip(of, words, strict=True):
-        assert any(expected in reason for reason in of[name]), (name, reasons)
+    for key, expected in zip("abcdefghij", words, strict=True):
+        told = [reason for path, reason in reasons.items() if path.startswith(f"{key}.")]
+        assert any(expected in reason for reason in told), (key, reasons)
     tried("links, devices, pipes and sparse files in an imported tar", len(parts), "rejected by name")
 
 
@@ -188,44 +195,6 @@ def test_a_pack_of_damaged_tars_leaves_nothing_behind(source: Path, tmp_path: Pa
             pack(source, tmp_path / "packed", PackOptions(overwrite=True))
         assert digests(tmp_path) == before
         assert os.listdir(tmp_path) == ["a.tar"]
-
-
-BOUNDED = """
-    import resource, sys
-    from pathlib import Path
-    from fastpipe.errors import PackError
-    from fastpipe.sources.kinds import list_sources
-
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-    for tar in sys.argv[1:]:
-        try:
-            print(len(list_sources(Path(tar), 0).sources), "sources")
-        except PackError as problem:
-            print(problem)
-"""
-
-
-@pytest.mark.skipif("san.so" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs memory of its own")
-def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """64 MB for headers that announce gigabytes, which are there, as holes."""
-    made = {
-        "pax": (header("pax", 2**33 - 1, b"x"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "global": (header("pax", 2**33 - 1, b"g"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "name": (header("@LongLink", 2**33 - 1, b"L"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "link": (header("a", 2**33 - 1, b"2"), 2**33, "expected 0 bytes after the header of a symbolic link"),
-        "behind": (GOOD + END, 2**33, "expected only zeros after the end of the tar"),
-        "label": (member("a.jpg", JPEG) + header("a.cls", 2**33 - 512), 2**33 + 4096, "1 sources"),
-        "chain": (b"".join(pax(b"g", comment=b"x" * 900_000) for _ in range(100)), 0, "the file ends at byte"),
-    }
-    for name, (start, size, _) in made.items():
-        (tmp_path / name).write_bytes(start)
-        if size:
-            os.truncate(tmp_path / name, size)
-    ended = run_script(BOUNDED, *(tmp_path / name for name in made))
-    assert ended.stderr == ""
-    for line, (_, _, words) in zip(ended.stdout.splitlines(), made.values(), strict=True):
-        assert words in line
 
 
 def test_pictures_of_gigabytes_are_never_read(tmp_path: Path) -> None:

@@ -167,15 +167,6 @@ def test_rows_without_file_name(tmp_path: Path) -> None:
     fastpipe.pack(root, tmp_path / "packed", image_column="path")
 
 
-@pytest.mark.parametrize("at", [4, 100, 400, -200, -20])
-def test_a_damaged_parquet_file_is_a_named_error(tmp_path: Path, at: int) -> None:
-    root = folder(tmp_path / "photos", "parquet")
-    data = bytearray((root / "metadata.parquet").read_bytes())
-    (root / "metadata.parquet").write_bytes(data[: at % len(data)])
-    with pytest.raises(PackError, match=r"metadata\.parquet.*: cannot be read as Parquet"):
-        fastpipe.pack(root, tmp_path / "packed")
-
-
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder(tmp_path / "photos", "parquet")
     monkeypatch.delitem(sys.modules, "fastpipe.sources.parquet_arrow", raising=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,17 @@ import webdataset
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from support.datasets.field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from support.datasets.field_values import FIELDS, column, opened, rows, sample, stored_files
+from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import succeeded
-from support.sources.pack_sources import assert_same_pixels, digests, jpeg_bytes
+from support.sources.listed import paths_of
+from support.sources.pack_sources import assert_same_pixels, jpeg_bytes
 from support.sources.tars import write_tar
 
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.fields import check_name
 from fastpipe.format.index import Index
-from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.options import fields_of
 from fastpipe.verify.verification import verify
 
@@ -65,7 +65,7 @@ def test_members_become_fields(tmp_path: Path, labelled: bool) -> None:
         "seg": "mask",
         "txt": "text",
     }
-    numbers = [int(Path(note["path"]).stem) for note in notes(packed)]
+    numbers = [int(Path(path).stem) for path in paths_of(packed)]
     assert sorted(numbers) == list(range(12))
     assert index.records["label"].tolist() == [number % 3 if labelled else -1 for number in numbers]
     assert index.classes == (["0", "1", "2"] if labelled else [])
@@ -79,21 +79,6 @@ def test_members_become_fields(tmp_path: Path, labelled: bool) -> None:
     assert verify(packed).sound
 
 
-def test_packing_tars_again_does_nothing_and_workers_do_not_matter(tmp_path: Path) -> None:
-    source = laion(tmp_path / "tars")
-    for name, workers in (("one", 1), ("four", 4)):
-        fastpipe.pack(source, tmp_path / name, workers=workers, shard_size=100_000)
-    assert digests(tmp_path / "one") == digests(tmp_path / "four")
-    assert fastpipe.pack(source, tmp_path / "one", shard_size=100_000).already_packed
-    for tar in source.iterdir():  # a copy of the same bytes has a new time
-        shutil.copy(tar, tmp_path / "copy")
-        shutil.move(tmp_path / "copy", tar)
-    assert fastpipe.pack(source, tmp_path / "one", shard_size=100_000).already_packed
-    text = succeeded("pack", source, tmp_path / "command")
-    assert "json (json), seg (mask), txt (text)" in text
-    assert "already packed" in succeeded("pack", source, tmp_path / "one", "--shard-size", "100kB")
-
-
 def test_a_changed_caption_is_a_change(tmp_path: Path) -> None:
     source = laion(tmp_path / "tars")
     fastpipe.pack(source, tmp_path / "packed")
@@ -103,53 +88,44 @@ def test_a_changed_caption_is_a_change(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "packed")
 
 
-@pytest.mark.parametrize(
-    ("ending", "data", "words"),
-    [
-        ("txt", b"\xff\xfe", "field txt: expected UTF-8, got a byte 0xff at byte 0"),
-        ("json", b"{", "field json: expected JSON"),
-        ("json", b"[" * 100_000, "field json: expected JSON"),
-        ("seg.png", b"x", "field seg: not an image"),
-        ("seg.png", png(np.zeros((30, 41), np.uint8)), "field seg: expected 40 x 30 pixels"),
-        ("seg.png", png(np.zeros((30, 40), np.uint8), "RGB"), "field seg: a PNG with colours"),
-    ],
-)
-def test_a_value_that_cannot_be_rejects_its_sample(tmp_path: Path, ending: str, data: bytes, words: str) -> None:
-    good = {"txt": b"a", "json": b"{}", "seg.png": png(np.zeros((30, 40), np.uint8))}
+# Members that cannot be values: their ending, their bytes, and why their samples are left out.
+WRONG = [
+    ("txt", b"\xff\xfe", "field txt: expected UTF-8, got a byte 0xff at byte 0"),
+    ("json", b"{", "field json: expected JSON"),
+    ("json", b"[" * 100_000, "field json: expected JSON"),
+    ("seg.png", b"x", "field seg: not an image"),
+    ("seg.png", png(np.zeros((30, 41), np.uint8)), "field seg: expected 40 x 30 pixels"),
+    ("seg.png", png(np.zeros((30, 40), np.uint8), "RGB"), "field seg: a PNG with colours"),
+]
+
+
+def test_values_that_cannot_be_reject_their_samples(tmp_path: Path) -> None:
+    sound = {"txt": b"a", "json": b"{}", "seg.png": png(np.zeros((30, 40), np.uint8))}
     members: dict[str, bytes] = {}
-    for key, values in (("a", good), ("b", {**good, ending: data})):
-        members |= {f"{key}.jpg": jpeg_bytes((40, 30))} | {f"{key}.{each}": value for each, value in values.items()}
+    for number, (ending, data, _) in enumerate([*WRONG, ("txt", b"good", "")]):
+        members[f"{number}.jpg"] = jpeg_bytes((40, 30), seed=number)
+        members |= {f"{number}.{each}": value for each, value in {**sound, ending: data}.items()}
     write_tar(tmp_path / "a.tar", members)
-    summary = fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
-    assert summary.info["samples"] == 1
-    ((path, reason),) = summary.tally.rejected
-    assert path == "b.jpg"
-    assert reason.startswith(words)
-
-
-def test_a_flat_folder_of_photos_packs(tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    for number in range(5):
-        (tmp_path / "photos" / f"{number}.jpg").write_bytes(jpeg_bytes(seed=number))
-    (tmp_path / "photos" / "notes.txt").write_text("no photo")
-    text = succeeded("pack", tmp_path / "photos", tmp_path / "packed")
-    assert "no label" in text
-    assert "fields" not in text
-    index = Index(tmp_path / "packed")
-    assert (len(index), index.classes, dict(index.fields)) == (5, [], {})
-    assert index.records["label"].tolist() == [-1] * 5
-    assert not (tmp_path / "packed" / "fields").exists()
-    assert verify(tmp_path / "packed").sound
+    reasons = dict(fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed").tally.rejected)
+    assert sorted(reasons) == [f"{number}.jpg" for number in range(len(WRONG))]
+    for number, (_, _, words) in enumerate(WRONG):
+        assert reasons[f"{number}.jpg"].startswith(words)
+    assert paths_of(tmp_path / "packed") == [f"{len(WRONG)}.jpg"]
 
 
 def test_a_packed_dataset_with_fields_is_a_source(tmp_path: Path) -> None:
     with fastpipe.Writer(tmp_path / "one", FIELDS) as writer:
         for number in range(9):
             writer.add(**{**sample(number), "label": None if number == 4 else number % 3})
-    fastpipe.pack(tmp_path / "one", tmp_path / "other", shuffle=False)
+    summary = fastpipe.pack(tmp_path / "one", tmp_path / "other")
     one, other = Index(tmp_path / "one"), Index(tmp_path / "other")
-    paths = [note["path"] for note in notes(tmp_path / "one")]
-    order = [paths.index(note["path"]) for note in notes(tmp_path / "other")]
+    assert summary.dropped == {}, "its own notes are written anew"
+    paths = paths_of(tmp_path / "one")
+    order = [paths.index(path) for path in paths_of(tmp_path / "other")]
+    assert sorted(order) == list(range(9))
+    assert other.classes == one.classes
+    for place, number in enumerate(order):
+        assert_same_pixels(packed_jpeg(other, place), packed_jpeg(one, number))
     assert other.records["label"].tolist() == one.records["label"][order].tolist()
     assert -1 in other.records["label"]
     assert {name: field.kind for name, field in other.fields.items()} == FIELDS
@@ -206,21 +182,7 @@ def test_webdataset_gives_every_field_back(tmp_path: Path) -> None:
 
 
 def test_names_and_kinds_by_ending() -> None:
-    endings = [
-        "txt",
-        "json",
-        "seg.png",
-        "depth.jpg",
-        "2.jpg",
-        "mp3",
-        "note.txt",
-        "note.json",
-        "id",
-        "a-b.txt",
-        "a_b.txt",
-    ]
-    found = {field.column: (field.name, field.kind) for field in fields_of(endings)}
-    assert found == {
+    expected = {
         "txt": ("txt", "text"),
         "json": ("json", "json"),
         "seg.png": ("seg", "mask"),
@@ -233,18 +195,13 @@ def test_names_and_kinds_by_ending() -> None:
         "a-b.txt": ("a_b_txt", "text"),
         "a_b.txt": ("a_b_txt_", "text"),
     }
+    assert {field.column: (field.name, field.kind) for field in fields_of(list(expected))} == expected
 
 
 @given(st.sets(st.text(max_size=80).map(str.lower), max_size=20))
 def test_any_endings_give_different_names(endings: set[str]) -> None:
     names = [check_name(field.name) for field in fields_of(endings)]
     assert len(set(names)) == len(endings)
-
-
-def test_an_image_folder_in_tars_stays_one(tmp_path: Path) -> None:
-    write_tar(tmp_path / "a.tar", {"ant/1.jpg": jpeg_bytes(), "bee/2.jpg": jpeg_bytes()})
-    listing = list_sources(tmp_path / "a.tar", 0)
-    assert (listing.classes, listing.fields) == (["ant", "bee"], ())
 
 
 def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
@@ -265,13 +222,12 @@ def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
 
 
-@pytest.mark.parametrize("kind", ["int", "floats", "classes", "boxes", "keypoints"])
-def test_a_kind_that_no_member_can_be_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_kind_that_no_member_can_be_is_refused(tmp_path: Path) -> None:
     tars = laion(tmp_path / "tars")
-    with pytest.raises(
-        PackError, match=f"--field x=json:{kind}: expected one of the kinds text, json, bytes, mask, im"
-    ):
-        fastpipe.pack(tars, tmp_path / "packed", fields=[f"x=json:{kind}"])
+    for kind in ("int", "floats", "classes", "boxes", "keypoints"):
+        words = f"--field x=json:{kind}: expected one of the kinds text, json, bytes, mask, im"
+        with pytest.raises(PackError, match=words):
+            fastpipe.pack(tars, tmp_path / "packed", fields=[f"x=json:{kind}"])
 
 
 def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path) -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import gzip
 import os
-import subprocess
-import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import webdataset
-from support.checkout import PHOTOS
 from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import failed
+from support.sources.listed import paths_of
 from support.sources.pack_sources import (
     assert_same_pixels,
     digests,
     jpeg_bytes,
     saved,
     write_folder,
-    write_large_folder,
 )
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
@@ -50,8 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("under", ["", "photos"])
-@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize(("under", "shuffle"), [("", True), ("photos", False)])
 def test_a_tar_of_an_image_folder_gives_the_bytes_that_the_folder_gives(
     folder: Path, tmp_path: Path, under: str, shuffle: bool
 ) -> None:
@@ -65,55 +60,26 @@ def test_a_tar_of_an_image_folder_gives_the_bytes_that_the_folder_gives(
     assert pack(folder, tmp_path / "other", options).already_packed
 
 
-@pytest.mark.parametrize("name", ["a.tar", "cats.tar", "a/cat.0x.tar"])
-def test_the_only_class_of_a_tar_may_have_folders(tmp_path: Path, name: str) -> None:
+def test_the_only_class_of_a_tar_may_have_folders(tmp_path: Path) -> None:
     for path in ("cat/a/1.jpg", "cat/b/2.jpg"):
         (tmp_path / "source" / path).parent.mkdir(parents=True)
         (tmp_path / "source" / path).write_bytes(JPEG)
-    tar = tmp_path / name
-    tar.parent.mkdir(exist_ok=True)
-    tar_of_folder(tmp_path / "source", tar, "")
-    for source, packed in ((tmp_path / "source", "one"), (tar, "other")):
-        assert pack(source, tmp_path / packed).info["classes"] == ["cat"]
-    assert digests(tmp_path / "one") == digests(tmp_path / "other")
+    assert pack(tmp_path / "source", tmp_path / "packed").info["classes"] == ["cat"]
+    (tmp_path / "a").mkdir()
+    for number, name in enumerate(("a.tar", "cats.tar", "a/cat.0x.tar")):
+        tar = tar_of_folder(tmp_path / "source", tmp_path / name, "")
+        assert pack(tar, tmp_path / str(number)).info["classes"] == ["cat"]
+        assert digests(tmp_path / str(number)) == digests(tmp_path / "packed")
 
 
-@pytest.mark.parametrize("names", [["cat.tar"], ["Cat.TAR"], ["cat-000.tar", "cat-001.tar"], ["cat_1.tar", "cat2.tar"]])
-def test_a_folder_that_the_tars_are_called_after_is_no_class(tmp_path: Path, names: list[str]) -> None:
-    (tmp_path / "tars").mkdir()
-    for number, name in enumerate(names):
-        write_tar(tmp_path / "tars" / name, {f"cat/a/{number}.jpg": JPEG, f"cat/b/{number}.jpg": JPEG})
-    assert list_sources(tmp_path / "tars", 0).classes == ["a", "b"]
-    assert list_sources(tmp_path / "tars" / names[0], 0).classes == ["a", "b"]
-
-
-@pytest.mark.photos
-def test_real_photos_in_a_tar(tmp_path: Path) -> None:
-    if not PHOTOS.is_dir():
-        pytest.skip(f"no photos at {PHOTOS}")
-    subprocess.run(["tar", "cf", tmp_path / "photos.tar", "-C", PHOTOS.parent, PHOTOS.name], check=True, timeout=60)
-    pack(PHOTOS, tmp_path / "one")
-    pack(tmp_path / "photos.tar", tmp_path / "other")
-    assert digests(tmp_path / "one") == digests(tmp_path / "other")
-    again = pack(tmp_path / "one", tmp_path / "again").info
-    assert again["classes"] == Index(tmp_path / "one").classes
-    assert (again["samples"], again["counts"]["rejected"]) == (300, 0)
-    before, after = Index(tmp_path / "one"), Index(tmp_path / "again")
-    paths = notes(tmp_path / "one")
-    for sample, source in enumerate(notes(tmp_path / "again")[:40]):
-        number = paths.index(source)
-        assert_same_pixels(packed_jpeg(after, sample), packed_jpeg(before, number))
-        assert after.records["label"][sample] == before.records["label"][number]
-
-
-def notes(dataset: Path) -> list[str]:
-    """The path of each sample's source, in order."""
-    found: list[str] = []
-    for shard in Index(dataset).shards:
-        with tarfile.open(shard.path) as tar:
-            contents = [tar.extractfile(each) for each in tar if each.name.endswith(".json")]
-            found += [json.load(content)["path"] for content in contents if content is not None]
-    return found
+def test_a_folder_that_the_tars_are_called_after_is_no_class(tmp_path: Path) -> None:
+    for names in (["cat.tar"], ["Cat.TAR"], ["cat-000.tar", "cat-001.tar"], ["cat_1.tar", "cat2.tar"]):
+        tars = tmp_path / names[0].removesuffix(".tar")
+        tars.mkdir()
+        for number, name in enumerate(names):
+            write_tar(tars / name, {f"cat/a/{number}.jpg": JPEG, f"cat/b/{number}.jpg": JPEG})
+        assert list_sources(tars, 0).classes == ["a", "b"]
+        assert list_sources(tars / names[0], 0).classes == ["a", "b"]
 
 
 def web(folder: Path, labels: list[int], **more: bytes) -> Path:
@@ -137,7 +103,7 @@ def test_webdataset_shards(tmp_path: Path) -> None:
     assert summary.dropped == {}
     assert {field.name: field.kind for field in index.fields.values()} == {"json": "json", "seg_mask": "bytes"}
     assert summary.info["counts"]["png"] == {"PNG": 1}
-    for sample, path in enumerate(notes(tmp_path / "packed")):
+    for sample, path in enumerate(paths_of(tmp_path / "packed")):
         shard, part, name = path.split("/")
         number = int(name.split(".")[0])
         assert (shard, part) == (f"train-00{number // 4}.tar", "part")
@@ -145,21 +111,6 @@ def test_webdataset_shards(tmp_path: Path) -> None:
         if number != 1:
             assert_same_pixels(packed_jpeg(index, sample), jpeg_bytes((40 + number, 30), seed=number))
     assert verify(tmp_path / "packed").sound
-
-
-def test_packed_shards_are_a_source(tmp_path: Path) -> None:
-    source = write_large_folder(tmp_path / "source")
-    pack(source, tmp_path / "one", PackOptions(shard_size=100_000))
-    summary = pack(tmp_path / "one", tmp_path / "other")
-    one, other = Index(tmp_path / "one"), Index(tmp_path / "other")
-    assert other.classes == one.classes == ["class-0", "class-1"]
-    assert summary.dropped == {}, "its own notes are written anew"
-    paths = notes(tmp_path / "one")
-    numbers = [paths.index(path) for path in notes(tmp_path / "other")]
-    assert sorted(numbers) == list(range(24))
-    for sample, number in enumerate(numbers):
-        assert_same_pixels(packed_jpeg(other, sample), packed_jpeg(one, number))
-    np.testing.assert_array_equal(other.records["label"], one.records["label"][numbers])
 
 
 def sources_of(tar: Path) -> dict[str, str | int]:
@@ -271,66 +222,46 @@ def test_tars_beside_folders_are_named_where_the_folders_hold_nothing(tmp_path: 
         pack(tmp_path / "source", tmp_path / "packed")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("pipe:cat x.tar", "fastpipe runs no command, reads no streams"),
-        ("ftp://example.org/x.tar", "has the scheme ftp://, which fastpipe cannot read"),
-        ("-", "fastpipe runs no command, reads no streams"),
-        ("train-{000..009}.tar", "expands no braces"),
-        ("gone.tar", "does not exist; expected a folder with one folder of images for each class, a tar file"),
-    ],
-)
-def test_streams_and_patterns_are_refused(
-    tmp_path: Path, name: str, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_streams_and_patterns_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert words in failed(2 if "://" in name else 1, "pack", name, "packed")
-    assert not list(tmp_path.iterdir())
+    for name, words in {
+        "pipe:cat x.tar": "fastpipe runs no command, reads no streams",
+        "ftp://example.org/x.tar": "has the scheme ftp://, which fastpipe cannot read",
+        "-": "fastpipe runs no command, reads no streams",
+        "train-{000..009}.tar": "expands no braces",
+        "gone.tar": "does not exist; expected a folder with one folder of images for each class, a tar file",
+    }.items():
+        assert words in failed(2 if "://" in name else 1, "pack", name, "packed")
+        assert not list(tmp_path.iterdir())
 
 
-def gzipped(folder: Path) -> None:
-    subprocess.run(["gzip", folder / "a.tar"], check=True, timeout=60)
+# What a file of the source is: its name and its bytes, and why that is no source.
+NO_SOURCES: list[tuple[str, bytes, str]] = [
+    ("a.tar.gz", gzip.compress(b"a tar"), r"a\.tar\.gz is compressed, .* unpack it \(gunzip"),
+    ("a.tar", gzip.compress(b"a tar"), r"a\.tar is compressed, .* unpack it \(gunzip"),
+    ("a.tar", JPEG, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
+    (
+        "a.tar",
+        member("photo.v1.jpg", JPEG) + member("photo.v2.jpg", JPEG) + END,
+        r"no image in its tars: the endings of the members are v1\.jpg, v2\.jpg\. .* begins at the first dot",
+    ),
+    (
+        "a.tar",
+        member("1.mp4", b"film") + member("2.mp4", b"film") + END,
+        r"no image in its tars: the endings of the members are mp4\.",
+    ),
+]
 
 
-def disguised(folder: Path) -> None:
-    gzipped(folder)
-    (folder / "a.tar.gz").rename(folder / "a.tar")
-
-
-def no_tar(folder: Path) -> None:
-    (folder / "a.tar").write_bytes(JPEG)
-
-
-def dotted(folder: Path) -> None:
-    write_tar(folder / "a.tar", {"photo.v1.jpg": JPEG, "photo.v2.jpg": JPEG})
-
-
-def films(folder: Path) -> None:
-    write_tar(folder / "a.tar", {"1.mp4": b"film", "2.mp4": b"film"})
-
-
-def pipe(folder: Path) -> None:
-    (folder / "a.tar").unlink()
-    os.mkfifo(folder / "a.tar")
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (gzipped, r"a\.tar\.gz is compressed, .* unpack it \(gunzip"),
-        (disguised, r"a\.tar is compressed, .* unpack it \(gunzip"),
-        (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
-        (pipe, r"a\.tar is not a regular file"),
-        (dotted, r"no image in its tars: the endings of the members are v1\.jpg, v2\.jpg\. .* begins at the first dot"),
-        (films, r"no image in its tars: the endings of the members are mp4\."),
-    ],
-)
-def test_what_is_no_source(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    write_tar(source / "a.tar", {"a/1.jpg": JPEG})
-    make(source)
-    with pytest.raises(PackError, match=words):
-        pack(source, tmp_path / "packed")
-    assert os.listdir(tmp_path) == ["source"]
+def test_what_is_no_source(tmp_path: Path) -> None:
+    for number, (name, data, words) in enumerate(NO_SOURCES):
+        source = tmp_path / str(number)
+        source.mkdir()
+        (source / name).write_bytes(data)
+        with pytest.raises(PackError, match=words):
+            pack(source, tmp_path / "packed")
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "a.tar")
+    with pytest.raises(PackError, match=r"a\.tar is not a regular file"):
+        pack(tmp_path / "pipes", tmp_path / "packed")
+    assert not (tmp_path / "packed").exists()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import struct
-import subprocess
 import sys
+import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,14 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
-from support.pictures.pngs import with_surplus
+from PIL import Image, ImageFile
+from support.pictures import pngs
+from support.pictures.pngs import chunk, png, with_surplus
+from support.pictures.raw_files import BOMBS, H, W, bmp, tiff
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.pillow import OpenedImage, open_image, rgb_of
 from fastpipe.sources.picture.probe import image_format
 
-W, H = 21, 11
 RNG = np.random.default_rng(7)
 LIMIT = 10**6
 Array = NDArray[Any]
@@ -92,72 +94,6 @@ def refused(data: bytes, max_pixels: int = LIMIT) -> str:
     return str(caught.value)
 
 
-def interlaced_png(rgb: Array) -> bytes:
-    """Write a PNG with Adam7, which neither Pillow nor OpenCV can."""
-    rows = b""
-    for y, x, dy, dx in [
-        (0, 0, 8, 8),
-        (0, 4, 8, 8),
-        (4, 0, 8, 4),
-        (0, 2, 4, 4),
-        (2, 0, 4, 2),
-        (0, 1, 2, 2),
-        (1, 0, 2, 1),
-    ]:
-        rows += b"".join(b"\0" + row.tobytes() for row in rgb[y::dy, x::dx] if row.size)
-    head = struct.pack(">IIBBBBB", rgb.shape[1], rgb.shape[0], 8, 2, 0, 0, 1)
-    return png(head, zlib.compress(rows))
-
-
-def png(head: bytes, stream: bytes) -> bytes:
-    chunks = [(b"IHDR", head), (b"IDAT", stream), (b"IEND", b"")]
-    parts = [struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in chunks]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-def bmp(
-    bits: int, rows: bytes, *, height: int = 3, compression: int = 0, palette: int = 0, header: int = 40,
-    masks: tuple[int, ...] = (),
-) -> bytes:  # fmt: skip
-    """Write a BMP 5 pixels wide."""
-    if header == 12:
-        info = struct.pack("<IHHHH", 12, 5, height, 1, bits)
-    else:
-        info = struct.pack("<IiiHHIIiiII", header, 5, height, 1, bits, compression, len(rows), 0, 0, palette, 0)
-        info = (info + struct.pack(f"<{len(masks)}I", *masks)).ljust(header, b"\0")
-    colors = bytes((37 * i * (k + 1) + 11) % 256 for i in range(palette) for k in range(3 if header == 12 else 4))
-    offset = 14 + len(info) + len(colors)
-    return b"BM" + struct.pack("<IHHI", offset + len(rows), 0, 0, offset) + info + colors + rows
-
-
-def tiff(
-    photometric: int, bits: int, samples: int, segments: list[bytes], *, endian: str = "<",
-    compression: int = 1, tile: int = 0, **more: int | tuple[int, ...],
-) -> bytes:  # fmt: skip
-    """Write a TIFF of 21x11 pixels in one strip (or plane), or in square tiles; ``more`` is tNNN=value."""
-    tags: dict[int, tuple[int, ...]] = {256: (W,), 257: (H,), 258: (bits,) * samples, 259: (compression,)}
-    tags |= {262: (photometric,), 277: (samples,)}
-    tags |= {int(k[1:]): v if isinstance(v, tuple) else (v,) for k, v in more.items()}
-    if tile:
-        tags |= {322: (tile,), 323: (tile,)}
-    offsets, counts = (324, 325) if tile else (273, 279)
-    tags[offsets], tags[counts] = (0,) * len(segments), tuple(len(s) for s in segments)
-    values_at = 8 + 2 + 12 * len(tags) + 4
-    blob = b"".join(segments)
-    tags[offsets] = tuple(values_at + sum(map(len, segments[:i])) for i in range(len(segments)))
-    entries = b""
-    for tag in sorted(tags):
-        kind, code = (4, "I") if tag in (offsets, counts) else (3, "H")
-        value = struct.pack(f"{endian}{len(tags[tag])}{code}", *tags[tag])
-        if len(value) > 4:
-            blob += b"\0" * (len(blob) % 2)
-            at, blob = values_at + len(blob), blob + value
-            value = struct.pack(endian + "I", at)
-        entries += struct.pack(endian + "HHI", tag, kind, len(tags[tag])) + value.ljust(4, b"\0")
-    start = (b"II*\0" if endian == "<" else b"MM\0*") + struct.pack(endian + "IH", 8, len(tags))
-    return start + entries + bytes(4) + blob
-
-
 def raw(bits: int, samples: int) -> bytes:
     return noise(H * ((W * bits * samples + 7) // 8)).tobytes()
 
@@ -169,11 +105,7 @@ def tiles(pixels: Array, side: int) -> list[bytes]:
     return [zlib.compress(padded[y : y + side, x : x + side].tobytes()) for y, x in starts]
 
 
-def png_of_rows(head: bytes, rows: Array) -> bytes:
-    return png(head, zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows)))
-
-
-HEAD16 = struct.pack(">IIBBBBB", W, H, 16, 2, 0, 0, 0)
+PNG16 = png(RGB16, bits=16, color=pngs.RGB)
 RLE8 = b"\5\1\0\0" + b"\2\3\0\3\1\2\3\0\0\0" + b"\1\4\4\5\0\0" + b"\0\1"
 TURNED = IMAGES["RGB"].rotate(180)
 FRAMES: dict[str, Any] = {"save_all": True, "append_images": [TURNED]}
@@ -190,8 +122,8 @@ EXACT: dict[str, tuple[bytes, Array]] = {
     "png P with one clear color": (saved("P13", "PNG", transparency=3), SHOWN["P13"]),
     "png RGB with clear color": (saved("RGB", "PNG", transparency=(1, 2, 3)), RGB),
     "png L with clear gray": (saved("L", "PNG", transparency=7), SHOWN["L"]),
-    "png RGB16": (png_of_rows(HEAD16, RGB16.astype(">u2")), (RGB16 >> 8).astype(np.uint8)),
-    "png interlaced": (interlaced_png(RGB), RGB),
+    "png RGB16": (PNG16, (RGB16 >> 8).astype(np.uint8)),
+    "png interlaced": (png(RGB, color=pngs.RGB, interlaced=True), RGB),
     "png animated": (saved("RGB", "PNG", **FRAMES), RGB),
     "png animated, picture apart": (saved("RGB", "PNG", **FRAMES, default_image=True), RGB),
     **{f"webp {mode}": (saved(mode, "WEBP", lossless=True, exact=True), SHOWN[mode]) for mode in ("L", "RGB", "RGBA")},
@@ -301,27 +233,25 @@ DEEP: dict[str, tuple[bytes, Array]] = {
     ),
     "jpeg 2000 of 16 bits": (jpeg_2000(LARGER), LARGER),
     "jpeg 2000 of 12 bits": (jpeg_2000_of_12_bits(LARGER >> 4), scaled(LARGER >> 4, 4095)),
-    "png with surplus": (with_surplus(png_of_rows(HEAD16, RGB16.astype(">u2"))), RGB16),
+    "png with surplus": (with_surplus(PNG16), RGB16),
 }
 FILES = {**{name: data for name, (data, _) in {**EXACT, **DEEP}.items()}, **LOSSY}
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_a_file_shows_what_it_was_made_of(name: str) -> None:
-    data, shown = EXACT[name]
-    pixels = decoded(data)
-    assert (pixels.dtype, pixels.flags.c_contiguous) == (np.uint8, True)
-    np.testing.assert_array_equal(pixels, shown)
+def test_a_file_shows_what_it_was_made_of() -> None:
+    for name, (data, shown) in EXACT.items():
+        pixels = decoded(data)
+        assert (pixels.dtype, pixels.flags.c_contiguous) == (np.uint8, True)
+        np.testing.assert_array_equal(pixels, shown, err_msg=name)
 
 
-@pytest.mark.parametrize("name", DEEP)
-def test_colours_keep_all_their_bits(name: str) -> None:
-    data, expected = DEEP[name]
-    samples = opened(data).samples()
-    assert samples.dtype == np.uint16
-    np.testing.assert_array_equal(samples, expected)
-    shown = gray(expected[:, :, 0]) if expected.shape[2] == 1 else expected[:, :, :3]
-    np.testing.assert_array_equal(decoded(data), shown >> 8)
+def test_colours_keep_all_their_bits() -> None:
+    for name, (data, expected) in DEEP.items():
+        samples = opened(data).samples()
+        assert samples.dtype == np.uint16
+        np.testing.assert_array_equal(samples, expected, err_msg=name)
+        shown = gray(expected[:, :, 0]) if expected.shape[2] == 1 else expected[:, :, :3]
+        np.testing.assert_array_equal(decoded(data), shown >> 8, err_msg=name)
 
 
 def test_a_png_with_surplus_data_shows_the_rows_that_it_says() -> None:
@@ -333,12 +263,37 @@ def test_a_png_with_surplus_data_shows_the_rows_that_it_says() -> None:
     assert refused(wrong[:60] + b"\0" + wrong[61:]).startswith("the PNG is corrupt")
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_colours_of_16_bits_are_turned_upright(orientation: int) -> None:
-    turned = [RGB16, RGB16[:, ::-1], RGB16[::-1, ::-1], RGB16[::-1]]
-    turned += [image.swapaxes(0, 1) for image in (RGB16, RGB16[::-1], RGB16[::-1, ::-1], RGB16[:, ::-1])]
-    found = opened(tiff(2, 16, 3, [RGB16.astype("<u2").tobytes()], t274=orientation)).samples()
-    np.testing.assert_array_equal(found, turned[orientation - 1])
+def upright(samples: Array) -> list[Array]:
+    """Samples as each orientation, 1 to 8, turns them."""
+    turned = [samples, samples[:, ::-1], samples[::-1, ::-1], samples[::-1]]
+    return turned + [each.swapaxes(0, 1) for each in (samples, samples[::-1], samples[::-1, ::-1], samples[:, ::-1])]
+
+
+def test_a_tiff_is_turned_upright() -> None:
+    deep = RGB16.astype("<u2").tobytes()
+    for orientation, (expected, expected16) in enumerate(zip(upright(RGB), upright(RGB16), strict=True), 1):
+        found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
+        assert (*found.size[::-1], found.orientation) == (*expected.shape[:2], 1)
+        np.testing.assert_array_equal(rgb_of(found.samples()), expected)
+        np.testing.assert_array_equal(opened(tiff(2, 16, 3, [deep], t274=orientation)).samples(), expected16)
+
+
+def test_orientation_of_other_files_is_told_and_not_applied() -> None:
+    for orientation in (*range(1, 9), 0, 9, 300):
+        exif = Image.Exif()
+        exif[274] = orientation
+        for kind, options in (("PNG", {}), ("WEBP", {"lossless": True}), ("AVIF", {"lossless": True})):
+            found = opened(saved("RGB", kind, exif=exif, **options))
+            assert found.orientation == (orientation if 1 <= orientation <= 8 else 1), kind
+            assert found.size == (W, H)
+            if kind == "PNG":
+                np.testing.assert_array_equal(rgb_of(found.samples()), RGB)
+
+
+def test_png_orientation_after_the_pixels() -> None:
+    block = b"MM\x00*" + struct.pack(">IHHHIHHI", 8, 1, 274, 3, 1, 6, 0, 0)
+    data = FILES["png RGB"]
+    assert opened(data[:-12] + chunk(b"eXIf", block) + data[-12:]).orientation == 6
 
 
 def test_avif_and_heic_show_what_they_were_made_of_nearly() -> None:
@@ -383,103 +338,51 @@ def test_frames_are_told() -> None:
     assert several == {name for name in FILES if "animated" in name or "pages" in name}
 
 
-@pytest.mark.parametrize("image_format", ["PNG", "WEBP", "AVIF"])
-@pytest.mark.parametrize("orientation", [*range(1, 9), 0, 9, 300])
-def test_orientation_is_told_and_not_applied(image_format: str, orientation: int) -> None:
-    exif = Image.Exif()
-    exif[274] = orientation
-    found = opened(saved("RGB", image_format, exif=exif, **({} if image_format == "PNG" else {"lossless": True})))
-    assert found.orientation == (orientation if 1 <= orientation <= 8 else 1)
-    assert found.size == (W, H)
-    if image_format == "PNG":
-        np.testing.assert_array_equal(rgb_of(found.samples()), RGB)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_tiff_is_turned_upright(orientation: int) -> None:
-    turned = [RGB, RGB[:, ::-1], RGB[::-1, ::-1], RGB[::-1]]
-    turned += [image.swapaxes(0, 1) for image in (RGB, RGB[::-1], RGB[::-1, ::-1], RGB[:, ::-1])]
-    found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
-    assert (*found.size[::-1], found.orientation) == (*turned[orientation - 1].shape[:2], 1)
-    np.testing.assert_array_equal(rgb_of(found.samples()), turned[orientation - 1])
-
-
-def test_png_orientation_after_the_pixels() -> None:
-    block = b"MM\x00*" + struct.pack(">IHHHIHHI", 8, 1, 274, 3, 1, 6, 0, 0)
-    chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
-    data = FILES["png RGB"]
-    assert opened(data[:-12] + chunk + data[-12:]).orientation == 6
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_limit_of_pixels_comes_before_decoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = opened(FILES[name])
-    width, height = whole.size
-    pixels = width * height
+def test_the_limit_of_pixels_comes_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = {}
+    for name, data in FILES.items():
+        width, height = opened(data).size
+        pixels[name] = width * height
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)  # Pillow's own limit, which is not asked
-    if not name.startswith(("webp", "ico bmp")):  # these plugins cannot be kept from it
-        assert rgb_of(opened(FILES[name], pixels).samples()).shape == (height, width, 3)
+    for name, data in FILES.items():
+        if not name.startswith(("webp", "ico bmp")):  # these plugins cannot be kept from it
+            assert decoded(data).shape[0] * decoded(data).shape[1] == pixels[name], name
     monkeypatch.setattr(Image.core, "new", None)
-    assert f"over the limit of {pixels - 1:,} pixels (--max-pixels)" in refused(FILES[name], pixels - 1)
+    for name, data in FILES.items():
+        most = pixels[name] - 1
+        assert f"over the limit of {most:,} pixels (--max-pixels)" in refused(data, most), name
 
 
-def announcing(jpeg: bytes, width: int, height: int) -> bytes:
-    at = jpeg.index(b"\xff\xc0") + 5
-    return jpeg[:at] + struct.pack(">HH", height, width) + jpeg[at + 4 :]
-
-
-def huge_ico() -> bytes:
-    dib = struct.pack("<IiiHHIIiiII", 40, 30_000, 60_000, 1, 8, 1, 0, 0, 0, 0, 0) + bytes(50)
-    return b"\0\0\1\0\1\0" + struct.pack("<BBBBHHII", 32, 32, 0, 0, 1, 8, len(dib), 22) + dib
-
-
-BOMBS = {
-    "tiff whose JPEG announces more": tiff(6, 8, 3, [announcing(saved("RGB", "JPEG"), 65_000, 65_000)], compression=7),
-    "tiff of a giant tile": tiff(2, 8, 3, [b"123"], compression=8, tile=30_000),
-    "ico whose picture announces more": huge_ico(),
-}
-MEASURED = """
-import resource, sys
-from PIL import BmpImagePlugin, IcoImagePlugin, TiffImagePlugin
-from fastpipe.errors import ImageError
-from fastpipe.sources.picture.convert import EncodeOptions, convert
-data = sys.stdin.buffer.read()
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)  # the giants take 900 MB and more
-try:
-    convert(data, EncodeOptions(max_pixels=100_000))
-except ImageError as problem:
-    print(problem)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("name", BOMBS)
-def test_small_files_that_announce_giants_are_refused_in_little_memory(name: str) -> None:
-    assert len(BOMBS[name]) < 2000
-    run = subprocess.run([sys.executable, "-c", MEASURED], input=BOMBS[name], capture_output=True, check=False)
-    assert (run.returncode, run.stderr) == (0, b"")
-    assert run.stdout
+def test_small_files_that_announce_giants_are_refused() -> None:
+    """tests/long/sources/test_source_memory.py measures that they take no memory."""
+    for name, data in BOMBS.items():
+        assert len(data) < 2000
+        assert refused(data, 100_000), name
 
 
 def test_png_with_too_few_rows_in_valid_chunks() -> None:
-    head = struct.pack(">IIBBBBB", W, H, 8, 2, 0, 0, 0)
     rows = b"".join(b"\0" + row.tobytes() for row in RGB)
-    np.testing.assert_array_equal(decoded(png(head, zlib.compress(rows))), RGB)
-    refused(png(head, zlib.compress(rows[: -W * 3])))
-    refused(png(head, zlib.compress(rows)[:-100]))
+
+    def of_stream(stream: bytes) -> bytes:
+        head = pngs.header(W, H, color=pngs.RGB)
+        return pngs.SIGNATURE + head + chunk(b"IDAT", stream) + chunk(b"IEND")
+
+    np.testing.assert_array_equal(decoded(of_stream(zlib.compress(rows))), RGB)
+    refused(of_stream(zlib.compress(rows[: -W * 3])))
+    refused(of_stream(zlib.compress(rows)[:-100]))
 
 
-@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "packbits"])
-@pytest.mark.parametrize("mode", ["L", "RGB", "1", "P200", "I;16"])
-def test_tiff_with_too_little_in_a_strip(mode: str, compression: str) -> None:
-    data = saved(mode, "TIFF", compression=compression)
-    start = struct.unpack_from("<I", data, 4)[0]
-    entries = range(start + 2, start + 2 + 12 * struct.unpack_from("<H", data, start)[0], 12)
-    at = next(at for at in entries if struct.unpack_from("<H", data, at)[0] == 279)
-    short = bytearray(data)
-    struct.pack_into("<HHII", short, at, 279, 4, 1, struct.unpack_from("<I", data, at + 8)[0] * 3 // 4)
-    assert refused(bytes(short)).startswith("TIFF that Pillow cannot decode, damaged or of a rare kind: decoder error")
+def test_tiff_with_too_little_in_a_strip() -> None:
+    modes, compressions = ("L", "RGB", "1", "P200", "I;16"), ("tiff_lzw", "tiff_adobe_deflate", "packbits")
+    for mode, compression in itertools.product(modes, compressions):
+        data = saved(mode, "TIFF", compression=compression)
+        start = struct.unpack_from("<I", data, 4)[0]
+        entries = range(start + 2, start + 2 + 12 * struct.unpack_from("<H", data, start)[0], 12)
+        at = next(at for at in entries if struct.unpack_from("<H", data, at)[0] == 279)
+        short = bytearray(data)
+        struct.pack_into("<HHII", short, at, 279, 4, 1, struct.unpack_from("<I", data, at + 8)[0] * 3 // 4)
+        reason = refused(bytes(short))
+        assert reason.startswith("TIFF that Pillow cannot decode, damaged or of a rare kind: decoder error"), mode
 
 
 def test_tiff_overlapping_strips() -> None:
@@ -493,22 +396,22 @@ def test_tiff_overlapping_strips() -> None:
     assert "claim 32,000,000 bytes of a file of 16,1" in refused(data)
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (tiff(1, 32, 1, [raw(32, 1)], t339=3), "pixels of Pillow's mode F"),
-        (tiff(1, 32, 1, [raw(32, 1)]), "pixels of Pillow's mode I"),
-        (tiff(1, 8, 1, [raw(8, 1)], t339=2), "signed or float 8-bit samples"),
-        (tiff(1, 8, 2, [raw(8, 2)], t338=1), "pixels of Pillow's mode La"),
-        (tiff(2, 16, 3, [raw(16, 1)] * 3, t284=2), "16-bit samples in separate planes"),
-        (tiff(6, 8, 3, [raw(8, 3)], t530=(2, 2)), "subsampled YCbCr outside JPEG"),
-    ],
-)
-def test_unsupported_tiffs_are_named(data: bytes, words: str) -> None:
+UNSUPPORTED_TIFFS = {
+    "pixels of Pillow's mode F": tiff(1, 32, 1, [raw(32, 1)], t339=3),
+    "pixels of Pillow's mode I": tiff(1, 32, 1, [raw(32, 1)]),
+    "signed or float 8-bit samples": tiff(1, 8, 1, [raw(8, 1)], t339=2),
+    "pixels of Pillow's mode La": tiff(1, 8, 2, [raw(8, 2)], t338=1),
+    "16-bit samples in separate planes": tiff(2, 16, 3, [raw(16, 1)] * 3, t284=2),
+    "subsampled YCbCr outside JPEG": tiff(6, 8, 3, [raw(8, 3)], t530=(2, 2)),
+}
+
+
+def test_unsupported_tiffs_are_named() -> None:
     """Pillow shows most of them, wrong."""
-    message = refused(data)
-    assert words in message
-    assert message.endswith("is not supported; save it as 8-bit PNG")
+    for words, data in UNSUPPORTED_TIFFS.items():
+        message = refused(data)
+        assert words in message
+        assert message.endswith("is not supported; save it as 8-bit PNG")
 
 
 def test_camera_raw_thumbnail_is_refused() -> None:
@@ -527,18 +430,18 @@ def test_bmp_that_says_the_wrong_place_of_its_rows() -> None:
     np.testing.assert_array_equal(decoded(wrong), decoded(bytes(data)))
 
 
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
-def test_no_truncated_picture_is_accepted(name: str) -> None:
-    data = FILES[name]
-    whole = decoded(data)
-    sizes = range(0, len(data), 1 if len(data) < 400 else 1 + len(data) // 150)
-    for size in [*sizes, *range(max(0, len(data) - 30), len(data) - 2)]:
-        try:
-            pixels = decoded(data[:size])
-        except ImageError:
-            continue
-        np.testing.assert_array_equal(pixels, whole)
+def test_no_truncated_picture_is_accepted() -> None:
+    """A picture may be whole without its last bytes: then it shows the same."""
+    for name, data in FILES.items():
+        whole = decoded(data)
+        sizes = range(0, len(data), 1 + len(data) // 40)
+        for size in [*sizes, *range(max(0, len(data) - 12), len(data) - 2)]:
+            try:
+                pixels = decoded(data[:size])
+            except ImageError:
+                continue
+            np.testing.assert_array_equal(pixels, whole, err_msg=f"{name}, {size} bytes")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -549,14 +452,14 @@ def test_bad_files_leave_stderr_alone(capfd: pytest.CaptureFixture[str]) -> None
                 decoded(data[:size])
         with contextlib.suppress(ImageError):
             decoded(data[: len(data) // 2] + bytes(9) + data[len(data) // 2 + 9 :])
-    bad_profile = struct.pack(">I", 4) + b"iCCPx\0\0y" + struct.pack(">I", zlib.crc32(b"iCCPx\0\0y"))
+    bad_profile = chunk(b"iCCP", b"x\0\0y")
     data = FILES["png RGB"]
     np.testing.assert_array_equal(decoded(data[:33] + bad_profile + data[33:]), RGB)
     refused(tiff(2, 8, 3, [b"abc"], compression=50000))
     assert capfd.readouterr() == ("", "")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(sorted(FILES)),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
@@ -588,19 +491,16 @@ def test_many_threads_give_the_same_pixels() -> None:
 
 
 def test_no_setting_of_pillow_is_changed() -> None:
-    run = subprocess.run([sys.executable, "-c", SETTINGS], capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    def pillow_settings() -> tuple[object, ...]:
+        return (
+            Image.MAX_IMAGE_PIXELS,
+            ImageFile.LOAD_TRUNCATED_IMAGES,
+            ImageFile.MAXBLOCK,
+            list(warnings.filters),
+        )
 
-
-SETTINGS = """
-import io, warnings
-from PIL import Image, ImageFile
-def settings():
-    return Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES, ImageFile.MAXBLOCK, list(warnings.filters)
-from fastpipe.sources.picture.convert import EncodeOptions, convert
-before = settings()
-file = io.BytesIO()
-Image.new("RGB", (9, 9)).save(file, "TIFF")
-convert(file.getvalue(), EncodeOptions())
-assert settings() == before
-"""
+    before = pillow_settings()
+    assert before[:3] == (89_478_485, False, 65_536)  # as Pillow sets them, when fastpipe is imported, too
+    for data in FILES.values():
+        decoded(data)
+    assert pillow_settings() == before

@@ -25,16 +25,15 @@ def noise(*shape: int, top: int = 256) -> Array:
 
 
 RGB = noise(H, W, 3)
-RGB16 = noise(H, W, 3, top=65536)
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_agrees_with_pillow(orientation: int) -> None:
-    image = Image.fromarray(RGB)
-    image.getexif()[274] = orientation
-    turned = apply_orientation(RGB, orientation)
-    assert turned.flags.c_contiguous
-    np.testing.assert_array_equal(turned, np.asarray(ImageOps.exif_transpose(image)))
+def test_orientation_agrees_with_pillow() -> None:
+    for orientation in range(1, 9):
+        image = Image.fromarray(RGB)
+        image.getexif()[274] = orientation
+        turned = apply_orientation(RGB, orientation)
+        assert turned.flags.c_contiguous
+        np.testing.assert_array_equal(turned, np.asarray(ImageOps.exif_transpose(image)))
 
 
 @pytest.mark.parametrize("sampling", ["444", "420", "gray"])
@@ -54,24 +53,16 @@ def test_encoded_jpeg(sampling: str) -> None:
     assert header[2] == SUBSAMPLINGS[sampling]
 
 
-def test_quality_changes_the_size() -> None:
-    sizes = [len(encode_jpeg(RGB, quality=q, sampling="444")) for q in (10, 50, 95)]
-    assert sizes == sorted(set(sizes))
-
-
-@pytest.mark.parametrize(
-    ("shape", "max_size", "expected"),
-    [
+def test_shrink() -> None:
+    for shape, max_size, expected in (
         ((40, 100), 50, (20, 50)),
         ((100, 40), 50, (50, 20)),
         ((1, 300), 100, (1, 100)),
         ((33, 100), 50, (17, 50)),
-    ],
-)
-def test_shrink(shape: tuple[int, int], max_size: int, expected: tuple[int, int]) -> None:
-    small = shrink(noise(*shape, 3), max_size)
-    assert small.shape == (*expected, 3)
-    assert small.dtype == np.uint8
+    ):
+        small = shrink(noise(*shape, 3), max_size)
+        assert small.shape == (*expected, 3)
+        assert small.dtype == np.uint8
 
 
 def test_shrink_averages() -> None:

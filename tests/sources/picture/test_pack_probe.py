@@ -2,48 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
-import zlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
+from support.pictures.pngs import chunk
+from support.sources.pack_sources import exif, saved
 
 from fastpipe.errors import ImageError
 from fastpipe.sources.picture.jpeg_segments import exif_orientation, kept_segments, read_header
 from fastpipe.sources.picture.pillow import open_image, rgb_of
 from fastpipe.sources.picture.probe import EXPECTED, image_format
 
-WIDTH, HEIGHT = 13, 7
-
-
-def saved(image_format: str, **options: Any) -> bytes:
-    pixels = np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, image_format, **options)
-    return file.getvalue()
-
-
-def exif_of(orientation: int) -> Image.Exif:
-    exif = Image.Exif()
-    exif[274] = orientation
-    return exif
-
-
-def chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-
+SIZE = (13, 7)
 FILES = {
-    "JPEG": saved("JPEG"),
-    "PNG": saved("PNG"),
+    "JPEG": saved("JPEG", size=SIZE),
+    "PNG": saved("PNG", size=SIZE),
     "WebP": saved("WEBP"),
     "TIFF": saved("TIFF"),
     "BMP": saved("BMP"),
@@ -68,54 +47,43 @@ def test_every_format_is_recognised_and_named() -> None:
     assert re.split(", | or ", EXPECTED.removeprefix("expected ")) == list(FILES)
 
 
-@pytest.mark.parametrize(
-    ("data", "name"),
-    [
-        (saved("TIFF", big_tiff=True), "TIFF"),
-        (saved("JPEG2000", no_jp2=True), "JPEG 2000"),
-        (b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avif", "AVIF"),
-        (b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1heix", "HEIC"),
-        (b"P5\r1 1 255\n\0", "PPM"),
-        (b"\xff\xd8", "JPEG"),
-    ],
-)
-def test_other_beginnings(data: bytes, name: str) -> None:
-    assert image_format(data) == name
+def test_other_beginnings() -> None:
+    for data, name in {
+        saved("TIFF", big_tiff=True): "TIFF",
+        saved("JPEG2000", no_jp2=True): "JPEG 2000",
+        b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1avif": "AVIF",
+        b"\x00\x00\x00\x1cftypmif1\x00\x00\x00\x00mif1heix": "HEIC",
+        b"P5\r1 1 255\n\0": "PPM",
+        b"\xff\xd8": "JPEG",
+    }.items():
+        assert image_format(data) == name
 
 
-def test_empty() -> None:
+def test_what_is_no_image() -> None:
     assert reason(image_format, b"") == "empty file"
+    others = [b"hello world", b"BMW is a maker of cars, and this is a text", b"\x00" * 100, b"P7\n", b"P5"]
+    only_a_beginning = [FILES[name][:3] for name in ("PNG", "WebP", "TIFF")]
+    for data in others + only_a_beginning:
+        expected = f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
+        assert reason(image_format, data) == expected
 
 
-@pytest.mark.parametrize(
-    "data", [b"hello world", b"BMW is a maker of cars, and this is a text", b"\x00" * 100, b"P7\n", b"P5 is a key?"[:2]]
-)
-def test_not_an_image(data: bytes) -> None:
-    assert reason(image_format, data) == f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}"
+NOT_SUPPORTED = {
+    b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42": "ISO media file (brand b'mp42')",
+    b"\x00\x00\x00\x18ftypcrx \x00\x00\x00\x01crx isom": "Canon raw (CR3)",
+    b"II*\x00\x10\x00\x00\x00CR\x02\x00": "Canon raw (CR2)",
+    b"\xff\x0a" + bytes(20): "JPEG XL",
+    b"\x00\x00\x00\x0cJXL \r\n\x87\n": "JPEG XL",
+    b"8BPS\x00\x01": "PSD (Photoshop)",
+    b"%!PS-Adobe-3.0 EPSF-3.0": "PostScript",
+    b"%PDF-1.7": "PDF",
+    b"<?xml version='1.0'?>\n<svg xmlns='x'></svg>": "SVG",
+}
 
 
-@pytest.mark.parametrize("name", ["PNG", "WebP", "TIFF"])
-def test_only_a_beginning(name: str) -> None:
-    start = FILES[name][:3]
-    assert reason(image_format, start) == f"not an image of a known format: starts with {start!r}; {EXPECTED}"
-
-
-@pytest.mark.parametrize(
-    ("data", "name"),
-    [
-        (b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00isommp42", "ISO media file (brand b'mp42')"),
-        (b"\x00\x00\x00\x18ftypcrx \x00\x00\x00\x01crx isom", "Canon raw (CR3)"),
-        (b"II*\x00\x10\x00\x00\x00CR\x02\x00", "Canon raw (CR2)"),
-        (b"\xff\x0a" + bytes(20), "JPEG XL"),
-        (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
-        (b"8BPS\x00\x01", "PSD (Photoshop)"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0", "PostScript"),
-        (b"%PDF-1.7", "PDF"),
-        (b"<?xml version='1.0'?>\n<svg xmlns='x'></svg>", "SVG"),
-    ],
-)
-def test_names_what_is_not_supported(data: bytes, name: str) -> None:
-    assert reason(image_format, data) == f"{name} is not supported; {EXPECTED}"
+def test_names_what_is_not_supported() -> None:
+    for data, name in NOT_SUPPORTED.items():
+        assert reason(image_format, data) == f"{name} is not supported; {EXPECTED}"
 
 
 def read_png(data: bytes) -> NDArray[np.uint8]:
@@ -143,17 +111,11 @@ def test_png_without_pixels() -> None:
     assert "it has no pixels" in reason(read_png, FILES["PNG"][:33] + chunk(b"IEND", b""))
 
 
-def test_every_truncation_of_a_png_is_found() -> None:
-    data = FILES["PNG"]
-    for size in range(8, len(data)):
-        assert "PNG" in reason(read_png, data[:size])
-
-
-@pytest.mark.parametrize("orientation", [*range(1, 9), 0, 9, 300])
-def test_jpeg_size_and_orientation(orientation: int) -> None:
-    header = read_header(saved("JPEG", exif=exif_of(orientation)))
-    assert header.size == (WIDTH, HEIGHT)
-    assert header.orientation == (orientation if 1 <= orientation <= 8 else 1)
+def test_jpeg_size_and_orientation() -> None:
+    for orientation in (*range(1, 9), 0, 9, 300):
+        header = read_header(saved("JPEG", size=SIZE, exif=exif(orientation)))
+        assert header.size == SIZE
+        assert header.orientation == (orientation if 1 <= orientation <= 8 else 1)
 
 
 def test_jpeg_problems() -> None:
@@ -167,23 +129,23 @@ def test_jpeg_problems() -> None:
     assert "DNL" in reason(read_header, no_height)
     assert "without a frame header" in reason(read_header, data[:2] + data[scan:])
     # What follows the scan is for the native validation.
-    assert read_header(data[: scan + 20]).size == (WIDTH, HEIGHT)
+    assert read_header(data[: scan + 20]).size == SIZE
 
 
 def test_jpeg_exif_behind_other_segments() -> None:
-    data = saved("JPEG", exif=exif_of(8))
+    data = saved("JPEG", size=SIZE, exif=exif(8))
     with_comment = data[:2] + b"\xff\xfe\x00\x06abcd" + b"\xff" * 3 + data[2:]
     assert read_header(with_comment).orientation == 8
 
 
-@pytest.mark.parametrize("between", [b"", b"\xff\xd0", b"\xff\x01", b"\xff\x00", b"\xff\xff", b"stray"])
-def test_no_marker_that_stands_alone_hides_a_segment(between: bytes) -> None:
+def test_no_marker_that_stands_alone_hides_a_segment() -> None:
     profile = b"\xff\xe2\x00\x11ICC_PROFILE\0\1\1a"
-    exif = saved("JPEG", exif=exif_of(6))[20:]  # behind SOI and JFIF's APP0
-    header = read_header(b"\xff\xd8" + between + profile + between + exif)
-    assert header.segments[0] == (0xE2, b"ICC_PROFILE\0\1\1a")
-    assert header.orientation == 6
-    assert kept_segments(header.segments, keep_metadata=False, upright=False) == header.segments[:1]
+    oriented = saved("JPEG", size=SIZE, exif=exif(6))[20:]  # behind SOI and JFIF's APP0
+    for between in (b"", b"\xff\xd0", b"\xff\x01", b"\xff\x00", b"\xff\xff", b"stray"):
+        header = read_header(b"\xff\xd8" + between + profile + between + oriented)
+        assert header.segments[0] == (0xE2, b"ICC_PROFILE\0\1\1a"), between
+        assert header.orientation == 6
+        assert kept_segments(header.segments, keep_metadata=False, upright=False) == header.segments[:1]
 
 
 def test_exif_with_cyclic_directory() -> None:

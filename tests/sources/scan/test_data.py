@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -65,15 +65,15 @@ def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
     assert len(fastpipe.open(str(folder / "train-00{0..9..1}*.tar"))) == 12, "with * there need not be any"
 
 
-@pytest.mark.parametrize("name", ["run[1]", "run*", "run{1}", "{a,b}"])
-def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path, name: str) -> None:
+def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path) -> None:
     """What is a folder is no pattern, whatever is in its name."""
     web_tars(tmp_path / "run1", tars=1, samples=4)
-    folder = web_tars(tmp_path / name, tars=2, samples=4)
-    assert len(fastpipe.open(str(folder / "*.tar"))) == 8
-    assert len(fastpipe.open(str(folder / "train-{000..001}.tar"))) == 8
-    with pytest.raises(DatasetError, match="matches no tar file"):
-        fastpipe.open(str(folder / "*.tgz"))
+    for name in ("run[1]", "run*", "run{1}", "{a,b}"):
+        folder = web_tars(tmp_path / name, tars=2, samples=4)
+        assert len(fastpipe.open(str(folder / "*.tar"))) == 8
+        assert len(fastpipe.open(str(folder / "train-{000..001}.tar"))) == 8
+        with pytest.raises(DatasetError, match="matches no tar file"):
+            fastpipe.open(str(folder / "*.tgz"))
 
 
 def test_hidden_folders_beside_tars_count_not(tmp_path: Path) -> None:
@@ -144,24 +144,27 @@ def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:
     assert {key.split("/")[0] for key in found} == {"a", "b"}
 
 
-@pytest.mark.parametrize(
-    ("made", "words"),
-    [
-        (lambda root: None, "is not a packed dataset, and it is empty"),
-        (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
-        (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
-        (lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}), "has no image in its tars: .* are txt"),
-        (lambda root: (root / "a.tar").write_bytes(b"x" * 999), "a.tar"),
-        (lambda root: (root / "a.tar.gz").write_bytes(b"x"), "is compressed"),
-        (lambda root: (root / "notes.txt").write_text("text " * 9), "notes.txt: not an image of a known format"),
-        (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
-    ],
-)
-def test_folders_that_are_nothing(tmp_path: Path, made: Any, words: str) -> None:
-    made(tmp_path)
-    for take in (fastpipe.open, fastpipe.loader):
-        with pytest.raises(DatasetError, match=words):
-            take(tmp_path)
+# What is put into an empty folder, and why the folder is no source.
+NOTHING: list[tuple[Callable[[Path], object], str]] = [
+    (lambda root: None, "is not a packed dataset, and it is empty"),
+    (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
+    (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
+    (lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}), "has no image in its tars: .* are txt"),
+    (lambda root: (root / "a.tar").write_bytes(b"x" * 999), "a.tar"),
+    (lambda root: (root / "a.tar.gz").write_bytes(b"x"), "is compressed"),
+    (lambda root: (root / "notes.txt").write_text("text " * 9), "notes.txt: not an image of a known format"),
+    (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
+]
+
+
+def test_folders_that_are_nothing(tmp_path: Path) -> None:
+    for number, (fill, words) in enumerate(NOTHING):
+        root = tmp_path / str(number)
+        root.mkdir()
+        fill(root)
+        for take in (fastpipe.open, fastpipe.loader):
+            with pytest.raises(DatasetError, match=words):
+                take(root)
 
 
 def test_a_damaged_dataset_is_not_taken_for_tars(flat: Path, tmp_path: Path) -> None:
@@ -237,11 +240,10 @@ def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: 
         assert torch.equal(one["image"], other["image"]), one["key"]
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_a_dataset_in_workers(photos: Path, method: str) -> None:
+def test_a_dataset_in_workers(photos: Path) -> None:
     dataset = fastpipe.open(photos)
     here = [(image.sum().item(), label) for image, label in (dataset[number] for number in range(len(dataset)))]
-    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
     there = [(image.sum().item(), int(label)) for image, label in loader]
     assert there == here
 
@@ -266,8 +268,6 @@ def test_commands(photos: Path, tmp_path: Path) -> None:
     assert (tmp_path / "sheet.png").stat().st_size > 1000
     succeeded("preview", photos, "--out", tmp_path / "preview.png", "--rows", 3)
     assert (tmp_path / "preview.png").stat().st_size > 1000
-    figures = json.loads(succeeded("bench", photos, "--repeats", 1, "--seconds", 0.2, "--workers", 1, "--json"))
-    assert figures["results"][0]["contender"] == "fastpipe"
 
 
 def test_doctor(photos: Path) -> None:
@@ -279,13 +279,13 @@ def test_doctor(photos: Path) -> None:
 
 
 def test_several_processes_scan_at_once(tmp_path: Path) -> None:
-    root = write_folder(tmp_path / "photos", images=60)
+    root = write_folder(tmp_path / "photos", images=20)
     (root / "ant" / "odd.jpg").write_bytes(jpeg_bytes())
     children = [os.fork() for _ in range(3)]
     if 0 in children:
         try:
-            os._exit(int(len(fastpipe.open(root)) != 61))
+            os._exit(int(len(fastpipe.open(root)) != 21))
         finally:
             os._exit(9)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-    assert len(fastpipe.open(root)) == 61
+    assert len(fastpipe.open(root)) == 21

@@ -56,14 +56,14 @@ def test_members_of_a_tar_and_files_that_cannot_be_opened(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("bytes_before", [0, 3000, 4000, 4070, 4080, 4085, 4090, 4096, 5000, 65_000])
-def test_segments_of_any_length_before_the_frame(tmp_path: Path, bytes_before: int) -> None:
-    jpeg = with_segments(jpeg_bytes((61, 43)), (0xE1, bytes(bytes_before)), (0xFE, b"x" * 100))
-    (found,) = headers(tmp_path, {"a.jpg": jpeg}).tolist()
-    assert found == (0, 61, 43, 3, 8, 1)
-    for end in (len(jpeg) - len(jpeg_bytes((61, 43))) + 20, 4096, 30):
-        (cut,) = headers(tmp_path, {"a.jpg": jpeg[:end]}).tolist()
-        assert cut[5] == 0 or end > len(jpeg) - 1000
+def test_segments_of_any_length_before_the_frame(tmp_path: Path) -> None:
+    for bytes_before in (0, 3000, 4000, 4070, 4080, 4085, 4090, 4096, 5000, 65_000):
+        jpeg = with_segments(jpeg_bytes((61, 43)), (0xE1, bytes(bytes_before)), (0xFE, b"x" * 100))
+        (found,) = headers(tmp_path, {"a.jpg": jpeg}).tolist()
+        assert found == (0, 61, 43, 3, 8, 1), bytes_before
+        for end in (len(jpeg) - len(jpeg_bytes((61, 43))) + 20, 4096, 30):
+            (cut,) = headers(tmp_path, {"a.jpg": jpeg[:end]}).tolist()
+            assert cut[5] == 0 or end > len(jpeg) - 1000
 
 
 def test_only_the_bytes_that_were_listed_count(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_damaged_headers_give_no_size(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     sources = [*plain_pictures().values(), saved("JPEG", progressive=True), *odd_pictures().values()]
     files = {}
-    for number in range(2000):
+    for number in range(600):
         data = bytearray(sources[number % len(sources)])
         for _ in range(int(rng.integers(1, 5))):
             data[int(rng.integers(min(len(data), 700)))] = int(rng.integers(256))
         files[f"{number}.jpg"] = bytes(data)
     found = headers(tmp_path, files)
     plain = found["plain"] == 1
-    assert 100 < plain.sum() < 1900
+    assert 50 < plain.sum() < 550
     assert (found["width"][plain] > 0).all()
     assert (found["height"][plain] > 0).all()
     assert not found["width"][~plain].any()

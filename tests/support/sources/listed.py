@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.sources.pack_sources import jpeg_bytes
 
 from fastpipe.format.index import Index
@@ -64,3 +67,15 @@ def by_path(packed: Path, *fields: str) -> dict[str, Any]:
         values = [value for name, value in sample.items() if name != "key"]
         found[sample["key"]] = values[0] if len(values) == 1 else tuple(values)
     return found
+
+
+def refuse_to_list(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system refuses it; but root, who runs tests, can list everything."""
+    scandir = os.scandir
+
+    def refused(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)

@@ -151,7 +151,7 @@ def jpegtran(jpeg: bytes, *options: str) -> bytes:
     tool = shutil.which("jpegtran")
     if tool is None:
         pytest.skip("jpegtran is not installed (Debian: libjpeg-turbo-progs)")
-    return subprocess.run([tool, *options], input=jpeg, capture_output=True, check=True, timeout=30).stdout
+    return subprocess.run([tool, *options], input=jpeg, capture_output=True, check=True, timeout=300).stdout
 
 
 def pillow(data: bytes) -> Pixels:

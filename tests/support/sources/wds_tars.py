@@ -23,9 +23,12 @@ from fastpipe.plan.draws import Stream, key, uniform
 SIDE = 48  # pixels of a crop
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def collected() -> Iterator[None]:
-    """webdataset leaves closing its files to the collector, which warns: it is called before the test is over."""
+    """webdataset leaves closing its files to the collector, which warns: it is called before the file's tests are over.
+
+    These tests ignore the warning; tests of other files would fail from it.
+    """
     yield
     gc.collect()
 
