@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import pickle
 import resource
@@ -17,6 +18,7 @@ import pytest
 from support.datasets.packed import packed_jpeg
 from support.pictures.jpegs import by_cjpeg, by_pillow, encoded, picture
 from support.pictures.pngs import SIGNATURE, header
+from support.running.patience import in_time
 from support.running.soak import Tried
 
 import fastpipe
@@ -52,7 +54,7 @@ def refused_at_a_look(refuse: Callable[[], object], words: str) -> None:
         with pytest.raises((ValueError, DatasetError), match=words):
             refuse()
         times.append(time.process_time() - started)
-    assert min(times) < MOST_S
+    assert in_time(min(times), MOST_S)
     statm = Path("/proc/self/statm")
     if not statm.exists() or "san.so" in os.environ.get("LD_PRELOAD", ""):  # sanitizers need memory of their own
         return
@@ -74,14 +76,13 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
 }
 
 
-@pytest.mark.parametrize("entrance", ENTRANCES)
-@pytest.mark.parametrize("kind", FRAMES)
-@pytest.mark.parametrize("size", [(65535, 65535), (65500, 65500), (13000, 13000)], ids=str)
-def test_a_header_that_lies(size: tuple[int, int], kind: str, entrance: str, tried: Tried) -> None:
-    bomb = giant(kind, *size)
-    assert len(bomb) < 1024
-    refused_at_a_look(lambda: ENTRANCES[entrance](bomb), "limit|big|truncated|cannot hold|unsupported format")
-    tried("a JPEG of 1 kB whose header says 169 to 4,295 megapixels", 1, REFUSED)
+def test_a_header_that_lies(tried: Tried) -> None:
+    cases = list(itertools.product([(65535, 65535), (65500, 65500), (13000, 13000)], FRAMES, ENTRANCES.values()))
+    for size, kind, entrance in cases:
+        bomb = giant(kind, *size)
+        assert len(bomb) < 1024
+        refused_at_a_look(functools.partial(entrance, bomb), "limit|big|truncated|cannot hold|unsupported format")
+    tried("a JPEG of 1 kB whose header says 169 to 4,295 megapixels", len(cases), REFUSED)
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
@@ -199,23 +200,19 @@ def png_of(deflated: bytes, width: int, height: int) -> bytes:
     return SIGNATURE + header(width, height) + chunk(b"IDAT", deflated) + chunk(b"IEND", b"")
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "words"),
-    [
-        (65_535, 65_535, "larger than the size limit: 65535 x 65535"),
-        (2**31 - 1, 2**31 - 1, "larger than the size limit"),
-        (13_000, 13_000, "13000 x 13000 pixels cannot be in 11 compressed bytes"),
-    ],
-)
-def test_a_mask_that_lies_about_its_size_makes_no_memory(width: int, height: int, words: str) -> None:
-    data = png_of(zlib.compress(bytes(20)), width, height)
-    refused_at_a_look(lambda: _engine.decode_mask(data), words)
+def test_a_mask_that_lies_about_its_size_makes_no_memory() -> None:
+    for side, words in [
+        (65_535, "larger than the size limit: 65535 x 65535"),
+        (2**31 - 1, "larger than the size limit"),
+        (13_000, "13000 x 13000 pixels cannot be in 11 compressed bytes"),
+    ]:
+        data = png_of(zlib.compress(bytes(20)), side, side)
+        refused_at_a_look(functools.partial(_engine.decode_mask, data), words)
 
 
 def test_a_mask_of_few_pixels_inflates_to_no_more() -> None:
-    """100 MB of zeros in a file that says 4 x 4."""
-    deflate = zlib.compressobj(9)
-    zeros = b"".join(deflate.compress(bytes(10**6)) for _ in range(100)) + deflate.flush()
+    """20 MB of zeros in a file that says 4 x 4."""
+    zeros = zlib.compress(bytes(20_000_000))
     refused_at_a_look(lambda: _engine.decode_mask(png_of(zeros, 4, 4)), "it has more pixels than it says")
 
 

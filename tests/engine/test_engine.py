@@ -15,6 +15,7 @@ from support.running.process_state import open_shards
 from fastpipe import _engine
 from fastpipe.engine import limits
 from fastpipe.engine.engine import Engine
+from fastpipe.engine.tasks import tasks_of
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
 
@@ -31,11 +32,30 @@ def test_rows_are_the_pictures(textured: Path) -> None:
         assert np.abs(row.astype(int) - expected).mean() < 0.5
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_rows_do_not_depend_on_the_threads(textured: Path, workers: int) -> None:
-    images, errors = run_all(Index(textured), workers)
-    assert errors == []
-    assert np.array_equal(images, run_all(Index(textured), 1)[0])
+def test_rows_do_not_depend_on_the_threads(textured: Path) -> None:
+    by_one, _ = run_all(Index(textured), 1)
+    for workers in (2, 5):
+        images, errors = run_all(Index(textured), workers)
+        assert errors == []
+        assert np.array_equal(images, by_one)
+
+
+def test_few_threads_compute_for_one_cpu(large: Path) -> None:
+    """As many as keep it busy, one more, and what reading takes; tests/long/engine/test_calling.py has slow reads."""
+    index = Index(large)
+    plan = plan_all(index)
+    files = [(os.fsencode(shard.path), shard.size_bytes) for shard in index.shards]
+    for cpus, least, most in ((1, 1, 6), (16, 4, 16)):
+        engine = _engine.Engine(files, 16, 1, [], cpus)
+        tasks = tasks_of(index, plan)
+        images = images_for(plan, (448, 448))
+        jobs = [_engine.Job(engine, tasks, [(images, True, {}, False)], False) for _ in range(60)]
+        assert jobs[14].wait(300), "by then it has measured what threads do"
+        busy = []
+        while not jobs[-1].wait(0):
+            busy.append(engine.levels()["threads_busy"])
+        engine.close(60)
+        assert least <= max(busy) <= most, cpus
 
 
 def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
@@ -60,16 +80,16 @@ def test_a_missing_shard_fails_its_rows_only(many_shards: Path, copied: Copy) ->
     assert all(image.any() for row, image in enumerate(images) if row not in gone)
 
 
-@pytest.mark.parametrize("change", [-1, -5000, 1, 512])
-def test_a_shard_of_another_size_is_refused(many_shards: Path, copied: Copy, change: int) -> None:
+def test_a_shard_of_another_size_is_refused(many_shards: Path, copied: Copy) -> None:
     index = Index(copied(many_shards))
     shard = index.shards[2]
-    os.truncate(shard.path, shard.size_bytes + change)
-    _, errors = run_all(index)
-    assert [row for row, _ in errors] == np.flatnonzero(index.records["shard"] == 2).tolist()
-    for _, reason in errors:
-        assert reason.startswith("the shard has changed since it was packed: ")
-        assert f"expected {shard.size_bytes} bytes, found {shard.size_bytes + change}" in reason
+    for change in (-5000, -1, 1, 512):
+        os.truncate(shard.path, shard.size_bytes + change)
+        _, errors = run_all(index)
+        assert [row for row, _ in errors] == np.flatnonzero(index.records["shard"] == 2).tolist()
+        for _, reason in errors:
+            assert reason.startswith("the shard has changed since it was packed: ")
+            assert f"expected {shard.size_bytes} bytes, found {shard.size_bytes + change}" in reason
 
 
 def test_a_shard_that_is_a_folder(many_shards: Path, copied: Copy) -> None:
@@ -105,18 +125,17 @@ def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: C
     assert errors == [(3, reason)]
 
 
-@pytest.mark.parametrize(
-    "box", [(-1, 0, 5, 5), (0, 0, 1e6, 5), (0, 0, 0, 5), (0, 0, float("nan"), 5), (float("nan"), 0, 5, 5)]
-)
-def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[float, ...]) -> None:
+def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path) -> None:
     index = Index(textured)
     plan = plan_all(index, batch_size=3)
-    plan.crops.boxes[1] = box
     pool = Engine(index, 1)
-    errors = wait_done(pool.submit(plan, (images_for(plan), True)))
+    nan = float("nan")
+    for box in ((-1, 0, 5, 5), (0, 0, 1e6, 5), (0, 0, 0, 5), (0, 0, nan, 5), (nan, 0, 5, 5)):
+        plan.crops.boxes[1] = box
+        errors = wait_done(pool.submit(plan, (images_for(plan), True)))
+        assert [row for row, _ in errors] == [1]
+        assert errors[0][1].startswith("the crop is not inside the image")
     pool.close()
-    assert [row for row, _ in errors] == [1]
-    assert errors[0][1].startswith("the crop is not inside the image")
 
 
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,50 +4,33 @@ from __future__ import annotations
 
 import logging
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
+from support.batches.engine_jobs import images_for, plan_all, wait_done
 from support.datasets.keys import key_of
-from support.faults.injector import Fault
-from support.running.soak import Tried, long_form, times
 
 import fastpipe
+from fastpipe.engine import watchdog
+from fastpipe.engine.engine import Engine
 from fastpipe.engine.watchdog import Activity, Watchdog
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.format.index import Index
 
-HELD_MS = 120_000  # for ever
-
-
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two pictures that take a good part of a second each."""
-    source = tmp_path_factory.mktemp("slow") / "source"
-    (source / "only").mkdir(parents=True)
-    noise = np.random.default_rng(1).integers(0, 256, (3000, 4000, 3), dtype=np.uint8)
-    for number in range(2):
-        Image.fromarray(noise).save(source / "only" / f"{number}.jpg", quality=98, subsampling=0)
-    pack(source, source.with_name("packed"), PackOptions(workers=1))
-    return source.with_name("packed")
+AT_ONCE_S = 1e-5  # shorter than any batch of large outputs takes
+LARGE_OUTPUT = {"batch_size": 6, "size": 2000, "train": False, "num_workers": 1}
 
 
-@pytest.mark.serial
-def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1) as loader:
-        started = time.monotonic()
-        list(loader)
-        took_s = time.monotonic() - started
-    timeout_s = round(took_s / 5, 3)  # so that twice as long as before is no error yet
-    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=timeout_s) as loader:
+def test_a_slow_batch_is_told_once_and_comes(
+    large: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "_TIMES_UNTIL_ERROR", 10**9)
+    with fastpipe.loader(large, stall_timeout=AT_ONCE_S, **LARGE_OUTPUT) as loader:
         ((images, _),) = loader
-    assert images.shape[0] == 2
+    assert images.shape[0] == 6
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("fastpipe", logging.WARNING)
     assert re.match(r"no batch for \d+ s: stuck ", record.message)
@@ -55,24 +38,70 @@ def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptu
         "sample ",
         "key ",
         "at byte ",
-        str(slow),
+        str(large),
         "thread 0: ",
         "machine: ",
         "CPUs granted",
-        f"after {10 * timeout_s:g} s",
+        "after 10000 s",
     ):
         assert words in record.message
 
 
-@pytest.mark.serial
-def test_ten_times_as_long_is_an_error(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=0.004) as loader:
+def test_ten_times_as_long_is_an_error(large: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with fastpipe.loader(large, stall_timeout=AT_ONCE_S, **LARGE_OUTPUT) as loader:
         batches = iter(loader)
-        with pytest.raises(EngineError, match=r"no batch for 0 s: stuck (opening|reading|decoding) sample 0 "):
+        with pytest.raises(
+            EngineError, match=r"no batch for 0 s: stuck (opening|reading|decoding|resizing) sample \d "
+        ):
             next(batches)
         with pytest.raises(EngineError, match="an error ended this epoch"):
             next(batches)
-    assert len(caplog.records) == 1
+    assert len(caplog.records) <= 1
+
+
+class Clock:
+    """Time that passes only while something waits for as long as it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, comes_after_s: float) -> None:
+        self.now_s = 100.0
+        self.waits: list[float] = []
+        self._comes_s = self.now_s + comes_after_s
+        monkeypatch.setattr(watchdog, "time", SimpleNamespace(perf_counter=lambda: self.now_s))
+
+    def ended(self, timeout_s: float) -> bool:
+        self.waits.append(timeout_s)
+        self.now_s = min(self.now_s + timeout_s, self._comes_s)
+        return self.now_s >= self._comes_s
+
+
+def test_a_wait_is_watched_to_the_second(
+    flat: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Warned after `timeout_s`, once in each wait, ended after ten times as long, and never before."""
+    dog = Watchdog(0.25, fastpipe.open(flat).index, lambda: [Activity("reading", 0, 0, 1.0)])
+    checks: list[float] = []
+
+    def wait(comes_after_s: float, stuck: str = "") -> tuple[float, int]:
+        """Seconds that it took, and warnings."""
+        caplog.clear()
+        clock = Clock(monkeypatch, comes_after_s)
+        took_s = dog.wait(clock.ended, stuck, lambda: checks.append(clock.now_s))
+        assert max(clock.waits) <= 0.1
+        assert min(clock.waits) >= 0.01
+        return took_s, len(caplog.records)
+
+    assert wait(0) == (0, 0)
+    assert checks == []
+    assert wait(0.24) == (pytest.approx(0.24), 0)
+    assert len(checks) == 2
+    assert wait(0.3) == (pytest.approx(0.3), 1)
+    assert "; after 2.5 s (10 times stall_timeout) there is an error" in caplog.text
+    assert wait(2.4) == (pytest.approx(2.4), 1)
+    with pytest.raises(EngineError, match="no batch for 2 s: stuck reading"):
+        wait(2.7)
+    assert wait(40, "for the program") == (pytest.approx(40), 1)
+    assert "no batch for 0 s: for the program" in caplog.text
+    assert "there is an error" not in caplog.text
 
 
 def test_a_loader_that_keeps_up_says_nothing(textured: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -110,148 +139,29 @@ def test_threads_without_work_are_not_blamed(flat: Path) -> None:
         dog.look(10)
 
 
-# A program whose first batch does not come. What it allows a held row at its end, 10 s, is cut short.
-STALL = """
-import logging, sys
-import fastpipe
-from fastpipe.engine import engine
-
-engine.PATIENCE_S = 0.2
-for waits in (engine.Engine.close, engine.Job.cancel):
-    assert waits.__defaults__ == (10.0,)
-    waits.__defaults__ = (0.2,)
-logging.basicConfig(format="%(message)s")
-dataset, timeout_s = sys.argv[1], float(sys.argv[2])
-with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2, stall_timeout=timeout_s) as loader:
-    print("begun", flush=True)
-    for images, labels in loader:
-        print("came", len(images))
-"""
+def test_timeouts_that_make_no_sense(flat: Path) -> None:
+    for value in (0, -1, "60", None, float("nan"), float("inf"), True):
+        with pytest.raises(ConfigError, match="stall_timeout: expected a number above 0, got"):
+            fastpipe.loader(flat, 4, size=8, stall_timeout=value)  # type: ignore[arg-type]
 
 
-def start(dataset: Path, fault: Fault, timeout_s: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", STALL, str(dataset), str(timeout_s)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=fault.environment(), stdout=pipe, stderr=pipe, text=True)
-
-
-def ended(program: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, output, log and error; long before the held call would end."""
-    with program:
-        try:
-            out, log = program.communicate(timeout=HELD_MS / 2000)
-        except subprocess.TimeoutExpired:
-            program.kill()
-            raise
-    return program.returncode, out, log
-
-
-def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
-    """The program gets its error, and ends, with two threads held."""
-    index = fastpipe.open(flat).index
-    (shard,) = index.shards
-    count = times(1, 30)
-    for number in range(count):
-        call, stage, at = ("open", "opening", 0) if number % 5 == 4 else ("pread", "reading", number)
-        fault = Fault(under=shard.path, calls=(call,), kind="delay", at=at, number=HELD_MS, each=True)
-        code, _, said = ended(start(flat, fault, 0.1))
-        assert code == 1, said
-        log, error = said.split("Traceback", 1)
-        assert re.match(r"no batch for \d s: stuck ", log)
-        assert log.endswith("still waiting; after 1 s (10 times stall_timeout) there is an error\n")
-        assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
-        for words in (log, error):
-            found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+-\d+)\) at byte (\d+) of (\S+), for", words)
-            assert found is not None, words
-            path, key, offset = index.where(int(found[1]))
-            assert (str(path), key, str(offset)) == (found[4], found[2], found[3])
-            assert len(re.findall(rf"thread \d: {stage} sample .*, \d+\.\d s", words)) == 2
-            assert re.search(r"machine: \d+ CPUs granted.* of memory available", words)
-    tried(
-        "an open or a read of a shard takes for ever",
-        count,
-        "told after stall_timeout with shard, key, byte and each thread's work; after ten times as long an error, with "
-        "which the program ends",
-    )
-
-
-def test_a_disk_that_answers_late(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).index.shards
-    count = times(1, 10)
-    for number in range(count):
-        fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=3 * number, number=1500)
-        code, out, log = ended(start(flat, fault, 0.5))
-        assert (code, out) == (0, "begun\ncame 37\n")
-        assert log.count("no batch for") == 1
-        assert "stuck reading sample" in log
-    tried("a read takes longer than stall_timeout", count, "told once, and the batch comes")
-
-
-def test_ctrl_c_while_a_read_never_ends(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).index.shards
-    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=0, number=HELD_MS, each=True)
-    count = times(1, 10)
-    for number in range(count):
-        program = start(flat, fault, 60)
-        assert program.stdout is not None
-        assert program.stdout.readline() == "begun\n"
-        time.sleep(0.3 + 0.05 * number)
-        program.send_signal(signal.SIGINT)
-        code, _, log = ended(program)
-        assert code == -signal.SIGINT
-        assert "KeyboardInterrupt" in log
-    tried("Ctrl-C while a read takes for ever", count, "the program ends")
-
-
-# A loop that is left after one batch, with the threads held in the rows of the next two.
-DROPPED = """
-import sys, time
-import fastpipe
-
-loader = fastpipe.loader(sys.argv[1], 5, size=8, train=False, num_workers=2)
-batches = iter(loader)
-next(batches)
-while loader.stats().threads_busy < 2:
-    time.sleep(0.01)
-started = time.monotonic()
-del batches, loader
-print(time.monotonic() - started)
-"""
-
-
-@pytest.mark.skipif(not long_form(), reason="waits for 10 s; in make soak")
-def test_dropping_a_loader_while_reads_never_end(flat: Path, tried: Tried) -> None:
-    (shard,) = fastpipe.open(flat).index.shards
-    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=9, number=HELD_MS, each=True)
-    run = subprocess.run(
-        [sys.executable, "-c", DROPPED, str(flat)],
-        env=fault.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=HELD_MS / 2000,
-        check=True,
-    )
-    assert 9 < float(run.stdout) < 20
-    tried("an iterator and its loader dropped while reads take for ever", 1, "10 s are waited; the program ends")
-
-
-@pytest.mark.parametrize("value", [0, -1, "60", None, float("nan"), float("inf"), True])
-def test_timeouts_that_make_no_sense(flat: Path, value: object) -> None:
-    with pytest.raises(ConfigError, match="stall_timeout: expected a number above 0, got"):
-        fastpipe.loader(flat, 4, size=8, stall_timeout=value)  # type: ignore[arg-type]
-
-
-def test_activities_are_those_of_the_moment(slow: Path) -> None:
-    from fastpipe.engine.engine import Engine
-
-    index = fastpipe.open(slow).index
-    with fastpipe.loader(slow, 1, size=2000, train=False, num_workers=2) as loader:
-        engine: Engine = loader.parts.maker.engine
-        assert [each.stage for each in engine.activities()] == ["idle", "idle"]
-        batches = iter(loader)
-        next(batches)
-        time.sleep(0.05)
+def test_activities_are_those_of_the_moment(large: Path) -> None:
+    index = Index(large)
+    engine = Engine(index, 2)
+    assert [each.stage for each in engine.activities()] == ["idle", "idle"]
+    plan = plan_all(index)
+    jobs = [engine.submit(plan, (images_for(plan), True)) for _ in range(20)]
+    busy: list[Activity] = []
+    deadline = time.monotonic() + 300
+    while not busy:
+        assert time.monotonic() < deadline
         busy = [each for each in engine.activities() if each.stage != "idle"]
-        assert all(each.offset in index.records["offset"] and each.seconds > 0 for each in busy)
-        list(batches)
-        assert [each.stage for each in engine.activities()] == ["idle", "idle"]
+    for each in busy:
+        assert each.stage in ("opening", "reading", "decoding", "resizing")
+        assert each.shard == 0
+        assert np.isin(each.offset, index.records["offset"])
+        assert 0 <= each.seconds < 300
+    for job in jobs:
+        assert wait_done(job) == []
+    assert [each.stage for each in engine.activities()] == ["idle", "idle"]
+    engine.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,15 +130,9 @@ def test_every_truncation_is_an_error(dataset: Path, copied: Copy) -> None:
             opened.take(everyone)
 
 
-def flips(size: int) -> Iterator[tuple[int, int]]:
-    """Every byte of a file with one of its bits, the bits in turn."""
-    for at in range(size):
-        yield at, 1 << at % 8
-
-
 @pytest.mark.parametrize("name", [field.name for field in FIELDS])
 def test_a_flipped_bit_is_an_error_or_another_value(dataset: Path, copied: Copy, name: str) -> None:
-    """Never a crash, another exception, or memory for what is not there."""
+    """Never a crash, another exception, or memory for what is not there: of each third byte one of its bits in turn."""
     copy = copied(dataset)
     index = Index(copy)
     everyone = np.arange(FLAT_IMAGES)
@@ -146,13 +140,13 @@ def test_a_flipped_bit_is_an_error_or_another_value(dataset: Path, copied: Copy,
         path = copy / FIELDS_FOLDER / file
         whole = path.read_bytes()
         errors = 0
-        for at, bit in flips(min(len(whole), 400)):
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+        for at in range(0, min(len(whole), 400), 3):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
             with contextlib.suppress(DatasetError):
                 index.column(name).take(everyone)
                 continue
             errors += 1
-        assert errors > 60, "most of the header matters"
+        assert errors > 20, "most of the header matters"
         path.write_bytes(whole)
 
 

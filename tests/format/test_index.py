@@ -131,46 +131,39 @@ def test_another_version(flat: Path, copied: Copy, version: object) -> None:
     assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the version of fastpipe that packed it")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"classes": None},
-        {"classes": 3},
-        {"classes": "abc"},
-        {"shards": [{"name": "shard-000000.tar"}]},
-        {"shards": [{"name": 7, "samples": 37, "size_bytes": 1000}]},
-        {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": -1}]},
-        {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": 2**64}]},
-        {"samples": "many"},
-        {"samples": float("inf")},
-        {"jpeg_bytes": []},
-        {"forms": 3},
-        {"forms": [{"channels": 3, "bits": 8}]},
-        {"forms": [{"channels": 2, "bits": 8, "samples": 37}]},
-        {"forms": [{"channels": 3, "bits": [8], "samples": 37}]},
-        {"version": 0},
-        {"version": "1"},
-    ],
-    ids=lambda changes: re.sub(r"\W+", "-", str(changes)),
-)
-def test_garbled_fields(flat: Path, copied: Copy, changes: dict[str, Any]) -> None:
+GARBLED: list[dict[str, Any]] = [
+    {"classes": None},
+    {"classes": 3},
+    {"classes": "abc"},
+    {"shards": [{"name": "shard-000000.tar"}]},
+    {"shards": [{"name": 7, "samples": 37, "size_bytes": 1000}]},
+    {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": -1}]},
+    {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": 2**64}]},
+    {"samples": "many"},
+    {"samples": float("inf")},
+    {"jpeg_bytes": []},
+    {"forms": 3},
+    {"forms": [{"channels": 3, "bits": 8}]},
+    {"forms": [{"channels": 2, "bits": 8, "samples": 37}]},
+    {"forms": [{"channels": 3, "bits": [8], "samples": 37}]},
+    {"version": 0},
+    {"version": "1"},
+]
+
+
+def test_garbled_fields(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
-    edit_info(dataset, **changes)
-    assert_refused(dataset, dataset / DATASET_FILE, "has a missing or invalid field", "pack the source again")
+    whole = (dataset / DATASET_FILE).read_bytes()
+    for changes in GARBLED:
+        edit_info(dataset, **changes)
+        assert_refused(dataset, dataset / DATASET_FILE, "has a missing or invalid field", "pack the source again")
+        (dataset / DATASET_FILE).write_bytes(whole)
 
 
 def test_a_missing_index(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / INDEX_FILE).unlink()
     assert_refused(dataset, dataset / INDEX_FILE, "cannot be opened: No such file", "pack the source again")
-
-
-@pytest.mark.parametrize("length", [0, 3, 8, 60, 200, -1])
-def test_a_truncated_index(flat: Path, copied: Copy, length: int) -> None:
-    dataset = copied(flat)
-    file = dataset / INDEX_FILE
-    file.write_bytes(file.read_bytes()[:length])
-    assert_refused(dataset, file, "not a complete .npy file", "pack the source again")
 
 
 def other_content(kind: str) -> bytes:
@@ -191,21 +184,18 @@ def other_content(kind: str) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("kind", "reason"),
-    [
+def test_an_index_of_another_kind(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    for kind, reason in [
         ("pickle", r"not a complete .npy file of 37 rows of .*: got \(1,\) of object"),
         ("text", "not a complete .npy file"),
         ("zip", "expected|not a complete .npy file"),
         ("floats", r"not a complete .npy file of 37 rows of .*: got \(37,\) of float64"),
         ("short", r"not a complete .npy file of 37 rows of .*: got \(36,\)"),
         ("deep", r"not a complete .npy file of 37 rows of .*: got \(37, 1\)"),
-    ],
-)
-def test_an_index_of_another_kind(flat: Path, copied: Copy, kind: str, reason: str) -> None:
-    dataset = copied(flat)
-    (dataset / INDEX_FILE).write_bytes(other_content(kind))
-    assert_refused(dataset, dataset / INDEX_FILE, reason, "pack the source again")
+    ]:
+        (dataset / INDEX_FILE).write_bytes(other_content(kind))
+        assert_refused(dataset, dataset / INDEX_FILE, reason, "pack the source again")
     gc.collect()  # a file that was left open warns here, and warnings are errors
 
 

@@ -15,6 +15,8 @@ from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.placed import Geometry, geometry_of, large_enough, move_boxes, move_points
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
 outputs = st.one_of(st.integers(1, 12), st.integers(1, 700))
 crops = st.one_of(
@@ -74,7 +76,7 @@ def random_boxes(rng: np.random.Generator, picture: tuple[int, int], count: int)
 drawn = given(crops, st.tuples(outputs, outputs), st.tuples(sides, sides), st.booleans(), st.integers(0, 2**32))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @drawn
 @example(Resize(), (10, 10), (3, 3), True, 0)  # 3 * float32(10 / 3) lies a bit beyond 10
 @example(CenterCrop(resize=1), (9, 4), (5, 700), True, 1)
@@ -103,7 +105,7 @@ def test_boxes_are_torchvisions(
     assert large_enough(got, 0.0, 0.0).all()
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @drawn
 def test_points_are_torchvisions(
     torchvision: ModuleType,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import time
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.datasets.billion_samples import Billion, recipe_of
 from support.running.distributions import assert_distribution
-from support.running.patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.plan import content, order
@@ -38,6 +35,7 @@ def resized(sequence: int, start: int, stop: int) -> NDArray[np.int64]:
     return BUCKETS.resized(*sides_of(np.arange(start, stop), sequence).T)
 
 
+@settings(max_examples=40)
 @given(
     st.integers(1, 400),
     st.integers(1, 5),
@@ -96,14 +94,14 @@ def test_a_batch_has_like_shapes_and_batches_come_in_any_order() -> None:
 
 
 def test_every_batch_of_a_window_may_get_any_shape() -> None:
-    """Which of 8 stretches the first batch and the last one get, over 4,000 epochs, by chi-squared."""
+    """Which of 8 stretches the first batch and the last one get, over 1,500 epochs, by chi-squared."""
     partition = Partition(8 * 2, 2, drop_last=True, ranks=Ranks())
 
     def sides(_: int, start: int, stop: int) -> NDArray[np.int64]:
         return np.stack([np.arange(start, stop) + 1, np.ones(stop - start, dtype=np.int64)], axis=1)
 
     drawn = []
-    for epoch in range(4000):
+    for epoch in range(1500):
         made = Grouping(partition, sides, Buckets(size_divisible=1), batches=8, key=key(1, epoch, Stream.GROUP))
         drawn.append([made.positions(0, number, 2 * number, 2 * number + 2)[1][0] // 2 for number in (0, 7)])
     pairs = np.array(drawn) @ [8, 1]
@@ -150,32 +148,6 @@ def test_ranks_share_batches_and_sizes(shuffle: bool) -> None:
     alone = world(1, 1)
     assert alone == world(8, 4) == world(4, 2) == world(2, 1)
     assert len({size for _, size in alone}) > 2
-
-
-@pytest.mark.serial
-def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
-    """The first batch of a window, which groups 4,096 samples of photos' size, and those after it."""
-
-    class Photos(Shapes):
-        jpeg_bytes = 10**9 * 110_000
-
-    first, others = [], []
-    tracemalloc.start()
-    for epoch in range(5):
-        started = time.process_time()
-        plan = EpochPlan(bucketed(Photos(), batch_size=256), epoch)
-        begin = len(plan) // 2 // 16 * 16
-        plan.batch(begin)
-        first.append(time.process_time() - started)
-        for number in range(begin + 1, begin + 4):
-            started = time.process_time()
-            assert len(np.unique(plan.batch(number).samples)) == 256
-            others.append(time.process_time() - started)
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert in_time(min(first), 0.05)
-    assert in_time(min(others), 0.01)
-    assert peak_bytes < 16 * 2**20
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

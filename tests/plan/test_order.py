@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
-import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.running.patience import in_time
 
 from fastpipe.plan.draws import Stream, key
 from fastpipe.plan.order import (
@@ -84,21 +81,12 @@ def test_rotation_moves_the_borders_of_chunks() -> None:
 def test_the_short_chunk_holds_other_samples_each_epoch() -> None:
     """Samples of the one short chunk share a window with fewer others: not always the same ones."""
     samples, chunk = 10 * CHUNKS_PER_WINDOW * 10 + 3, 10
-    last = [whole_epoch(samples, chunk, epoch=epoch)[-3:] for epoch in range(60)]
-    assert len(np.unique(np.concatenate(last))) > 90
-
-
-def test_reading_stays_near_within_a_window() -> None:
-    samples, chunk = 50_000, 20
-    order = whole_epoch(samples, chunk)
-    window = CHUNKS_PER_WINDOW * chunk
-    for start in range(0, samples - window, window):
-        touched = np.unique(order[start : start + window // 2] // chunk)
-        assert len(touched) <= 4 * CHUNKS_PER_WINDOW  # two windows, each chunk across two of the unrotated ones
+    last = [whole_epoch(samples, chunk, epoch=epoch)[-3:] for epoch in range(25)]
+    assert len(np.unique(np.concatenate(last))) > 50
 
 
 def test_a_dataset_within_one_window_is_shuffled_uniformly() -> None:
-    samples, epochs_tried = 24, 4000
+    samples, epochs_tried = 24, 800
     counts = np.zeros((samples, samples))
     for epoch in range(epochs_tried):
         counts[np.arange(samples), whole_epoch(samples, 4, epoch=epoch)] += 1
@@ -134,33 +122,16 @@ def test_permute_stays_in_its_domain(count: int, permutation_key: int, data: st.
     assert np.array_equal(permute(numbers[::-1], count, permutation_key), images[::-1])
 
 
-@pytest.mark.parametrize("count", [5, 16, 23, 64])
+@pytest.mark.parametrize("count", [5, 16, 23])
 def test_permute_is_roughly_uniform(count: int) -> None:
-    keys = 3000
+    """tests/long/plan/test_many_draws.py asks more exactly."""
+    keys = 600
     counts = np.zeros((count, count))
     for permutation_key in range(keys):
         counts[np.arange(count), permute(np.arange(count), count, permutation_key)] += 1
     chi_square = ((counts - keys / count) ** 2 / (keys / count)).sum()
     freedom = (count - 1) ** 2
     assert chi_square < freedom + 7 * np.sqrt(2 * freedom)
-
-
-@pytest.mark.serial
-def test_a_billion_samples_are_ordered_at_once_and_stored_nowhere() -> None:
-    samples = 10**9
-    chunk = samples_per_chunk(samples, samples * 110_000)
-    seconds = []
-    tracemalloc.start()
-    for epoch in range(5):
-        started = time.perf_counter()
-        order = EpochOrder(samples, chunk, seed=0, epoch=epoch, shuffle=True)
-        middle = order.take(samples // 2, samples // 2 + 256)
-        seconds.append(time.perf_counter() - started)
-        assert len(np.unique(middle)) == 256
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert in_time(min(seconds), 0.05)
-    assert peak_bytes < 4 * 2**20
 
 
 def test_chunks_are_about_8_mb() -> None:
@@ -249,7 +220,7 @@ def test_threads_that_ask_for_what_is_kept_get_their_own_number() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
     finally:
         sys.setswitchinterval(before)
     assert wrong == []

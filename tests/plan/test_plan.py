@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import time
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.datasets.billion_samples import RECIPE, Billion, recipe_of
-from support.running.patience import in_time
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
@@ -186,19 +183,3 @@ def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
     assert as_bytes(plan.others(batch, samples, attempt + 1)) != as_bytes(others)
     alone = plan.others(batch, samples[7:8], attempt)
     assert alone.samples[0] == others.samples[7]
-
-
-@pytest.mark.serial
-def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
-    seconds = []
-    tracemalloc.start()
-    for epoch in range(5):
-        started = time.perf_counter()
-        plan = EpochPlan(dataclasses.replace(RECIPE, batch_size=256), epoch)
-        batch = plan.batch(len(plan) // 2)
-        seconds.append(time.perf_counter() - started)
-        assert len(np.unique(batch.samples)) == 256
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert in_time(min(seconds), 0.05)
-    assert peak_bytes < 4 * 2**20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.datasets.field_scenes import write_scenes
-from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
@@ -77,18 +75,6 @@ def test_torch_decides_until_an_epoch_is_set(large: Path) -> None:
     torch.manual_seed(3)
     whole[0]
     assert torch.equal(torch.rand(1), drawn)  # nothing random takes nothing from the generator
-
-
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_workers_see_the_epoch(large: Path, context: str) -> None:
-    dataset = fastpipe.open(large).cropped(fastpipe.RandomResizedCrop(), size=20, hflip=True)
-    mine = pickle.loads(pickle.dumps(dataset))  # noqa: S301 (our own bytes)
-    batches = DataLoader(dataset, 3, num_workers=2, multiprocessing_context=context, persistent_workers=True)
-    for epoch in (0, 5):
-        dataset.set_epoch(epoch)
-        mine.set_epoch(epoch)
-        images = torch.cat([images for images, _ in batches])
-        assert torch.equal(images, torch.stack([mine[sample][0] for sample in range(len(mine))]))
 
 
 def test_several_crops_and_transforms(large: Path) -> None:

@@ -5,96 +5,16 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.pictures.drawn import FLAT_IMAGES
-from support.sources.unpacked_sources import web_tars
+from support.datasets.kinds import KINDS, told
+from support.programs.warm import run_script
 
 import fastpipe
 from fastpipe.errors import DatasetError
-
-NUMBERS = np.arange(FLAT_IMAGES)
-Make = Callable[[fastpipe.Dataset, fastpipe.Dataset, Path], fastpipe.Dataset]
-
-
-class Brightness:
-    """A transform whose name is the same in all processes."""
-
-    def __call__(self, image: torch.Tensor) -> float:
-        return float(image.float().mean())
-
-    def __repr__(self) -> str:
-        return "Brightness()"
-
-
-def file_of(folder: Path, values: Any) -> Path:
-    np.save(folder / "values.npy", values)
-    return folder / "values.npy"
-
-
-# (data, another dataset, a folder) -> a dataset.
-KINDS: dict[str, Make] = {
-    "open": lambda data, other, folder: data,
-    "select": lambda data, other, folder: data.select([30, 2, 7]),
-    "select twice": lambda data, other, folder: data.select(lambda c: c["width"] > 30).select([3, 1, 2]),
-    "only": lambda data, other, folder: data.only(["cow", "ant"]),
-    "only, labels kept": lambda data, other, folder: data.only(["cow"], keep_labels=True),
-    "take": lambda data, other, folder: data.take(0.5),
-    "fold": lambda data, other, folder: data.fold(1, of=3)[0],
-    "column": lambda data, other, folder: data.with_column("score", NUMBERS / 7),
-    "column of texts": lambda data, other, folder: data.with_column("note", [f"ü {each}" for each in NUMBERS]),
-    "column of a file": lambda data, other, folder: data.with_column("score", file_of(folder, NUMBERS / 7)).take(0.7),
-    "labels": lambda data, other, folder: data.with_labels(NUMBERS % 2),
-    "labels by name": lambda data, other, folder: data.with_labels([f"c{each % 4}" for each in NUMBERS]).only(
-        ["c3", "c0"]
-    ),
-    "labels of a file": lambda data, other, folder: data.with_labels(file_of(folder, NUMBERS % 3)),
-    "concat": lambda data, other, folder: fastpipe.concat(data, other),
-    "concat of all that": lambda data, other, folder: fastpipe.concat(
-        data.with_labels(NUMBERS % 2).with_column("score", NUMBERS).select([5, 3]),
-        other.with_column("score", np.zeros(len(other))).only(other.classes[:1]),
-        labels="offset",
-    ),
-    "mix": lambda data, other, folder: fastpipe.mix({data.take(0.5): 0.7, other: 0.3}, labels="own"),
-    "transform": lambda data, other, folder: data.with_transform(Brightness()),
-    "cropped": lambda data, other, folder: data.cropped(fastpipe.Resize(), size=24, hflip=1.0),
-    "fields": lambda data, other, folder: data.with_fields({"at": "boxes", "text": "caption", "pixels": "image"}),
-    "all": lambda data, other, folder: (
-        data.with_column("score", NUMBERS)
-        .with_fields(["image", "score", "boxes"])
-        .cropped(fastpipe.CenterCrop(resize=30), size=24)
-        .with_transform(len)
-        .select([6, 2])
-    ),
-    "not packed": lambda data, other, folder: fastpipe.open(web_tars(folder / "tars")).take(0.5),
-}
-
-
-def plain(sample: Any) -> Any:
-    """Without the kinds of torchvision, which a program may lack."""
-    if not isinstance(sample, dict):
-        return sample
-    tensors = {name: each for name, each in sample.items() if isinstance(each, torch.Tensor)}
-    return {**sample, **{name: each.as_subclass(torch.Tensor) for name, each in tensors.items()}}
-
-
-def told(data: fastpipe.Dataset) -> dict[str, Any]:
-    """All that a dataset tells of itself, and its samples."""
-    names = [name for name in data.columns if name not in ("boxes", "plain", "joints", "tags")]
-    return {
-        "repr": repr(data),
-        "classes": (data.classes, data.class_counts, data.targets.tolist()),
-        "columns": {name: data[name].tolist() for name in names},
-        "samples": [repr(plain(data[number])) for number in (0, len(data) // 2, -1)],
-        "content": (data.content.starts.tolist(), data.content.weights, data.content.identity),
-    }
 
 
 @pytest.fixture(params=KINDS)
@@ -102,20 +22,22 @@ def data(request: pytest.FixtureRequest, fielded: Path, many_shards: Path, tmp_p
     return KINDS[request.param](fastpipe.open(fielded), fastpipe.open(many_shards), tmp_path)
 
 
-def test_a_copy_is_the_same(data: fastpipe.Dataset) -> None:
+def test_a_copy_is_the_same_and_a_pickle_small(data: fastpipe.Dataset) -> None:
+    """However much of the dataset was read before."""
+    fresh = len(pickle.dumps(data))
+    assert fresh < 3500 + 8 * 4 * len(data)
     expected = told(data)
+    assert len(pickle.dumps(data)) == fresh
     for again in (pickle.loads(pickle.dumps(data)), copy.copy(data), copy.deepcopy(data)):  # noqa: S301 (our own)
         assert told(again) == expected
     assert told(data) == expected
 
 
-def test_a_pickle_is_small_however_much_was_read(data: fastpipe.Dataset) -> None:
-    fresh = len(pickle.dumps(data))
-    told(data)
-    assert len(pickle.dumps(data)) == fresh
-    assert fresh < 3500 + 8 * 4 * len(data)
-
-
+@pytest.mark.parametrize(
+    "data",
+    ["fold", "column of a file", "labels of a file", "concat of all that", "mix", "all", "not packed"],
+    indirect=True,
+)
 def test_batches_are_the_same(data: fastpipe.Dataset) -> None:
     again: fastpipe.Dataset = pickle.loads(pickle.dumps(data))  # noqa: S301 (our own)
     options: dict[str, Any] = {"size": 16, "num_workers": 1, "seed": 3, "drop_last": False}
@@ -128,15 +50,24 @@ def test_batches_are_the_same(data: fastpipe.Dataset) -> None:
         other.load_state_dict(state)
 
 
-def test_in_a_process_that_inherits_nothing(fielded: Path, many_shards: Path, tmp_path: Path) -> None:
-    """All kinds in one process, as DataLoader's workers get them where they are spawned."""
-    kinds = {}
+def test_in_another_process(fielded: Path, many_shards: Path, tmp_path: Path) -> None:
+    """All kinds in a process that inherits nothing of them, as spawned workers of a DataLoader."""
+    datasets: dict[str, fastpipe.Dataset] = {}
     for number, (name, make) in enumerate(KINDS.items()):
         (tmp_path / str(number)).mkdir()
-        kinds[name] = make(fastpipe.open(fielded), fastpipe.open(many_shards), tmp_path / str(number))
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        there = dict(zip(kinds, pool.map(told, kinds.values()), strict=True))
-    for name, data in kinds.items():
+        datasets[name] = make(fastpipe.open(fielded), fastpipe.open(many_shards), tmp_path / str(number))
+    (tmp_path / "datasets").write_bytes(pickle.dumps(datasets))
+    script = """
+        import pickle, sys
+        from pathlib import Path
+        from support.datasets.kinds import told
+        datasets = pickle.loads(Path(sys.argv[1]).read_bytes())
+        Path(sys.argv[2]).write_bytes(pickle.dumps({name: told(data) for name, data in datasets.items()}))
+    """
+    ran = run_script(script, tmp_path / "datasets", tmp_path / "told", timeout_s=300)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    there = pickle.loads((tmp_path / "told").read_bytes())  # noqa: S301 (our own)
+    for name, data in datasets.items():
         assert there[name] == told(data), name
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
-from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
@@ -50,14 +49,14 @@ def test_values_are_in_columns_samples_and_batches(flat: Path, kind: str) -> Non
             assert isinstance(mine, list) == (expected.dtype == object)
 
 
-@pytest.mark.parametrize("kind", ["floats", "texts", "of another machine"])
-def test_values_of_a_file(flat: Path, tmp_path: Path, kind: str) -> None:
-    given, expected = GIVEN[kind]
-    np.save(tmp_path / "mine.npy", np.asarray(given))
-    for path in (tmp_path / "mine.npy", str(tmp_path / "mine.npy")):
-        data = fastpipe.open(flat).with_column("mine", path)
-        np.testing.assert_array_equal(data["mine"], expected)
-        assert np.array_equal(np.asarray(data.with_fields(["mine"])[7]["mine"]), expected[7])
+def test_values_of_a_file(flat: Path, tmp_path: Path) -> None:
+    for kind in ("floats", "texts", "of another machine"):
+        given, expected = GIVEN[kind]
+        np.save(tmp_path / "mine.npy", np.asarray(given))
+        for path in (tmp_path / "mine.npy", str(tmp_path / "mine.npy")):
+            data = fastpipe.open(flat).with_column("mine", path)
+            np.testing.assert_array_equal(data["mine"], expected)
+            assert np.array_equal(np.asarray(data.with_fields(["mine"])[7]["mine"]), expected[7])
 
 
 def test_of_a_file_only_the_rows_of_a_batch_are_read(
@@ -93,18 +92,6 @@ def test_of_a_file_only_the_rows_of_a_batch_are_read(
         assert 4 * row <= sum(reads) <= 4 * 4 * row
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork where there are threads
-def test_values_in_workers(flat: Path, tmp_path: Path, method: str) -> None:
-    np.save(tmp_path / "mine.npy", TEACHER)
-    data = fastpipe.open(flat).with_column("file", tmp_path / "mine.npy").with_column("array", TEACHER)
-    data = data.select(NUMBERS[::-1]).with_fields(["file", "array", "id"])
-    assert data[0]["id"] == 0  # its files are open in the parent
-    for batch in DataLoader(data, 10, num_workers=2, multiprocessing_context=method, timeout=120):
-        for name in ("file", "array"):
-            assert np.array_equal(batch[name].numpy(), TEACHER[::-1][batch["id"].numpy()])
-
-
 def test_values_go_along_with_their_samples(flat: Path) -> None:
     data = fastpipe.open(flat).with_column("number", NUMBERS).with_column("name", [f"n{each}" for each in NUMBERS])
     rest, part = data.fold(1, of=3)
@@ -134,27 +121,29 @@ def test_what_the_user_does_with_the_array_afterwards_changes_nothing(flat: Path
     assert data["label"].tolist() == (NUMBERS % 2).tolist()
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (np.zeros(36), r"expected 37 rows of numbers or texts, one for each sample, got float64 of shape \(36,\)"),
-        (3, r"got int64 of shape \(\)"),
-        ([[1]] * 36 + [[1, 2]], "expected rows of one shape"),
-        (np.zeros(37, complex), "got complex128"),
-        ([None] * 37, "got object"),
-        ({"ant/00.jpg": 1}, "got object"),
-    ],
-    ids=str,
-)
-def test_values_that_do_not_fit(flat: Path, values: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=f"with_column: .*{words}"):
-        fastpipe.open(flat).with_column("mine", values)
+VALUES_THAT_DO_NOT_FIT: list[tuple[Any, str]] = [
+    (np.zeros(36), r"expected 37 rows of numbers or texts, one for each sample, got float64 of shape \(36,\)"),
+    (3, r"got int64 of shape \(\)"),
+    ([[1]] * 36 + [[1, 2]], "expected rows of one shape"),
+    (np.zeros(37, complex), "got complex128"),
+    ([None] * 37, "got object"),
+    ({"ant/00.jpg": 1}, "got object"),
+]
 
 
-@pytest.mark.parametrize("name", ["label", "image", "id", "key", "a b", "", 3])
-def test_names_that_no_field_may_have(flat: Path, name: Any) -> None:
-    with pytest.raises(ConfigError, match=r"with_column: expected a field's name of small letters.* got"):
-        fastpipe.open(flat).with_column(name, NUMBERS)
+def test_values_that_do_not_fit(flat: Path) -> None:
+    for values, words in VALUES_THAT_DO_NOT_FIT:
+        with pytest.raises(ConfigError, match=f"with_column: .*{words}"):
+            fastpipe.open(flat).with_column("mine", values)
+
+
+NAMES_OF_NO_FIELD: list[Any] = ["label", "image", "id", "key", "a b", "", 3]
+
+
+def test_names_that_no_field_may_have(flat: Path) -> None:
+    for name in NAMES_OF_NO_FIELD:
+        with pytest.raises(ConfigError, match=r"with_column: expected a field's name of small letters.* got"):
+            fastpipe.open(flat).with_column(name, NUMBERS)
 
 
 def test_files_that_are_no_columns(flat: Path, tmp_path: Path) -> None:
@@ -240,23 +229,23 @@ def test_labels_of_a_file_are_those_of_the_array(flat: Path, tmp_path: Path) -> 
         third.load_state_dict(first.state_dict())
 
 
-@pytest.mark.parametrize(
-    ("labels", "classes", "words"),
-    [
-        (NUMBERS % 5, None, "expected labels from -1 to 2, of 3 classes, got 4; pass classes="),
-        (NUMBERS - 2, list(map(str, NUMBERS)), "expected labels from -1 to 36, .*got -2"),
-        (NUMBERS / 2, None, "expected whole numbers or names, got float64"),
-        (np.zeros((37, 2), int), None, r"got int64 of shape \(37, 2\)"),
-        (NUMBERS[:5], None, "expected 37 rows"),
-        (["ant"] * 37, ["bee"], r"expected names of \['bee'\], got 'ant'"),
-        (NUMBERS % 2, "ab", "expected names of classes, each once, got 'ab'"),
-        (NUMBERS % 2, ["a", "a"], "expected names of classes, each once"),
-    ],
-    ids=str,
-)
-def test_labels_that_are_none(flat: Path, labels: Any, classes: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=f"with_labels: {words}|with_labels: .*{words}"):
-        fastpipe.open(flat).with_labels(labels, classes=classes)
+WRONG_LABELS: list[tuple[Any, Any, str]] = [
+    (NUMBERS % 5, None, "expected labels from -1 to 2, of 3 classes, got 4; pass classes="),
+    (NUMBERS % 5 - 1, None, "expected labels from -1 to 2, of 3 classes, got 3; pass classes="),
+    (NUMBERS - 2, list(map(str, NUMBERS)), "expected labels from -1 to 36, .*got -2"),
+    (NUMBERS / 2, None, "expected whole numbers or names, got float64"),
+    (np.zeros((37, 2), int), None, r"got int64 of shape \(37, 2\)"),
+    (NUMBERS[:5], None, "expected 37 rows"),
+    (["ant"] * 37, ["bee"], r"expected names of \['bee'\], got 'ant'"),
+    (NUMBERS % 2, "ab", "expected names of classes, each once, got 'ab'"),
+    (NUMBERS % 2, ["a", "a"], "expected names of classes, each once"),
+]
+
+
+def test_labels_that_are_none(flat: Path) -> None:
+    for labels, classes, words in WRONG_LABELS:
+        with pytest.raises(ConfigError, match=f"with_labels: {words}|with_labels: .*{words}"):
+            fastpipe.open(flat).with_labels(labels, classes=classes)
 
 
 @pytest.mark.parametrize("change", [lambda data: data.with_labels(NUMBERS % 2), lambda data: data.only(["bee", "ant"])])

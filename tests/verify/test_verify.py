@@ -32,7 +32,7 @@ from fastpipe.verify.verification import verify
 Copy = Callable[[Path], Path]
 
 # The long form: FASTPIPE_FLIPS=10000 pytest tests/verify/test_verify.py -k flip
-FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(900, 30_000)))
+FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(300, 30_000)))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> No
     draw, count = random.Random(13), 0
     for name in (DATASET_FILE, INDEX_FILE, shard_name(0)):
         whole = (dataset / name).read_bytes()
-        for length in sorted(draw.sample(range(len(whole)), min(times(60, 30_000), len(whole))), reverse=True):
+        for length in sorted(draw.sample(range(len(whole)), min(times(40, 30_000), len(whole))), reverse=True):
             os.truncate(dataset / name, length)
             assert name in {found.file for found in verify(dataset, workers=1).findings}, (name, length)
             count += 1
@@ -418,6 +418,20 @@ def test_runs_of_bad_samples_are_joined() -> None:
     assert report() == []
     assert report((5, 1), (2, 3), (4, 1)) == [(2, 5)]
     assert report((9, 2), (0, 1), (9, 1)) == [(0, 0), (9, 10)]
+
+
+def test_words_of_a_finding() -> None:
+    for finding, words in (
+        (Damage("f", "is gone"), "f: is gone"),
+        (Damage("f", "is gone", offset=0), "f, byte 0: is gone"),
+        (
+            Damage("f", "differs", "1", "2", sample=0, samples=1, offset=9),
+            "f, byte 9, sample 0: differs: expected 1, got 2",
+        ),
+        (Damage("f", "differs", got="2", sample=3, key="a/b"), "f, sample 3 (key a/b): differs: expected , got 2"),
+        (Damage("f", "is lost", sample=3, samples=2, key="a/b"), "f, samples 3 to 4: is lost"),
+    ):
+        assert str(finding) == words
 
 
 def test_the_hash_of_a_sample_is_that_of_its_bytes(tiny: Path) -> None:

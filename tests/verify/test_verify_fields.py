@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from support.datasets.field_values import FIELDS, sample
 from support.programs.cli_run import fp, succeeded
-from support.running.soak import times
 from support.sources.pack_sources import digests, jpeg_bytes
 from support.sources.tars import write_tar
 
@@ -66,19 +65,17 @@ def test_a_sound_dataset_is_sound(written: Path, packed: Path) -> None:
     assert "sound" in succeeded("verify", written)
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_every_flipped_bit_of_sidecars_is_found(written: Path, tmp_path: Path, quick: bool) -> None:
+def test_every_flipped_bit_of_sidecars_is_found(written: Path, tmp_path: Path) -> None:
     dataset = Path(shutil.copytree(written, tmp_path / "copy"))
     rng = np.random.default_rng(0)
     for name in sidecars(dataset):
         data = (dataset / name).read_bytes()
-        for _ in range(times(1, 40)):
-            at = int(rng.integers(len(data)))
-            (dataset / name).write_bytes(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
-            report = verify(dataset, quick=quick)
-            assert [found.file for found in report.findings] == [name]
+        at, bit = int(rng.integers(len(data))), int(rng.integers(8))
+        (dataset / name).write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        for quick in (True, False):
+            assert [found.file for found in verify(dataset, quick=quick).findings] == [name]
         (dataset / name).write_bytes(data)
-    assert verify(dataset, quick=quick).sound
+    assert verify(dataset).sound
 
 
 @pytest.mark.parametrize("change", ["missing", "short", "long", "folder"])
@@ -131,7 +128,7 @@ def test_every_flipped_bit_of_a_shard_is_found(written: Path, tmp_path: Path) ->
     shard = dataset / "shard-000000.tar"
     data = shard.read_bytes()
     rng = np.random.default_rng(1)
-    for _ in range(times(20, 2000)):
+    for _ in range(20):
         at = int(rng.integers(len(data)))
         shard.write_bytes(data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :])
         assert {found.file for found in verify(dataset).findings} == {shard.name}

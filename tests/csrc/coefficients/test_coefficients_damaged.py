@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 
 import numpy as np
@@ -18,24 +19,26 @@ SEGMENT_BYTES = 4 + len("a comment")
 HEADER_BYTES = 48 + 2 * 128 + 4 * 4
 
 
-def restored(data: bytes) -> bytes | None:
-    """The JPEG; None where it is refused."""
+def restored(data: bytes) -> bytes | str:
+    """The JPEG, or the words with which it is refused."""
     try:
         return _engine.restore_jpeg(data)
-    except ValueError:
-        return None
+    except ValueError as problem:
+        return str(problem)
 
 
 def changed(data: bytes, at: int, value: int, size: int = 1) -> bytes:
     return data[:at] + value.to_bytes(size, "little") + data[at + size :]
 
 
-@pytest.mark.parametrize("data", [PLAIN, LARGE], ids=["plain", "large values"])
-def test_every_truncation_is_an_error(data: bytes) -> None:
-    for size in range(len(data)):
-        for call in (_engine.decode, _engine.restore_jpeg, _engine.coefficients_of, _engine.picture_size):
-            with pytest.raises(ValueError, match=r"truncated|damaged|not a"):
-                call(data[:size])
+def test_every_truncation_is_an_error() -> None:
+    calls = (_engine.decode, _engine.restore_jpeg, _engine.coefficients_of, _engine.picture_size)
+    for size, call in itertools.product(range(len(PLAIN)), calls):
+        with pytest.raises(ValueError, match=r"truncated|damaged|not a"):
+            call(PLAIN[:size])
+    for number, size in enumerate(range(0, len(LARGE), 3)):
+        with pytest.raises(ValueError, match=r"truncated|damaged|not a"):
+            calls[number % 4](LARGE[:size])
 
 
 @pytest.mark.parametrize("data", [PLAIN, LARGE], ids=["plain", "large values"])
@@ -44,6 +47,7 @@ def test_every_changed_byte_of_the_blocks(data: bytes) -> None:
     whole = _engine.restore_jpeg(data)
     rng = np.random.default_rng(5)
     refused = 0
+    reasons: set[str] = set()
     for at in range(HEADER_BYTES, len(data) - 128):
         broken = changed(data, at, data[at] ^ int(rng.integers(1, 256)))
         found = []
@@ -54,37 +58,43 @@ def test_every_changed_byte_of_the_blocks(data: bytes) -> None:
         refused += not found
         for other in found[1:]:
             assert all(map(np.array_equal, found[0], other))
-        if at < len(data) - 128 - SEGMENT_BYTES and restored(broken) == whole:
+        jpeg = restored(broken)
+        if isinstance(jpeg, str):
+            reasons.add(jpeg.partition("damaged: ")[2])
+        elif at < len(data) - 128 - SEGMENT_BYTES and jpeg == whole:
             assert found, "a JPEG of damaged coefficients"
             assert all(map(np.array_equal, found[0], _engine.coefficients_of(data)))
     assert refused > 10
+    assert {"in MCU row 0", "in MCU row 1", "they make another JPEG than when they were packed"} <= reasons
+    assert ("a value is larger than a JPEG holds" in reasons) == (data == LARGE)
 
 
-@pytest.mark.parametrize(
-    ("at", "size", "value", "words"),
-    [
-        (3, 1, 2, "coefficients of version 2; this fastpipe reads version 1"),
-        (4, 4, 5, "its header says 5"),
-        (16, 2, 0, "a header of 0 x 38 pixels"),
-        (16, 2, 65501, "a header of 65501 x 38 pixels"),
-        (16, 2, 60000, "the places of 3 rows do not fit"),
-        (18, 2, 60000, "cannot hold a header"),
-        (20, 1, 2, "2 components"),
-        (21, 1, 4, "flags 4"),
-        (30, 1, 7, "tables 0x07"),
-        (32, 4, 2**32 - 1, "do not fit"),
-        (37, 1, 0x52, "factors 0x52"),
-        (37, 1, 0x44, "blocks in an MCU"),
-        (38, 1, 4, "tables 4"),
-        (39, 1, 1, "tables 0 and 1"),
-        (43, 1, 2, "and 2"),
-        (48 + 256, 4, 0, "the places of 3 rows do not fit"),
-        (48 + 260, 4, 2**32 - 1, "the places of 3 rows do not fit"),
-    ],
-)
-def test_a_lie_in_the_header_is_told(at: int, size: int, value: int, words: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(words)):
-        _engine.decode(changed(PLAIN, at, value, size))
+# (place in the header, size of a field in bytes, a value of it, what is said of it)
+LIES = [
+    (3, 1, 2, "coefficients of version 2; this fastpipe reads version 1"),
+    (4, 4, 5, "its header says 5"),
+    (16, 2, 0, "a header of 0 x 38 pixels"),
+    (16, 2, 65501, "a header of 65501 x 38 pixels"),
+    (16, 2, 60000, "the places of 3 rows do not fit"),
+    (18, 2, 60000, "cannot hold a header"),
+    (20, 1, 2, "2 components"),
+    (21, 1, 4, "flags 4"),
+    (30, 1, 7, "tables 0x07"),
+    (32, 4, 2**32 - 1, "do not fit"),
+    (37, 1, 0x52, "factors 0x52"),
+    (37, 1, 0x44, "blocks in an MCU"),
+    (38, 1, 4, "tables 4"),
+    (39, 1, 1, "tables 0 and 1"),
+    (43, 1, 2, "and 2"),
+    (48 + 256, 4, 0, "the places of 3 rows do not fit"),
+    (48 + 260, 4, 2**32 - 1, "the places of 3 rows do not fit"),
+]
+
+
+def test_a_lie_in_the_header_is_told() -> None:
+    for at, size, value, words in LIES:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            _engine.decode(changed(PLAIN, at, value, size))
 
 
 def test_a_picture_of_many_pixels_is_refused_before_memory_is_made() -> None:

@@ -52,18 +52,18 @@ def by_libjpeg(jpeg: bytes, region: Region | None = None, denominator: int = 1) 
 
 
 @needs_baseline
-@pytest.mark.parametrize("sampling", COMMON)
-@pytest.mark.parametrize("tile", [0, 8, 16, 32, WHOLE_ROWS])
-def test_common_pictures_are_decoded_by_baseline(sampling: str, tile: int) -> None:
-    rng = np.random.default_rng(tile)
-    for width, height in [(5, 1), (5, 33), (16, 16), (17, 15), (64, 48), (97, 70), (120, 7)]:
-        for kind, quality in [("noise", 100), ("noise", 1), ("smooth", 90), ("flat", 75), ("stripes", 60)]:
-            jpeg = tiled(encoded(picture(width, height, kind), sampling, quality), tile)
-            expected = full_decode(jpeg)
-            for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(4))]:
-                got = by_baseline(jpeg, region)
-                assert got is not None, (width, height, kind, region)
-                assert np.array_equal(got, crop(expected, region)), (width, height, kind, region)
+def test_common_pictures_are_decoded_by_baseline() -> None:
+    sizes = [(5, 1), (5, 33), (16, 16), (17, 15), (64, 48), (97, 70), (120, 7)]
+    kinds = [("noise", 100), ("noise", 1), ("smooth", 90), ("flat", 75), ("stripes", 60)]
+    rng = np.random.default_rng(0)
+    for case in itertools.product(COMMON, [0, 8, 16, 32, WHOLE_ROWS], sizes, kinds):
+        sampling, tile, (width, height), (kind, quality) = case
+        jpeg = tiled(encoded(picture(width, height, kind), sampling, quality), tile)
+        expected = full_decode(jpeg)
+        for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(4))]:
+            got = by_baseline(jpeg, region)
+            assert got is not None, (case, region)
+            assert np.array_equal(got, crop(expected, region)), (case, region)
 
 
 def gray_of_factors(factors: int) -> bytes:
@@ -88,15 +88,15 @@ COMMON_LAYOUTS: dict[str, Callable[[], bytes]] = {
 
 
 @needs_baseline
-@pytest.mark.parametrize("name", COMMON_LAYOUTS)
-def test_common_layouts_are_decoded_by_baseline(name: str) -> None:
-    jpeg = COMMON_LAYOUTS[name]()
-    expected = full_decode(jpeg)
+def test_common_layouts_are_decoded_by_baseline() -> None:
     rng = np.random.default_rng(5)
-    for region in [(0, 0, 96, 64), *(random_region(rng, 96, 64) for _ in range(30))]:
-        got = by_baseline(jpeg, region)
-        assert got is not None
-        assert np.array_equal(got, crop(expected, region)), region
+    for name, make in COMMON_LAYOUTS.items():
+        jpeg = make()
+        expected = full_decode(jpeg)
+        for region in [(0, 0, 96, 64), *(random_region(rng, 96, 64) for _ in range(30))]:
+            got = by_baseline(jpeg, region)
+            assert got is not None, name
+            assert np.array_equal(got, crop(expected, region)), (name, region)
 
 
 def with_steps(jpeg: bytes, step: int) -> bytes:
@@ -130,27 +130,35 @@ OTHER_LAYOUTS: dict[str, Callable[[], bytes]] = {
 
 
 @needs_baseline
-@pytest.mark.parametrize("name", OTHER_LAYOUTS)
-def test_other_pictures_are_left_to_libjpeg(name: str) -> None:
-    jpeg = OTHER_LAYOUTS[name]()
-    assert by_baseline(jpeg) is None
-    expected = _engine.decode(jpeg, method="libjpeg")
-    assert np.array_equal(_engine.decode(jpeg), expected)
-    height, width, _ = expected.shape
+def test_other_pictures_are_left_to_libjpeg() -> None:
     rng = np.random.default_rng(6)
-    for _ in range(30):
-        region = random_region(rng, width, height)
-        assert np.array_equal(_engine.decode(jpeg, region), crop(expected, region)), region
+    for name, make in OTHER_LAYOUTS.items():
+        jpeg = make()
+        assert by_baseline(jpeg) is None, name
+        expected = _engine.decode(jpeg, method="libjpeg")
+        assert np.array_equal(_engine.decode(jpeg), expected), name
+        height, width, _ = expected.shape
+        for _ in range(30):
+            region = random_region(rng, width, height)
+            assert np.array_equal(_engine.decode(jpeg, region), crop(expected, region)), (name, region)
 
 
 @needs_baseline
-@pytest.mark.parametrize("denominator", [2, 4, 8])
-def test_reduced_decodes_are_its_own(denominator: int) -> None:
-    jpeg = tiled(encoded(picture(96, 64)), 32)
-    assert by_baseline(jpeg) is not None
-    reduced = by_baseline(jpeg, None, denominator)
-    assert reduced is not None
-    assert np.array_equal(reduced, _engine.decode(jpeg, None, denominator, method="libjpeg"))
+def test_reduced_decodes_are_its_own() -> None:
+    rng = np.random.default_rng(4)
+    kinds = [("noise", 95), ("stripes", 100), ("smooth", 80)]
+    for sampling, denominator, (kind, quality) in itertools.product(COMMON, [2, 4, 8], kinds):
+        for tile in (0, 32, WHOLE_ROWS):
+            jpeg = tiled(encoded(picture(101, 75, kind), sampling, quality), tile)
+            expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
+            height, width, _ = expected.shape
+            for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(3))]:
+                reduced = by_baseline(jpeg, region, denominator)
+                if denominator == 8 and sampling in ("422", "440"):
+                    assert reduced is None, "there colours have more pixels than the brightness has one way"
+                    continue
+                assert reduced is not None, (sampling, denominator, kind, tile)
+                assert np.array_equal(reduced, crop(expected, region)), (sampling, denominator, kind, tile, region)
 
 
 def test_unknown_ways_of_decoding_are_refused() -> None:
@@ -159,17 +167,16 @@ def test_unknown_ways_of_decoding_are_refused() -> None:
 
 
 @needs_baseline
-@pytest.mark.parametrize("step", range(8, 20))
-@pytest.mark.parametrize("denominator", [1, 2, 4, 8])
-def test_brightness_beyond_white_is_what_libjpeg_makes_of_it(step: int, denominator: int) -> None:
+def test_brightness_beyond_white_is_what_libjpeg_makes_of_it() -> None:
     """libjpeg's own table of pixels wraps far beyond white."""
-    jpeg = bytearray(encoded(np.full((16, 16, 3), 250, dtype=np.uint8), "gray", 90))
-    at = jpeg.index(b"\xff\xdb") + 5
-    jpeg[at] = step  # of the first coefficient
-    expected = by_libjpeg(bytes(jpeg), None, denominator)
-    got = by_baseline(bytes(jpeg), None, denominator)
-    assert got is None or np.array_equal(got, expected)
-    assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected)
+    for step, denominator in itertools.product(range(8, 20), [1, 2, 4, 8]):
+        jpeg = bytearray(encoded(np.full((16, 16, 3), 250, dtype=np.uint8), "gray", 90))
+        at = jpeg.index(b"\xff\xdb") + 5
+        jpeg[at] = step  # of the first coefficient
+        expected = by_libjpeg(bytes(jpeg), None, denominator)
+        got = by_baseline(bytes(jpeg), None, denominator)
+        assert got is None or np.array_equal(got, expected), (step, denominator)
+        assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected), (step, denominator)
 
 
 def mutated(jpeg: bytes, rng: np.random.Generator) -> bytes:
@@ -195,17 +202,17 @@ def mutated(jpeg: bytes, rng: np.random.Generator) -> bytes:
 
 
 @needs_baseline
-@pytest.mark.parametrize("sampling", COMMON)
-def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(sampling: str) -> None:
+def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them() -> None:
     """A whole picture that it decodes, libjpeg-turbo accepts, and its pixels are the same."""
     rng = np.random.default_rng(7)
     sources = [
         tiled(encoded(picture(40, 27, kind), sampling, quality), tile)
         for kind in PICTURES
         for quality, tile in [(30, 0), (75, 16), (100, 8), (95, WHOLE_ROWS)]
+        for sampling in COMMON
     ]
     taken = refused = 0
-    for number in range(1500):
+    for number in range(5000):
         jpeg = mutated(sources[number % len(sources)], rng)
         denominator = (1, 1, 2, 4, 8)[number % 5]
         try:
@@ -219,27 +226,26 @@ def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(samplin
             taken += 1
             assert expected is not None, jpeg
             assert np.array_equal(got, expected), jpeg
-    assert taken > 100, "too few damages let the picture be decoded"
-    assert refused > 100
+    assert taken > 500, "too few damages let the picture be decoded"
+    assert refused > 500
 
 
 @needs_baseline
-@pytest.mark.parametrize("sampling", COMMON)
-def test_a_tile_of_bits_that_no_encoder_writes_is_left_to_libjpeg(sampling: str) -> None:
+def test_a_tile_of_bits_that_no_encoder_writes_is_left_to_libjpeg() -> None:
     """Random bits run into codes that there are none of, beyond the last coefficient or beyond the tile's end."""
-    jpeg = tiled(encoded(picture(64, 48), sampling), 16)
-    start = scan_start(jpeg)
-    end = next(i for i in range(start, len(jpeg)) if jpeg[i] == 0xFF and jpeg[i + 1] != 0)
     rng = np.random.default_rng(8)
-    taken = 0
-    for size in range(1, 300):
-        bits = bytes(int(byte) for byte in rng.integers(0, 255, size))
-        damaged = jpeg[:start] + bits + jpeg[end:]
-        got = by_baseline(damaged)
-        if got is not None:
-            taken += 1
-            assert np.array_equal(got, by_libjpeg(damaged))
-    assert taken < 30
+    for sampling in COMMON:
+        jpeg = tiled(encoded(picture(64, 48), sampling), 16)
+        start = scan_start(jpeg)
+        end = next(i for i in range(start, len(jpeg)) if jpeg[i] == 0xFF and jpeg[i + 1] != 0)
+        taken = 0
+        for size in range(1, 300):
+            damaged = jpeg[:start] + rng.integers(0, 255, size, dtype=np.uint8).tobytes() + jpeg[end:]
+            got = by_baseline(damaged)
+            if got is not None:
+                taken += 1
+                assert np.array_equal(got, by_libjpeg(damaged)), sampling
+        assert taken < 30, sampling
 
 
 def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:

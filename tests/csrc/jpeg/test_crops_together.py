@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,16 +43,26 @@ def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exa
     return errors
 
 
+def assert_as_apart(shard: Path, tasks: NDArray[np.void], exact: bool, exact_apart: bool | None = None) -> None:
+    """All crops of each picture in one job, and each in a job of its own."""
+    together, apart = room(len(tasks)), room(len(tasks))
+    assert run(shard, tasks, together, exact) == []
+    for crop, out in enumerate(apart):
+        assert run(shard, tasks[:, crop], [out], exact if exact_apart is None else exact_apart) == []
+    for mine, alone in zip(together, apart, strict=True):
+        assert mine.any()
+        assert np.array_equal(mine, alone)
+
+
 def room(rows: int) -> list[NDArray[np.uint8]]:
     return [np.zeros((rows, *size, 3), np.uint8) for size in SIZES]
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_crops_together_have_the_pixels_of_crops_apart(exact: bool, tmp_path: Path) -> None:
+def test_crops_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
     """All layouts and tiles, no markers, pictures that libjpeg decodes, crops that share much and nothing."""
     rng = np.random.default_rng(3)
     jpegs = []
-    for seed in range(150):
+    for seed in range(120):
         width, height = (int(rng.integers(1, 220)) for _ in range(2))
         rgb = picture(width, height, PICTURES[seed % 4], seed)
         source = encoded(rgb, ("444", "422", "420", "440", "gray", "411")[int(rng.integers(6))])
@@ -63,12 +71,8 @@ def test_crops_together_have_the_pixels_of_crops_apart(exact: bool, tmp_path: Pa
     shard = tmp_path / "shard"
     shard.write_bytes(b"".join(jpegs))
     tasks = tasks_of(jpegs, len(SIZES), rng)
-    together, apart = room(len(jpegs)), room(len(jpegs))
-    assert run(shard, tasks, together, exact) == []
-    for crop, out in enumerate(apart):
-        assert run(shard, tasks[:, crop], [out], exact) == []
-    for mine, alone in zip(together, apart, strict=True):
-        assert np.array_equal(mine, alone)
+    for exact in (True, False):
+        assert_as_apart(shard, tasks, exact)
 
 
 def test_crops_of_pngs_are_those_of_one(tmp_path: Path) -> None:
@@ -79,13 +83,7 @@ def test_crops_of_pngs_are_those_of_one(tmp_path: Path) -> None:
     pngs = [encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3)) for pixels in pictures]
     shard = tmp_path / "shard"
     shard.write_bytes(b"".join(pngs))
-    tasks = tasks_of(pngs, len(SIZES), rng)
-    together, apart = room(len(pngs)), room(len(pngs))
-    assert run(shard, tasks, together, False) == []
-    for crop, out in enumerate(apart):
-        assert run(shard, tasks[:, crop], [out], True) == []
-    for mine, alone in zip(together, apart, strict=True):
-        assert np.array_equal(mine, alone)
+    assert_as_apart(shard, tasks_of(pngs, len(SIZES), rng), exact=False, exact_apart=True)
 
 
 def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -105,24 +103,18 @@ def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path
         assert np.array_equal(out[[0, 3]], outs[crop][[0, 3]])
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"offset": 1}, "of one picture"),
-        ({"out_row": 5}, "beyond the images"),
-    ],
-)
-def test_tasks_that_do_not_fit_are_refused(change: dict[str, int], words: str, tmp_path: Path) -> None:
+def test_tasks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     jpeg = encoded(picture(20, 20))
     shard = tmp_path / "shard"
     shard.write_bytes(jpeg)
-    tasks = tasks_of([jpeg], len(SIZES), np.random.default_rng(0))
-    for name, value in change.items():
+    good = tasks_of([jpeg], len(SIZES), np.random.default_rng(0))
+    for name, value, words in [("offset", 1, "of one picture"), ("out_row", 1, "beyond the images")]:
+        tasks = good.copy()
         tasks[0, 1][name] = value
-    with pytest.raises(ValueError, match=words):
-        run(shard, tasks, room(1), True)
+        with pytest.raises(ValueError, match=words):
+            run(shard, tasks, room(1), True)
     with pytest.raises(ValueError, match="one for each crop"):
-        run(shard, tasks[0, :3], room(1), True)
+        run(shard, good[0, :3], room(1), True)
 
 
 def test_crops_of_coefficients_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
@@ -133,41 +125,5 @@ def test_crops_of_coefficients_together_have_the_pixels_of_crops_apart(tmp_path:
     shard.write_bytes(b"".join(stored))
     tasks = tasks_of(stored, len(SIZES), rng)
     tasks["coefficients"] = 1
-    together, apart = room(len(stored)), room(len(stored))
     for exact in (True, False):
-        assert run(shard, tasks, together, exact) == []
-        for crop, out in enumerate(apart):
-            assert run(shard, tasks[:, crop], [out], exact) == []
-        for mine, alone in zip(together, apart, strict=True):
-            assert np.array_equal(mine, alone)
-
-
-@pytest.mark.serial
-@pytest.mark.parametrize("coefficients", [False, True])
-def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> None:
-    """Eight crops that need all of a photo take little more CPU time than one."""
-    jpeg, blocks = packed(encoded(picture(1600, 1200), "444"))
-    stored = blocks if coefficients else jpeg
-    shard = tmp_path / "shard"
-    shard.write_bytes(stored)
-    engine = _engine.Engine([(os.fsencode(shard), len(stored))], 1, 1)
-    task = np.zeros(1, dtype=_engine.TASK_DTYPE)
-    task["size"], task["width"], task["height"], task["coefficients"] = len(stored), 1600, 1200, coefficients
-    task["box"] = task["bounds"] = (0, 0, 1600, 1200)
-    outs = [np.zeros((1, 8, 8, 3), np.uint8) for _ in range(8)]
-    options: dict[str, Any] = {"interpolation": "nearest"}  # so that next to no time goes into the resize
-
-    def seconds(crops: int) -> float:
-        """CPU time of a job; the least of several."""
-        found = []
-        for _ in range(5):
-            started = time.process_time()
-            views = [(out, True, options, False) for out in outs[:crops]]
-            job = _engine.Job(engine, np.repeat(task, crops), views, False)
-            assert job.wait(60)
-            found.append(time.process_time() - started)
-            assert job.errors() == []
-        return min(found)
-
-    assert seconds(8) < 1.6 * seconds(1)
-    engine.close(60)
+        assert_as_apart(shard, tasks, exact)

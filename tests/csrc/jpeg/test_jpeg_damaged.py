@@ -76,7 +76,7 @@ def test_zeros_in_place_of_the_end_are_refused_or_no_crash(jpeg: bytes) -> None:
         decode_or_reason(jpeg[:length] + bytes(len(jpeg) - length))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_a_crop_of_a_truncated_picture_is_right_or_refused(data: st.DataObject) -> None:
     jpeg = data.draw(st.sampled_from([BASELINE, WITH_RESTARTS]))
@@ -88,7 +88,7 @@ def test_a_crop_of_a_truncated_picture_is_right_or_refused(data: st.DataObject) 
         assert np.array_equal(got, WHOLE[jpeg][y : y + height, x : x + width])
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.data())
 def test_flipped_bits_never_crash(data: st.DataObject) -> None:
     jpeg = bytearray(data.draw(st.sampled_from([BASELINE, WITH_RESTARTS])))
@@ -114,30 +114,29 @@ def test_garbage_is_refused(garbage: bytes, starts_well: bool) -> None:
     assert decode_or_reason((b"\xff\xd8\xff" if starts_well else b"") + garbage) is None
 
 
-@pytest.mark.parametrize(
-    ("jpeg", "reason"),
-    [
-        (b"", "the bytes are not a JPEG"),
-        (b"\xff\xd8", "the JPEG is truncated"),
-        (b"\xff\xd8\xff\xd9", "the JPEG"),
-        (b"GIF89a" + bytes(64), "the bytes are not a JPEG"),
-        (encoded(progressive=True), "the JPEG has an unsupported format: progressive"),
-        (with_frame(BASELINE, marker=0xC9), "the JPEG has an unsupported format"),  # arithmetic coding
-        (with_frame(BASELINE, precision=12), "the JPEG has an unsupported format"),
-        (with_frame(BASELINE, size=(0, HEIGHT)), "the JPEG"),
-        (with_frame(BASELINE, size=(WIDTH, 0)), "the JPEG"),
-        (encoded("CMYK"), "the JPEG has an unsupported format: 4 colour components"),
-        (with_frame(BASELINE, size=(65535, 65535)), "the picture is larger than the size limit"),
-        (with_frame(BASELINE, size=(65500, 65500)), "the picture is larger than the size limit: 65500 x 65500"),
-        (with_frame(BASELINE, size=(13000, 13000)), "the JPEG is truncated: .* cannot hold 13000 x 13000"),
-        (BASELINE[: scan_start(BASELINE)] + b"\xff\xd9", "the JPEG"),
-    ],
-    ids=lambda value: "" if isinstance(value, bytes) else value[:40],
-)
-def test_what_cannot_be_decoded_says_why(jpeg: bytes, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason) as caught:
-        _engine.decode(jpeg)
-    assert_plain(caught.value)
+WRONG = [
+    (b"", "the bytes are not a JPEG"),
+    (b"\xff\xd8", "the JPEG is truncated"),
+    (b"\xff\xd8\xff\xd9", "the JPEG"),
+    (b"GIF89a" + bytes(64), "the bytes are not a JPEG"),
+    (encoded(progressive=True), "the JPEG has an unsupported format: progressive"),
+    (with_frame(BASELINE, marker=0xC9), "the JPEG has an unsupported format"),  # arithmetic coding
+    (with_frame(BASELINE, precision=12), "the JPEG has an unsupported format"),
+    (with_frame(BASELINE, size=(0, HEIGHT)), "the JPEG"),
+    (with_frame(BASELINE, size=(WIDTH, 0)), "the JPEG"),
+    (encoded("CMYK"), "the JPEG has an unsupported format: 4 colour components"),
+    (with_frame(BASELINE, size=(65535, 65535)), "the picture is larger than the size limit"),
+    (with_frame(BASELINE, size=(65500, 65500)), "the picture is larger than the size limit: 65500 x 65500"),
+    (with_frame(BASELINE, size=(13000, 13000)), "the JPEG is truncated: .* cannot hold 13000 x 13000"),
+    (BASELINE[: scan_start(BASELINE)] + b"\xff\xd9", "the JPEG"),
+]
+
+
+def test_what_cannot_be_decoded_says_why() -> None:
+    for jpeg, reason in WRONG:
+        with pytest.raises(ValueError, match=reason) as caught:
+            _engine.decode(jpeg)
+        assert_plain(caught.value)
 
 
 def test_header_of_a_huge_picture_needs_no_memory_for_it() -> None:

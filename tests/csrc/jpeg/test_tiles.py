@@ -44,16 +44,16 @@ def whole(jpeg: bytes, denominator: int) -> Pixels:
     return _engine.decode(jpeg, None, denominator, method="libjpeg")
 
 
-def assert_crops_are_right(jpeg: bytes, rng: np.random.Generator, crops: int = 40) -> None:
+def assert_crops_are_right(name: object, jpeg: bytes, rng: np.random.Generator, crops: int) -> None:
     expected = {denominator: whole(jpeg, denominator) for denominator in DENOMINATORS}
     for denominator, _ in itertools.product(DENOMINATORS, range(crops)):
         height, width, _ = expected[denominator].shape
         region = random_region(rng, width, height)
         got = _engine.decode(jpeg, region, denominator)
-        assert np.array_equal(got, crop(expected[denominator], region)), (denominator, region)
+        assert np.array_equal(got, crop(expected[denominator], region)), (name, denominator, region)
 
 
-@settings(max_examples=350)
+@settings(max_examples=150)
 @given(
     sampling=st.sampled_from(sorted(SUBSAMPLINGS)),
     width=st.integers(1, 200),
@@ -91,21 +91,10 @@ def test_every_column_range_and_every_row_range_of_a_tiled_picture(sampling: str
 
     columns = list(itertools.combinations(range(width + 1), 2))
     rows = list(itertools.combinations(range(height + 1), 2))
-    for (left, right), (top, bottom) in itertools.product(columns, [(0, 21), (5, 6), (6, 10), (15, 17), (17, 21)]):
+    for (left, right), (top, bottom) in itertools.product(columns, [(0, 21), (6, 10), (15, 17)]):
         check(left, right, top, bottom)
-    for (left, right), (top, bottom) in itertools.product([(0, 37), (7, 8), (13, 19), (15, 33), (32, 37)], rows):
+    for (left, right), (top, bottom) in itertools.product([(0, 37), (7, 8), (15, 33)], rows):
         check(left, right, top, bottom)
-
-
-@pytest.mark.parametrize("sampling", ["420", "444"])
-def test_every_crop_of_a_small_tiled_picture(sampling: str) -> None:
-    width, height = (19, 10) if sampling == "444" else (18, 18)
-    jpeg = tiled(encoded(picture(width, height), sampling), tile=8)
-    expected = full_decode(jpeg)
-    columns = list(itertools.combinations(range(width + 1), 2))
-    for (left, right), (top, bottom) in itertools.product(columns, itertools.combinations(range(height + 1), 2)):
-        got = _engine.decode(jpeg, (left, top, right - left, bottom - top))
-        assert np.array_equal(got, expected[top:bottom, left:right]), (left, right, top, bottom)
 
 
 def with_components_named(jpeg: bytes, names: bytes) -> bytes:
@@ -157,9 +146,10 @@ def layouts() -> dict[str, bytes]:
 LAYOUTS = layouts()
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_crops_of_other_encoders_pictures(name: str) -> None:
-    assert_crops_are_right(LAYOUTS[name], np.random.default_rng(1))
+def test_crops_of_other_encoders_pictures() -> None:
+    rng = np.random.default_rng(1)
+    for name, jpeg in LAYOUTS.items():
+        assert_crops_are_right(name, jpeg, rng, crops=25)
 
 
 def test_the_layouts_are_what_they_are_called() -> None:
@@ -178,48 +168,49 @@ def test_the_layouts_are_what_they_are_called() -> None:
     assert len(LAYOUTS["optimised tables"]) < len(LAYOUTS["standard tables"])
 
 
-@pytest.mark.parametrize(
-    "factors", ["1x2,1x2,1x2", "2x1,2x1,2x1", "1x2,1x1,1x1", "4x1,1x1,1x1", "2x2,2x1,2x1", "1x1,2x2,2x2"]
-)
-@pytest.mark.parametrize("interval", ["1B", "3B", "4B", "1"])
-def test_crops_of_rare_samplings(factors: str, interval: str) -> None:
-    jpeg = by_cjpeg(picture(*SIZE), "-sample", factors, "-restart", interval, "-quality", "80")
+def test_crops_of_rare_samplings() -> None:
     width, height = SIZE
     rng = np.random.default_rng(2)
-    for denominator in DENOMINATORS:
-        expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
-        try:
-            assert np.array_equal(full_decode(jpeg, denominator), expected)
-        except OSError as problem:  # a layout that TurboJPEG has no name for
-            assert "subsampling" in str(problem)  # noqa: PT017
-        for _ in range(25):
-            region = random_region(rng, -(-width // denominator), -(-height // denominator))
-            assert np.array_equal(_engine.decode(jpeg, region, denominator), crop(expected, region)), region
+    samplings = ["1x2,1x2,1x2", "2x1,2x1,2x1", "1x2,1x1,1x1", "4x1,1x1,1x1", "2x2,2x1,2x1", "1x1,2x2,2x2"]
+    for factors, interval in itertools.product(samplings, ["1B", "3B", "4B", "1"]):
+        jpeg = by_cjpeg(picture(*SIZE), "-sample", factors, "-restart", interval, "-quality", "80")
+        for denominator in DENOMINATORS:
+            expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
+            try:
+                assert np.array_equal(full_decode(jpeg, denominator), expected), (factors, denominator)
+            except OSError as problem:  # a layout that TurboJPEG has no name for
+                assert "subsampling" in str(problem)  # noqa: PT017
+            for _ in range(10):
+                region = random_region(rng, -(-width // denominator), -(-height // denominator))
+                got = _engine.decode(jpeg, region, denominator)
+                assert np.array_equal(got, crop(expected, region)), (factors, interval, denominator, region)
 
 
-@pytest.mark.parametrize("sampling", ["440", "411", "gray"])
-@pytest.mark.parametrize("interval", ["1B", "2B", "5B", "1000B", "1", "3"])
-def test_crops_of_what_jpegtran_writes(sampling: str, interval: str) -> None:
-    jpeg = jpegtran(encoded(picture(*SIZE), sampling), "-restart", interval)
-    assert restart_interval(jpeg) > 0
-    assert_crops_are_right(jpeg, np.random.default_rng(3), crops=15)
+def test_crops_of_what_jpegtran_writes() -> None:
+    rng = np.random.default_rng(3)
+    for case in itertools.product(["440", "411", "gray"], ["1B", "2B", "5B", "1000B", "1", "3"]):
+        sampling, interval = case
+        jpeg = jpegtran(encoded(picture(*SIZE), sampling), "-restart", interval)
+        assert restart_interval(jpeg) > 0
+        assert_crops_are_right(case, jpeg, rng, crops=10)
 
 
 @pytest.mark.parametrize("sampling", SUBSAMPLINGS)
-@pytest.mark.parametrize("denominator", DENOMINATORS)
-def test_only_the_tiles_that_a_crop_touches_are_read(sampling: str, denominator: int) -> None:
+def test_only_the_tiles_that_a_crop_touches_are_read(sampling: str) -> None:
     """What cannot be decoded elsewhere in the picture is nothing to a crop; it is to one that reaches it."""
     width, height = 256, 128
     jpeg = tiled(encoded(picture(width, height), sampling), tile=32)
     tile_width = restart_interval(jpeg) * mcu_size(sampling)[0]
     assert tile_width == 32
-    good = full_decode(jpeg, denominator)
-    for x, y in [(0, 0), (112, 64), (230, 100), (0, 120)]:
-        region = (x // denominator, y // denominator, 16 // denominator, 8 // denominator)
-        damaged = without_tiles(jpeg, sampling, *(denominator * edge for edge in region), margin=5 * denominator)
-        assert np.array_equal(_engine.decode(damaged, region, denominator), crop(good, region)), (x, y)
-        with pytest.raises(ValueError, match="the JPEG is"):
-            _engine.decode(damaged, None, denominator)
+    for denominator in DENOMINATORS:
+        good = full_decode(jpeg, denominator)
+        for x, y in [(0, 0), (112, 64), (230, 100), (0, 120)]:
+            region = (x // denominator, y // denominator, 16 // denominator, 8 // denominator)
+            damaged = without_tiles(jpeg, sampling, *(denominator * edge for edge in region), margin=5 * denominator)
+            got = _engine.decode(damaged, region, denominator)
+            assert np.array_equal(got, crop(good, region)), (denominator, x, y)
+            with pytest.raises(ValueError, match="the JPEG is"):
+                _engine.decode(damaged, None, denominator)
 
 
 def without_tiles(jpeg: bytes, sampling: str, left: int, top: int, width: int, height: int, margin: int) -> bytes:
@@ -241,9 +232,9 @@ def without_tiles(jpeg: bytes, sampling: str, left: int, top: int, width: int, h
     raise AssertionError("no end marker")
 
 
-@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
-def test_pictures_of_one_row_or_column_of_tiles(sampling: str) -> None:
+def test_pictures_of_one_row_or_column_of_tiles() -> None:
     rng = np.random.default_rng(4)
-    for width, height in [(1, 190), (190, 1), (5, 190), (17, 190), (190, 17), (3, 3), (33, 9)]:
-        for tile in (8, WHOLE_ROWS):
-            assert_crops_are_right(tiled(encoded(picture(width, height), sampling), tile), rng, crops=5)
+    sizes = [(1, 190), (190, 1), (5, 190), (17, 190), (190, 17), (3, 3), (33, 9)]
+    for case in itertools.product(SUBSAMPLINGS, sizes, (8, WHOLE_ROWS)):
+        sampling, (width, height), tile = case
+        assert_crops_are_right(case, tiled(encoded(picture(width, height), sampling), tile), rng, crops=4)

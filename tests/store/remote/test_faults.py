@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import random
 import re
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ import numpy as np
 import pytest
 from support.remote.cases import digest, digests
 from support.remote.range_server import Fault, RangeServer, Request
-from support.running.patience import in_time
 from support.running.soak import Tried, long_form, times
 
 import fastpipe
@@ -63,7 +58,7 @@ def test_a_fault_that_passes_changes_no_batch(
         return PASSING[kind](asked)
 
     range_server.fault = only_shards(fault)
-    epochs, wanted = 0, times(5, 850)
+    epochs, wanted = 0, times(4, 850)
     with open_remote(range_server.url, cache_limit=0, read_timeout=0.5) as remote:
         while len(faulted) < wanted:
             range_server._attempts.clear()
@@ -123,7 +118,7 @@ def test_a_server_that_is_gone_for_a_time(
         batches = iter(remote)
         range_server.stop()
         back: list[RangeServer] = []
-        gone_s = 60 if long_form() else 0.4
+        gone_s = 60 if long_form() else 0.1
         threading.Timer(gone_s, lambda: back.append(RangeServer(remote_packed, port=port))).start()
         assert [digest(batch) for batch in batches] == wanted
         assert back, "nothing was fetched after the server came back"
@@ -208,52 +203,37 @@ def test_a_cache_that_was_changed_is_fetched_anew(
     tried("remote: bits of the cache's files flipped", flips, "fetched anew")
 
 
-def test_ctrl_c_and_the_watchdog_while_nothing_comes(
-    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+def test_the_watchdog_says_what_does_not_come(
+    range_server: RangeServer,
+    open_remote: Loaders,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    range_server.fault = only_shards(lambda _: Fault(stall=10, stall_s=20.0))
-    script = textwrap.dedent("""
-        import sys, time, fastpipe
-        loader = fastpipe.loader(fastpipe.open(sys.argv[1], cache_dir=sys.argv[2]), 32, stall_timeout=0.5)
-        try:
-            next(iter(loader))
-        finally:
-            loader.close()
-            print(time.monotonic(), flush=True)
-    """)
-    child = subprocess.Popen(
-        [sys.executable, "-c", script, range_server.url, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    ended = threading.Timer(60.0, child.kill)  # a watchdog that says nothing
-    ended.start()
-    assert child.stderr is not None
-    told = next((line for line in child.stderr if "stuck fetching" in line), "")
-    assert f"of {range_server.url}/shard-" in told
-    started = time.monotonic()
-    child.send_signal(signal.SIGINT)
-    closed, said = child.communicate(timeout=60)
-    ended.cancel()
-    assert in_time(float(closed) - started, 2.0)
-    assert "KeyboardInterrupt" in said
+    """It warns, and the loader goes on when bytes come again."""
+
+    def stalled_until_it_is_told(_: Request) -> Fault | None:
+        return None if caplog.records else Fault(stall=10, stall_s=0.1)
+
+    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
+    with caplog.at_level(logging.WARNING), open_remote(range_server.url, stall_timeout=0.3) as loader:
+        range_server.fault = only_shards(stalled_until_it_is_told)
+        next(iter(loader))
+    url = re.escape(range_server.url)
+    assert re.search(rf"stuck fetching byte \d+ of {url}/shard-\d+\.tar, for \d+ s", caplog.records[0].getMessage())
 
 
 def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Loaders) -> None:
-    asked, closed_at = threading.Event(), list[float]()
+    asked = threading.Event()
 
     def close() -> None:
-        asked.wait(60.0)
-        closed_at.append(time.monotonic())
+        asked.wait(300.0)
         loader.close()
 
-    with open_remote(range_server.url, read_timeout=30.0) as loader:
-        range_server.fault = only_shards(lambda _: (asked.set(), Fault(stall=10, stall_s=20.0))[1])
+    with open_remote(range_server.url, read_timeout=300.0) as loader:
+        range_server.fault = only_shards(lambda _: (asked.set(), Fault(stall=10, stall_s=300.0))[1])
         threading.Thread(target=close).start()
         with pytest.raises(fastpipe.EngineError, match="closed"):
             next(iter(loader))
-        assert in_time(time.monotonic() - closed_at[0], 5.0)
 
 
 @pytest.mark.usefixtures("quick")
@@ -266,7 +246,7 @@ def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_
         pytest.raises(DatasetError, match="does not describe a fastpipe dataset"),
     ):
         fastpipe.open(server.url, cache_dir=tmp_path)
-    (tmp_path / "dataset.json").write_bytes(remote_packed.joinpath("dataset.json").read_bytes().replace(b"300", b"301"))
+    (tmp_path / "dataset.json").write_bytes(remote_packed.joinpath("dataset.json").read_bytes().replace(b"160", b"161"))
     with (
         RangeServer(tmp_path) as server,
         pytest.raises(DatasetError, match="has been changed: expected the hash"),
@@ -317,8 +297,8 @@ def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
         reader, index = loader.parts.maker.engine.reader, loader.dataset.index
-        with reader.brought(np.array([100, 200])) as where:
-            record = index.records_of(np.array([200]))[0]
+        with reader.brought(np.array([50, 100])) as where:
+            record = index.records_of(np.array([100]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2
             place = int(record["offset"]) + int(where.shift[1])
             assert reader.origin(len(index.shards), place + 77) == (record["shard"], record["offset"] + 77)

@@ -6,8 +6,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -16,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import warm
+from support.remote.cases import BATCH
 from support.remote.range_server import Fault, RangeServer, Request
 from support.running.process_state import open_files
 
@@ -45,7 +45,7 @@ def locked(cache: Path) -> list[tuple[int, int]]:
 
 
 def wait_until(there: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 300.0
     while not there():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -54,26 +54,26 @@ def wait_until(there: Callable[[], object]) -> None:
 CHILD = """
     import sys, fastpipe
     data = fastpipe.open(sys.argv[1], cache_dir=sys.argv[2])
-    loader = fastpipe.loader(data, 32, size=64, shuffle=False, num_workers=2)
+    loader = fastpipe.loader(data, 16, size=64, shuffle=False, num_workers=2)
     for _ in loader:
         pass
 """
 
 
 @pytest.fixture
-def child(range_server: RangeServer, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def child(range_server: RangeServer, tmp_path: Path) -> Iterator[warm.Started]:
     """A process that waits for blocks that do not come, and has them locked."""
     range_server.fault = stalled
-    command = [sys.executable, "-c", textwrap.dedent(CHILD), range_server.url, str(tmp_path / "cache")]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        try:
-            wait_until(lambda: locked(tmp_path / "cache"))
-            yield process
-        finally:
-            process.kill()
+    with open(os.devnull, "w") as nothing:
+        process = warm.start("-c", textwrap.dedent(CHILD), range_server.url, tmp_path / "cache", stderr=nothing)
+    try:
+        wait_until(lambda: locked(tmp_path / "cache"))
+        yield process
+    finally:
+        process.kill()
 
 
-@pytest.mark.parametrize("end", ["close", "with", "del", "error", "ctrl-c"])
+@pytest.mark.parametrize("end", ["close", "del", "error", "ctrl-c"])
 def test_no_block_stays_locked(
     remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, end: str
 ) -> None:
@@ -90,9 +90,6 @@ def test_no_block_stays_locked(
         loader = begun()
         if end == "close":
             loader.close()
-        elif end == "with":
-            with loader:
-                pass
         elif end == "error":
             with pytest.raises(ZeroDivisionError), loader:
                 raise ZeroDivisionError
@@ -126,8 +123,9 @@ def test_no_block_stays_locked(
 def test_who_is_waited_for(
     range_server: RangeServer,
     open_remote: Loaders,
-    child: subprocess.Popen[bytes],
+    child: warm.Started,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And when that process is killed, its blocks are fetched here at once."""
 
@@ -136,6 +134,7 @@ def test_who_is_waited_for(
         range_server.fault = None
         child.kill()
 
+    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
     killer = threading.Thread(target=kill)
     killer.start()
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
@@ -152,7 +151,7 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
     range_server.fault = stalled
     with open_remote(range_server.url, **IN_ORDER) as first, open_remote(range_server.url, **IN_ORDER) as second:
         iterators = [iter(first), iter(second)]
-        assert [len(next(each)[1]) for each in iterators] == [32, 32]
+        assert [len(next(each)[1]) for each in iterators] == [BATCH, BATCH]
         reader = second.parts.maker.engine.reader
         wait_until(lambda: (delay := reader.delay()) is not None and delay.stage == "awaiting")
         delay = reader.delay()
@@ -171,7 +170,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
 
         def slow(shard: int, start: int, data: Any) -> None:
             writing.set()
-            assert go_on.wait(60.0)
+            assert go_on.wait(300.0)
             block = int(kept.blocks.first[shard]) + (start >> 20)
             if not any(first <= block <= last for first, last in locked(cache)):
                 written_unlocked.append(block)
@@ -182,7 +181,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
         threading.excepthook, hook = (lambda _: None), threading.excepthook  # it is told that the loader is closed
         try:
             reading.start()
-            assert writing.wait(60.0)
+            assert writing.wait(300.0)
             loader.parts.maker.engine.close(0.05)
             assert locked(cache)
             go_on.set()
@@ -219,7 +218,7 @@ def test_no_collection_is_needed(
     gc.collect()
     gc.disable()
     try:
-        for _ in range(3):
+        for _ in range(2):
             use()
         wait_until(lambda: not open_files(cache))  # the thread of requests lets go last
     finally:

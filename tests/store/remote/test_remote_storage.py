@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from support.programs.cli_run import succeeded
 from support.remote.cases import digests
 from support.remote.range_server import RangeServer
 
@@ -29,11 +26,11 @@ def stored(remote_packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """The same pictures in the same order, as coefficients: packed from the shards."""
     root = tmp_path_factory.mktemp("coefficients")
     how = EncodeOptions(storage="coefficients")
-    pack(remote_packed.parent / "source", root / "packed", PackOptions(how, workers=2, shard_size=4_000_000))
+    pack(remote_packed.parent / "source", root / "packed", PackOptions(how, workers=2, shard_size=2_000_000))
     return root / "packed"
 
 
-@pytest.mark.parametrize("limit", [0, "10MB", "1GB"])
+@pytest.mark.parametrize("limit", [0, "1GB"])
 def test_batches_are_those_of_the_folder_and_of_jpegs(
     stored: Path, remote_packed: Path, open_remote: Loaders, limit: Any
 ) -> None:
@@ -49,28 +46,10 @@ def test_samples_are_those_of_the_folder(stored: Path, tmp_path: Path) -> None:
     with RangeServer(stored) as server:
         local, remote = fastpipe.open(stored), fastpipe.open(server.url, cache_dir=tmp_path)
         for (image, label), (wanted, name) in zip(
-            remote.__getitems__([5, 299, 0]), local.__getitems__([5, 299, 0]), strict=True
+            remote.__getitems__([5, 159, 0]), local.__getitems__([5, 159, 0]), strict=True
         ):
             assert label == name
             assert torch.equal(image, wanted)
-
-
-def test_a_cache_that_was_changed_is_fetched_anew(stored: Path, open_remote: Loaders, tmp_path: Path) -> None:
-    with RangeServer(stored) as server:
-        with open_remote(stored) as local, open_remote(server.url) as first:
-            expected = digests(local)
-            assert digests(first) == expected
-        (folder,) = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
-        rng = np.random.default_rng(8)
-        for shard in folder.glob("shard-*.tar"):
-            data = bytearray(shard.read_bytes())
-            data[int(rng.integers(len(data)))] ^= 1
-            with open(shard, "r+b") as file:
-                file.write(data)
-        server.forget()
-        with open_remote(server.url) as second:
-            assert digests(second) == expected
-        assert any("shard" in name for name in server.sent_by_name)
 
 
 def test_a_sample_that_is_damaged_in_the_bucket(stored: Path, open_remote: Loaders, tmp_path: Path) -> None:
@@ -87,21 +66,3 @@ def test_a_sample_that_is_damaged_in_the_bucket(stored: Path, open_remote: Loade
         pytest.raises(SampleError, match=r"sample 123 .*fetched again and are no better"),
     ):
         digests(loader)
-
-
-def test_the_commands(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    with RangeServer(stored) as server:
-        assert f"sound: {server.url}: 300 samples" in succeeded("verify", server.url)
-        assert "coefficients" in succeeded("inspect", server.url, "--no-sheet")
-        succeeded("preview", server.url, "--rows", 2, "--out", "there.png")
-    succeeded("preview", stored, "--rows", 2, "--out", "here.png")
-    assert Path("there.png").read_bytes() == Path("here.png").read_bytes()
-    with RangeServer(stored) as server:
-        succeeded("unpack", server.url, tmp_path / "there", "--format", "webdataset")
-    succeeded("unpack", stored, tmp_path / "here", "--format", "webdataset")
-    for shard in stored.glob("shard-*.tar"):
-        assert (tmp_path / "there" / shard.name).read_bytes() == (tmp_path / "here" / shard.name).read_bytes()
-    with tarfile.open(next(stored.glob("shard-*.tar"))) as tar:
-        assert any(name.endswith(".fpc") for name in tar.getnames())

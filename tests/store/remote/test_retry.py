@@ -16,7 +16,8 @@ from support.remote.s3 import Bucket, Proxy, Wrong
 from fastpipe.store.remote.retry import REMEDIES, Failure, WrongAnswerError, failure_of, pause_s
 
 ONCE: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
-SOON: Any = {"allow_http": True, "read_timeout": timedelta(seconds=0.2)}
+PATIENT: Any = {"allow_http": True, "read_timeout": timedelta(seconds=300)}
+SOON: Any = {"allow_http": True, "read_timeout": timedelta(seconds=0.2)}  # gives up
 EXPIRED = b"<Error><Code>ExpiredToken</Code><Message>The token has expired.</Message></Error>"
 
 
@@ -31,7 +32,7 @@ def test_errors_of_s3(bucket: Bucket) -> None:
     """Of moto's server, and of a proxy before it."""
 
     def store(name: str = bucket.name, **options: Any) -> Any:
-        config = {**bucket.options, "client_options": SOON, "retry_config": ONCE, **options}
+        config = {**bucket.options, "client_options": PATIENT, "retry_config": ONCE, **options}
         return from_url(f"s3://{name}", **config)
 
     there = store()
@@ -60,7 +61,7 @@ def test_errors_of_s3(bucket: Bucket) -> None:
         proxy.fault = lambda _: Wrong(lose_answer=True)
         assert failure(lambda: obstore.get(behind, "a")) == ("network", "the connection broke off", 0)
         proxy.fault = lambda asked: Wrong(503) if "partNumber=2" in asked.target else None
-        parts = store(endpoint=proxy.url, retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=9)})
+        parts = store(endpoint=proxy.url, retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=300)})
         found = failure(lambda: obstore.put(parts, "large", bytes(11 << 20), chunk_size=5 << 20, max_concurrency=1))
         assert found.kind == "overloaded"
         assert found.words.startswith("HTTP 503")
@@ -77,7 +78,7 @@ def web(tmp_path: Path) -> Iterator[RangeServer]:
 ANSWERS = {
     "cut in the body": (Fault(cut=5), ("network", "the connection broke off (UnexpectedEof)", 0)),
     "no answer": (Fault(cut=-1), ("network", "the connection broke off", 0)),
-    "stalled": (Fault(stall=3, stall_s=1.0), ("network", "no byte for read_timeout seconds", 0)),
+    "stalled": (Fault(stall=3, stall_s=300.0), ("network", "no byte for read_timeout seconds", 0)),
     "all of it": (Fault(status=200), ("incapable", "HTTP 200 instead of 206: the server sent the whole file", 0)),
     "no size": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "incapable"),
     "another range": (Fault(headers={"Content-Range": "bytes 5-14/99"}), "network"),
@@ -89,7 +90,7 @@ ANSWERS = {
 def test_answers_of_a_web_server(web: RangeServer, answer: str) -> None:
     fault, expected = ANSWERS[answer]
     web.fault = lambda _: fault
-    store = HTTPStore(web.url, client_options=SOON, retry_config=ONCE)
+    store = HTTPStore(web.url, client_options=SOON if fault.stall else PATIENT, retry_config=ONCE)
     found = failure(lambda: obstore.get(store, "file", options={"range": (0, 10)}).bytes())
     assert found == expected if isinstance(expected, tuple) else found.kind == expected
 
@@ -99,7 +100,7 @@ def test_servers_that_are_not_there() -> None:
         ("http://nowhere.invalid/x", "no connection (dns error)"),
         ("http://127.0.0.1:9/x", "no connection (Connection refused)"),
     ):
-        store = HTTPStore(url, client_options=SOON, retry_config=ONCE)
+        store = HTTPStore(url, client_options=PATIENT, retry_config=ONCE)
         found = failure(lambda store=store: obstore.get(store, "dataset.json"))
         assert found == ("network", words, 0)
     assert REMEDIES["network"].tries is None  # as long as there is time

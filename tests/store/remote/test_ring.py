@@ -25,12 +25,12 @@ PAGE = 4096
 def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges that are fetched by one request have others' samples between them: those of the first batch."""
     rng = np.random.default_rng(5)
-    for number in range(1200):
+    for number in range(600):
         (tmp_path / "source" / "a").mkdir(parents=True, exist_ok=True)
         side = int(rng.choice([8, 24, 60, 90]))
         picture = Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8))
         picture.save(tmp_path / "source" / "a" / f"{number}.jpg", quality=95, subsampling=0)
-    pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, shard_size=2_000_000))
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, shard_size=1_000_000))
     wrong: list[Any] = []
     again = Wants.again
     monkeypatch.setattr(Wants, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
@@ -39,7 +39,7 @@ def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, m
         open_remote(server.url, cache_limit=0, size=32) as loader,
     ):
         for _ in range(2):
-            assert sum(len(batch[1]) for batch in loader) >= 1152
+            assert sum(len(batch[1]) for batch in loader) >= 592
     assert not wrong
 
 

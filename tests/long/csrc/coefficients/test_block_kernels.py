@@ -17,8 +17,3 @@ def test_all_kernels_agree(tmp_path: Path, *, arm: bool) -> None:
     run = output_of("block_agreement", sources, ["5000"], tmp_path, arm=arm)
     assert run.returncode == 0, run.stdout
     assert run.stdout.splitlines()[0].split() == (["scalar", "neon"] if arm else _engine.block_kernels())
-
-
-def test_unknown_kernels_are_refused() -> None:
-    with pytest.raises(ValueError, match="no kernels named sse9"):
-        _engine.decode(b"", kernels="sse9")

@@ -72,7 +72,7 @@ def more_for_many(script: str, datasets: dict[int, Path]) -> int:
 
 def private_of_workers(data: object, samples: int) -> list[int]:
     """The private bytes of a DataLoader's workers, all together, after each epoch."""
-    done = run(index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=100)
+    done = run(index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=300)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout))
 

@@ -21,7 +21,7 @@ METHODS = ("fork", "forkserver", "spawn")
 @pytest.fixture(scope="module", params=METHODS)
 def found(request: pytest.FixtureRequest, textured: Path) -> dict[int, list[dict[str, Any]]]:
     """What came of each sample, by number of workers. A hang ends as an error."""
-    done = warm.run(PROGRAM, textured, request.param, timeout_s=180)
+    done = warm.run(PROGRAM, textured, request.param, timeout_s=300)
     assert (done.returncode, done.stderr) == (0, "")
     return {int(workers): samples for workers, samples in json.loads(done.stdout).items()}
 

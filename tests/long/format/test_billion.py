@@ -6,23 +6,15 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
+from support.datasets.sparse_index import sparse, with_records
 from support.programs.scripts import run_script
 from support.running.memory import frees_memory
 from support.running.patience import in_time
 
-from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
-from fastpipe.plan.content import Content
-from fastpipe.plan.crops import Resize
-from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.recipe import Recipe
+from fastpipe.format.layout import INDEX_FILE
 
-SAMPLES = 10**9
-JPEG_BYTES = 110_000
-SAMPLES_PER_SHARD = 9_000  # 1 GB: 111,112 shards
+SAMPLES = 10**9  # in 111,112 shards of 1 GB
 BATCH_SIZE = 256
 BATCHES = 60
 
@@ -62,65 +54,13 @@ MEASURE = """
 """
 
 
-def records_of(samples: NDArray[np.int64]) -> NDArray[np.void]:
-    """What the index would say of some samples, had they been packed."""
-    records = np.zeros(len(samples), dtype=INDEX_DTYPE)
-    records["shard"] = samples // SAMPLES_PER_SHARD
-    records["offset"] = samples % SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)
-    records["size"], records["width"], records["height"] = JPEG_BYTES, 500, 375
-    records["channels"], records["bits"] = 3, 8
-    records["label"] = samples % 1000
-    return records
-
-
 @pytest.fixture(scope="module")
 def billion(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its index is 54 GB of hole; only the records that the test comes to are written."""
-    dataset = tmp_path_factory.mktemp("billion")
-    records = sparse(dataset, flat, SAMPLES)
-    needed = needed_samples(dataset)
-    records[needed] = records_of(needed)
-    del records
+    dataset = with_records(tmp_path_factory.mktemp("billion"), flat, SAMPLES, BATCH_SIZE, BATCHES)
     written_bytes = (dataset / INDEX_FILE).stat().st_blocks * 512
     assert written_bytes < 2**28, "it is sparse"
     return dataset
-
-
-def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
-    """Describes a dataset of so many samples, in a folder; its records, all of them a hole."""
-    info = json.loads((flat / DATASET_FILE).read_text())
-    starts = range(0, samples, SAMPLES_PER_SHARD)
-    shard = {**info["shards"][0], "size_bytes": SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)}
-    shards = [
-        {**shard, "name": shard_name(number), "samples": min(SAMPLES_PER_SHARD, samples - start)}
-        for number, start in enumerate(starts)
-    ]
-    info |= {
-        "samples": samples,
-        "jpeg_bytes": samples * JPEG_BYTES,
-        "classes": [str(number) for number in range(1000)],
-        "class_counts": [samples // 1000] * 1000,
-        "forms": [{"channels": 3, "bits": 8, "samples": samples}],
-        "shards": shards,
-    }
-    (dataset / DATASET_FILE).write_text(json.dumps(info))
-    try:
-        return np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
-    except OSError as problem:
-        pytest.skip(f"no file of 54 GB here: {problem}")
-
-
-def needed_samples(dataset: Path) -> NDArray[np.int64]:
-    """The samples of the batches that MEASURE plans, and the ends of what is read ahead for them."""
-    index = Index(dataset)
-    plan = EpochPlan(Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0, Content.of(index)), 0)
-    start = len(plan) // 2 * BATCH_SIZE
-    stop = start + BATCHES * BATCH_SIZE
-    order = plan.orders[0]
-    runs = order.reads(start, stop, first=True, runs=True)
-    shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
-    needed = np.concatenate([order.take(start, stop).ids, runs[:, 0], runs[:, 1] - 1, *shard_ends])
-    return np.unique(needed[needed >= 0])
 
 
 @pytest.mark.serial

@@ -1,0 +1,78 @@
+"""The thread that has ranges read ahead keeps nobody waiting, whatever is still to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.datasets.page_cache import PAGE, comes, forget, in_page_cache, lengthened, ranges
+from support.running.patience import in_time
+
+import fastpipe
+from fastpipe.engine.engine import Engine
+from fastpipe.format.index import Index
+
+
+@pytest.fixture
+def big(flat: Path, copied: Callable[[Path], Path]) -> Path:
+    return lengthened(copied(flat))
+
+
+@pytest.fixture
+def pool(big: Path) -> Iterator[Engine]:
+    made = Engine(Index(big), 1)
+    yield made
+    made.close()
+
+
+@pytest.mark.serial
+def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
+    pool = Engine(Index(big), 1)
+    everything = (0, 0, Index(big).shards[0].size_bytes)
+    pool.read_ahead(ranges(*[everything] * 100_000), restart=True)  # 1.2 TB: minutes, even from memory
+    time.sleep(0.05)
+    started = time.monotonic()
+    pool.close()
+    assert in_time(time.monotonic() - started, 2)
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's page cache")
+def test_a_restart_drops_what_has_not_been_asked_for(big: Path, pool: Engine) -> None:
+    shard = big / "shard-000000.tar"
+    forget(shard)
+    pool.read_ahead(ranges(*[(0, 0, 4 * 2**20)] * 100_000), restart=True)
+    pool.read_ahead(ranges((0, 2048 * PAGE, PAGE)), restart=False)
+    time.sleep(0.05)
+    assert not in_page_cache(shard)[2048], "it waits for its turn"
+    pool.read_ahead(ranges((0, 2304 * PAGE, PAGE)), restart=True)
+    assert comes(lambda: bool(in_page_cache(shard)[2304]))
+    time.sleep(0.05)
+    assert not in_page_cache(shard)[2048], "it was dropped"
+
+
+@pytest.mark.serial
+def test_asking_never_waits(big: Path, pool: Engine) -> None:
+    everything = (0, 0, Index(big).shards[0].size_bytes)
+    pool.read_ahead(ranges(*[everything] * 100_000), restart=True)
+    seconds = []
+    for _ in range(20):
+        started = time.perf_counter()
+        pool.read_ahead(ranges((0, 0, 4096)), restart=False)
+        seconds.append(time.perf_counter() - started)
+    assert in_time(float(np.median(seconds)), 0.02)
+
+
+@pytest.mark.serial
+def test_dropping_loaders_in_mid_window_is_quick(many_shards: Path) -> None:
+    started = time.monotonic()
+    for _ in range(30):
+        loader = fastpipe.loader(many_shards, 2, size=16, num_workers=1)
+        with contextlib.closing(loader):
+            next(iter(loader))
+    assert in_time(time.monotonic() - started, 20)
