@@ -39,7 +39,7 @@ def generators() -> tuple[Any, ...]:
     return (*torch.get_rng_state().tolist(), random.getstate(), name, *np.asarray(keys).tolist(), *rest)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     presets,
     st.integers(0, 2**64 - 1),
@@ -87,11 +87,12 @@ def test_resuming_gives_what_an_uninterrupted_run_gives(augment: Augment) -> Non
 
 
 @pytest.mark.parametrize("preset", ["simclr", "randaugment", "trivial_augment"])
-@pytest.mark.parametrize("other", [{"seed": 1}, {"epoch": 1}, {"batch": 1}])
-def test_another_seed_epoch_or_batch_gives_others(preset: str, other: dict[str, int]) -> None:
+def test_another_seed_epoch_or_batch_gives_others(preset: str) -> None:
     images, augment = photos(12, 20, 20), PRESETS[preset]()
-    one, another = augment(images), augment(images, **other)
-    assert sum(torch.equal(a, b) for a, b in zip(one, another, strict=True)) < 4
+    first = augment(images, batch=0)
+    for draws in ({"seed": 1, "batch": 0}, {"epoch": 1, "batch": 0}, {"batch": 1}):
+        others = augment(images, **draws)
+        assert sum(map(torch.equal, first, others)) < 4, draws
 
 
 def test_mixing_and_erasing_change_with_the_epoch() -> None:

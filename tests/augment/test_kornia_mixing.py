@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.batches.augment_batches import photos
-from support.batches.kornia_cases import k
+from support.batches.kornia_cases import MIXING_CASES, k
 from torch import Tensor
 
 import fastpipe
@@ -28,19 +27,6 @@ def cutmix(**options: Any) -> torch.nn.Module:
     return k.RandomCutMixV2(use_correct_lambda=True, **options)
 
 
-MIXING: dict[str, Callable[[], torch.nn.Module]] = {
-    "RandomMixUpV2": lambda: k.RandomMixUpV2(),
-    "RandomMixUpV2, half": lambda: k.RandomMixUpV2((0.2, 0.4), p=0.5),
-    "RandomCutMixV2": cutmix,
-    "RandomCutMixV2, half": lambda: cutmix(p=0.5),
-    "RandomCutMixV2, small": lambda: cutmix(cut_size=(0.4, 0.6)),
-    "PatchMix": lambda: k.PatchMix(patch_size=11),
-    "RandomMosaic": lambda: k.RandomMosaic(p=1.0),
-    "RandomMosaic, some": lambda: k.RandomMosaic(),
-    "RandomMosaic, 3 x 2": lambda: k.RandomMosaic(mosaic_grid=(3, 2), start_ratio_range=(0.1, 0.9), p=1.0),
-}
-
-
 def planned(module: torch.nn.Module, batch: int, count: int = 8) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Images and labels of a batch, and the parameters that kornia drew for it."""
     augment = Augment(module, mean=None, std=None, num_classes=CLASSES)
@@ -50,40 +36,39 @@ def planned(module: torch.nn.Module, batch: int, count: int = 8) -> tuple[Tensor
     return mixed, soft, plan.hosts[0][1]
 
 
-@pytest.mark.parametrize("name", MIXING)
-def test_images_are_those_of_the_module_called_directly(name: str) -> None:
+def labels_of_kornia(module: torch.nn.Module, parameters: dict[str, Tensor], is_cutmix: bool) -> Tensor:
+    """Soft labels from kornia's own: two labels a row, and lambda, the share of the second in mixup, of the first in
+    cutmix.
+    """
+    images, labels = torch.zeros(8, 3, *SIZE), torch.arange(8) % CLASSES
+    hot = torch.eye(CLASSES)
+    if not parameters["batch_prob"].any():
+        return hot[labels]
+    _, theirs = module(images, labels, params=parameters, data_keys=["input", "class"])
+    first, second, share = theirs.reshape(8, 3).unbind(1)
+    share = (1 - share if is_cutmix else share)[:, None]
+    return (1 - share) * hot[first.long()] + share * hot[second.long()]
+
+
+@pytest.mark.parametrize("name", MIXING_CASES)
+def test_images_and_labels_are_those_of_the_module_called_directly(name: str) -> None:
+    plain = Augment(mean=None, std=None)(photos(8, *SIZE))
     changed = 0
     for batch in range(6):
-        module = MIXING[name]()
-        mixed, _, parameters = planned(module, batch)
-        plain = Augment(mean=None, std=None)(photos(8, *SIZE))
+        module = MIXING_CASES[name]()
+        mixed, soft, parameters = planned(module, batch)
         torch.testing.assert_close(mixed, module(plain, params=parameters), atol=1e-6, rtol=0)
         changed += not torch.equal(mixed, plain)
+        if name.startswith(("RandomMixUp", "RandomCutMix")):  # kornia gives no labels of the others
+            expected = labels_of_kornia(module, parameters, is_cutmix="CutMix" in name)
+            torch.testing.assert_close(soft, expected)
     assert changed >= 2
 
 
-@pytest.mark.parametrize("name", [name for name in MIXING if name.startswith(("RandomMixUp", "RandomCutMix"))])
-def test_labels_are_those_of_the_module_called_directly(name: str) -> None:
-    """kornia gives each row two labels and lambda: mixup's is the share of the second, cutmix's that of the first."""
-    for batch in range(6):
-        module = MIXING[name]()
-        _, soft, parameters = planned(module, batch)
-        images, labels = torch.zeros(8, 3, *SIZE), torch.arange(8) % CLASSES
-        if not parameters["batch_prob"].any():
-            expected = torch.eye(CLASSES)[labels]
-        else:
-            _, theirs = module(images, labels, params=parameters, data_keys=["input", "class"])
-            first, second, share = theirs.reshape(8, 3).unbind(1)
-            share = 1 - share if "CutMix" in name else share
-            hot = torch.eye(CLASSES)
-            expected = (1 - share[:, None]) * hot[first.long()] + share[:, None] * hot[second.long()]
-        torch.testing.assert_close(soft, expected)
-
-
-@pytest.mark.parametrize("name", MIXING)
+@pytest.mark.parametrize("name", MIXING_CASES)
 def test_each_label_has_the_share_of_its_pixels(name: str) -> None:
     """Images of one brightness each, which stands for the class: the mean of a mixed image is that of its label."""
-    module = MIXING[name]()
+    module = MIXING_CASES[name]()
     augment = Augment(module, mean=None, std=None, num_classes=8)
     labels = torch.arange(8)
     images = (labels * 30).to(torch.uint8)[:, None, None, None].expand(8, 3, *SIZE)

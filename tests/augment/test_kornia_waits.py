@@ -1,59 +1,40 @@
-"""kornia's modules on a simulated GPU: the host waits for none, whatever the size and the number of images."""
+"""kornia's modules on a simulated GPU: the host waits for none, and they give what a CPU gives."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from support.batches.augment_batches import differing, photos, tensors_of
-from support.batches.kornia_cases import CASES
-from support.devices.simulated_gpu import Gpu, simulated
-from test_kornia_mixing import MIXING
+from support.batches.augment_batches import differing, photos
+from support.batches.kornia_cases import CASES, MIXING_CASES
+from support.batches.kornia_waits import carried_out, planned, waits_of
+from support.devices.simulated_gpu import simulated
 
-from fastpipe import Augment
 from fastpipe.augment.kornia_operation import WithoutWaits
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SIZES = {"small": (28, 40), "with maps": (96, 100), "large": (320, 320)}
+NAMES = [*CASES, *MIXING_CASES]
 
 
-def augmented(gpu: Gpu, augment: Augment, size: tuple[int, int], count: int, batch: int) -> torch.Tensor:
-    """The images of a batch; what the host waited for is in gpu.waits."""
-    plan = augment.plan(np.arange(count) + batch * count, size, seed=0, epoch=0, batch=batch)
-    images, labels = photos(count, *size).to("cuda:0"), torch.zeros(count, dtype=torch.int64, device="cuda:0")
-    tensors = tensors_of(plan, "cuda:0")
-    gpu.waits.clear()
-    return augment.carry_out(images, labels, plan, tensors)[0]
+@pytest.mark.parametrize("part", range(4))
+def test_the_host_never_waits(part: int) -> None:
+    assert waits_of(NAMES[part::4], (28, 40), count=3) == {}
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", [*CASES, *MIXING])
-def test_the_host_never_waits(name: str, size: str) -> None:
-    augment = Augment([(CASES | MIXING)[name]()], mean=None, std=None, num_classes=5)
-    with simulated() as gpu:
-        if name == "RandomJPEG":
-            augmented(gpu, augment, SIZES[size], 3, 0)  # kornia keeps what it needs on each device
-        augmented(gpu, augment, SIZES[size], 3, 1)
-        assert gpu.waits == []
-        assert gpu.races == []
-
-
-@pytest.mark.parametrize("name", ["RandomRain", "RandomThinPlateSpline", "RandomFisheye", "ColorJitter"])
-def test_the_host_never_waits_for_many_images(name: str) -> None:
+def test_the_host_never_waits_for_many_images() -> None:
     """What is small for an image is large for a batch."""
-    with simulated() as gpu:
-        augmented(gpu, Augment([CASES[name]()], mean=None, std=None), (32, 40), 600, 0)
-        assert gpu.waits == []
+    assert waits_of(["RandomThinPlateSpline", "RandomFisheye"], (32, 40), count=600) == {}
 
 
-@pytest.mark.parametrize("name", ["RandomRain", "RandomThinPlateSpline", "RandomFisheye", "RandomSaltAndPepperNoise"])
-def test_a_gpu_gives_what_a_cpu_gives(name: str) -> None:
-    augment = Augment([CASES[name]()], mean=None, std=None)
-    expected = augment(photos(6, 96, 100), batch=0)
-    with simulated() as gpu:
-        result = augmented(gpu, augment, (96, 100), 6, 0)
-        assert differing(result.cpu(), expected) < 0.001
+def test_a_gpu_gives_what_a_cpu_gives() -> None:
+    size = (96, 100)
+    for name in ("RandomRain", "RandomThinPlateSpline", "RandomFisheye", "RandomSaltAndPepperNoise"):
+        augment, plan = planned(name, size, 6, batch=0)
+        expected = augment(photos(6, *size), batch=0)
+        with simulated() as gpu:
+            result = carried_out(gpu, augment, plan, size, 6)
+            assert gpu.waits == []
+            assert differing(result.cpu(), expected) < 0.001, name
 
 
 COPIES = {
@@ -67,19 +48,20 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("name", COPIES)
 @pytest.mark.parametrize("count", [3, 100_000])
-def test_copies_to_a_gpu_are_queued(name: str, count: int) -> None:
+def test_copies_to_a_gpu_are_queued(count: int) -> None:
     values = torch.arange(float(count))
     with simulated() as gpu:
-        there = COPIES[name](values)
-        assert gpu.waits
-        gpu.waits.clear()
-        with WithoutWaits():
-            queued = COPIES[name](values)
-        assert gpu.waits == []
-        assert (queued.device, queued.dtype, queued.shape) == (there.device, there.dtype, there.shape)
-        assert torch.equal(queued.cpu(), there.cpu())
+        for name, copy in COPIES.items():
+            there = copy(values)
+            assert gpu.waits, name
+            gpu.waits.clear()
+            with WithoutWaits():
+                queued = copy(values)
+            assert gpu.waits == [], name
+            assert (queued.device, queued.dtype, queued.shape) == (there.device, there.dtype, there.shape)
+            assert torch.equal(queued.cpu(), there.cpu()), name
+            gpu.waits.clear()
 
 
 def test_what_stays_on_the_host_is_left_as_it_is() -> None:

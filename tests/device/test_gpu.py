@@ -277,7 +277,6 @@ def test_an_error_of_the_program_is_raised_as_it_is(textured: Path) -> None:
                 print("raised")
         """,
         textured,
-        timeout_s=120,
     )
     assert run.stdout.strip() == "raised", run.stdout + run.stderr
     assert "cannot pin" not in run.stderr
@@ -301,8 +300,7 @@ def test_a_forked_child_drops_page_locked_memory_in_silence() -> None:
             there = stream.copy(slot)
         torch.cuda.synchronize()
         print(int(there.min()), slot.is_pinned())
-        """,
-        timeout_s=120,
+        """
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.split() == ["2", "True"]

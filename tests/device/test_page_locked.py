@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.programs.scripts import run_script
+from support.programs import warm
 
 from fastpipe.device.streams import PageLocked
 
@@ -134,5 +134,5 @@ FORKS = """
 
 def test_a_child_shares_the_pages_and_unregisters_nothing() -> None:
     """The parent goes on writing to the pages that the device knows: a child sees what it writes after the fork."""
-    run = run_script(FORKS)
+    run = warm.run_script(FORKS)
     assert run.returncode == 0, run.stderr

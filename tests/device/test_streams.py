@@ -24,11 +24,11 @@ from fastpipe.errors import ConfigError
 gpu = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("device", [None, "cpu", torch.device("cpu"), "cpu:0"])
-def test_the_cpu_by_its_names(device: object) -> None:
-    stream = stream_of(device)
-    assert type(stream) is Stream
-    assert stream.device == torch.device("cpu")
+def test_the_cpu_by_its_names() -> None:
+    for device in (None, torch.device("cpu"), "cpu:0", "cpu"):
+        stream = stream_of(device)
+        assert type(stream) is Stream
+        assert stream.device == torch.device("cpu")
     slot = stream.slot((2, 3))
     assert (slot.shape, slot.dtype) == ((2, 3), np.uint8)
     assert stream.pinned_bytes == 0
@@ -40,17 +40,14 @@ def test_the_cpu_by_its_names(device: object) -> None:
     assert mark.since(first) == 0.0
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", 3.5, [], ""])
-def test_what_is_no_device_is_named(device: object) -> None:
-    with pytest.raises(ConfigError, match=r'device: expected "cpu", "cuda".* got ') as caught:
-        stream_of(device)
-    assert repr(device) in str(caught.value)
-
-
-@pytest.mark.parametrize("device", ["meta", "xla"])
-def test_devices_without_a_module_are_refused_with_a_way_out(device: str) -> None:
-    with pytest.raises(ConfigError, match=f"{device}.*there is no torch.{device}; .*move the batches yourself"):
-        stream_of(device)
+def test_what_is_no_device_is_named() -> None:
+    for device in ("gpu", "cuda:x", 3.5, [], ""):
+        with pytest.raises(ConfigError, match=r'device: expected "cpu", "cuda".* got ') as caught:
+            stream_of(device)
+        assert repr(device) in str(caught.value)
+    for device in ("meta", "xla"):
+        with pytest.raises(ConfigError, match=f"{device}.*there is no torch.{device}; .*move the batches yourself"):
+            stream_of(device)
 
 
 @pytest.mark.parametrize("kind", ["cuda", "xpu", "mps"])
@@ -202,11 +199,11 @@ BREAKS = """
             if sys.argv[3] == "the loop's next call":
                 cuda.broken = True
                 raise RuntimeError(BROKEN)
-            cuda.broken, cuda.breaks = sys.argv[3] == "the loader's", True
+            cuda.breaks = True
 """
 
 
-@pytest.mark.parametrize("seen_by", ["the loop's next call", "the loader's", "the one after that"])
+@pytest.mark.parametrize("seen_by", ["the loop's next call", "the one after that"])
 def test_after_an_error_that_stays_the_traceback_is_printed(textured: Path, seen_by: str) -> None:
     """Where a kernel has failed, torch ends the process when it is given back pinned memory of its own."""
     run = warm.run_script(BREAKS, textured, TESTS, seen_by)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,7 +15,6 @@ import torch
 from support.datasets.packed import damage
 from support.devices.fake_stream import FakeMark, FakeStream
 from support.pictures.drawn import FLAT_IMAGES
-from support.running.patience import in_time
 
 import fastpipe
 from fastpipe.device.streams import Stream
@@ -60,25 +58,17 @@ def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, 
 
     stream.copy = copy_and_keep  # type: ignore[method-assign]
     with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", True):
-        for number, (images, _) in enumerate(loader, start=1):
+        for number, (images, labels) in enumerate(loader, start=1):
+            assert (images.dtype, labels.dtype) == (torch.uint8, torch.int64)
+            assert images.is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(images, on_the_cpu[number - 1][0])
+            assert torch.equal(labels, on_the_cpu[number - 1][1])
             assert len(queued) == min(number + 1, BATCHES)
             assert torch.equal(queued[-1], on_the_cpu[len(queued) - 1][0])
     assert stream.log.count("begin") == stream.log.count("hand over") == BATCHES
 
 
-def test_batches_are_those_of_the_cpu(on_the_cpu: Batches, flat: Path, stream: FakeStream) -> None:
-    with loader_of(flat) as loader:
-        for (images, labels), (expected, numbers) in zip(loader, on_the_cpu, strict=True):
-            assert torch.equal(images, expected)
-            assert torch.equal(labels, numbers)
-            assert images.is_contiguous(memory_format=torch.channels_last)
-            assert images.dtype == torch.uint8
-            assert labels.dtype == torch.int64
-
-
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.float32])
-@pytest.mark.parametrize("channels", ["gray", "rgba"])
+@pytest.mark.parametrize(("channels", "dtype"), [("gray", torch.uint16), ("rgba", torch.float32)])
 def test_batches_of_other_forms_are_those_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, channels: str, dtype: torch.dtype
 ) -> None:
@@ -286,37 +276,12 @@ def test_a_loop_that_its_device_holds_back_does_not_wait_for_data(
 ) -> None:
     """A device that takes 20 ms a step: this time belongs to the steps, and nobody advises more workers."""
     with loader_of(flat) as loader:
-        for _ in range(8):
+        for _ in range(3):
             for _ in loader:
                 stream.late, stream.pause_s = 1, 0.01
         stats = loader.stats()
-    assert stats.held_s >= 0.02 * (8 * BATCHES - 4 - 8)
-    assert stats.step_s >= 0.02 * (7 * BATCHES - 4 - 8)  # the wait before an epoch's first batch is of no step in it
-    assert stats.load_s < stats.held_s
-    assert not [record for record in caplog.records if "waited for data" in record.message]
-
-
-@pytest.mark.serial
-def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
-    flat: Path, stream: FakeStream, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The usual case on a GPU: the host queues a step in 2 ms, and the loader holds it back until the GPU is there."""
-    stream.step_s = 0.02
-    with fastpipe.loader(flat, 1, size=8, num_workers=2, prefetch_factor=4) as loader:
-        started = time.monotonic()
-        host_s = 0.0
-        for _ in range(3):
-            for _ in loader:
-                began = time.monotonic()
-                time.sleep(0.002)
-                host_s += time.monotonic() - began  # more than that on a busy machine
-        took = time.monotonic() - started
-        stats = loader.stats()
-    steps = 3 * FLAT_IMAGES
-    assert took >= 0.02 * (steps - 5), "the device was busy all the time"
-    assert in_time(0.7 * (took - host_s - stats.load_s), stats.held_s)
-    assert in_time(0.8 * took, stats.step_s)
-    assert in_time(stats.load_ratio, 0.1)
+    assert stats.held_s >= 0.02 * (3 * BATCHES - 4 - 3)
+    assert stats.step_s >= 0.02 * (2 * BATCHES - 4 - 3)  # the wait before an epoch's first batch is of no step in it
     assert not [record for record in caplog.records if "waited for data" in record.message]
 
 

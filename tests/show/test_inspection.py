@@ -53,19 +53,24 @@ def assert_holds(spread: Histogram, values: list[float]) -> None:
         assert count == sum(left <= value < right for value in values)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [[1.0], [7.0] * 50, [0.0, 1.0], list(map(float, range(100))), [*map(float, range(1, 400)), 1e6], [65500.0] * 9],
-)
-def test_histograms_hold_every_value_once(values: list[float]) -> None:
-    assert_holds(inspection._histogram(np.array(values)), values)
+def test_histograms_hold_every_value_once() -> None:
+    cases: list[list[float]] = [
+        [1.0],
+        [7.0] * 50,
+        [0.0, 1.0],
+        list(map(float, range(100))),
+        [*map(float, range(1, 400)), 1e6],
+        [65500.0] * 9,
+    ]
+    for values in cases:
+        assert_holds(inspection._histogram(np.array(values)), values)
 
 
-@pytest.mark.parametrize(("values", "counts"), [([32.0] * 9, [9]), ([32.0] * 900 + [4000.0], [900, 1])])
-def test_sizes_that_are_all_alike_are_one_row(values: list[float], counts: list[int]) -> None:
-    spread = inspection._histogram(np.array(values))
-    assert spread.counts == counts
-    assert_holds(spread, values)
+def test_sizes_that_are_all_alike_are_one_row() -> None:
+    for values, counts in (([32.0] * 9, [9]), ([32.0] * 900 + [4000.0], [900, 1])):
+        spread = inspection._histogram(np.array(values))
+        assert spread.counts == counts
+        assert_holds(spread, values)
 
 
 def test_one_giant_does_not_hide_the_rest() -> None:

@@ -42,15 +42,14 @@ def opened(data: Path, augment: Any = None, batch_size: int = 4, **options: Any)
     return fastpipe.loader(data, batch_size, **{"size": SIZE, "num_workers": 1, "augment": augment, **options})
 
 
-KORNIA = [k.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8), k.RandomPlasmaShadow(p=0.5), k.RandomErasing(p=0.5)]
+KORNIA = [k.RandomBrightness((0.5, 1.5), p=0.8), k.RandomPlasmaShadow(p=0.5), k.RandomErasing(p=0.5)]
 AUGMENTS: dict[str, Callable[[], Any]] = {
     "nothing": lambda: None,
     "imagenet": fastpipe.Augment.imagenet,
     "bfloat16": lambda: fastpipe.Augment.imagenet(dtype=torch.bfloat16),
     "randaugment": fastpipe.Augment.randaugment,
     "kornia": lambda: KORNIA,
-    "a module": lambda: torch.nn.Sequential(*KORNIA),
-    "not normalised": lambda: fastpipe.Augment(KORNIA, mean=None, std=None),
+    "not normalised": lambda: fastpipe.Augment([k.RandomErasing(p=0.5)], mean=None, std=None),
 }
 
 
@@ -59,17 +58,18 @@ def test_variants_are_what_the_loader_hands_out(large: Path, tmp_path: Path, nam
     out = tmp_path / "preview.png"
     augment = AUGMENTS[name]()
     with opened(large, augment, batch_size=6, seed=4, exact=True) as loader:
-        assert fastpipe.preview(loader, out).photos == 6
+        assert fastpipe.preview(loader, out, rows=3).photos == 3
         sheet = read(out)
         mean, std = ((0, 0, 0), (1, 1, 1)) if name == "not normalised" else (IMAGENET_MEAN, IMAGENET_STD)
         shift, scale = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
-        for epoch in range(VARIANTS):
+        for epoch in (0, 3, VARIANTS - 1):
+            loader.set_epoch(epoch)
             ((images, _),) = loader
             pixels = images / 255 if augment is None else images.float() * scale + shift
             shown = (pixels.permute(0, 2, 3, 1).clamp(0, 1) * 255).round().byte().numpy()
-            for variant in (cell(sheet, row, 2 + epoch) for row in range(6)):  # the loader has another order
-                worst = min(np.abs(variant.astype(int) - one).max() for one in shown)
-                assert worst <= 1
+            for row in range(3):  # the loader has another order
+                variant = cell(sheet, row, 2 + epoch).astype(int)
+                assert min(np.abs(variant - image).max() for image in shown) <= 1
 
 
 def test_a_preview_changes_nothing_of_an_iteration(textured: Path, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_preview_changes_nothing_of_an_iteration(textured: Path, tmp_path: Pat
                 got.append(images)
                 if look and number == 1:
                     before = loader.stats().batches
-                    fastpipe.preview(loader, tmp_path / "preview.png", rows=2)
+                    fastpipe.preview(loader, tmp_path / "preview.png", rows=1)
                     assert loader.stats().batches == before
             return got
 
@@ -111,9 +111,9 @@ def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: P
     sheets = []
     for number, augment in enumerate(([k.RandomInvert(p=0.0)], [k.RandomInvert(p=0.0), k.RandomMixUpV2((0.3, 0.3))])):
         with opened(textured, augment, size=(300, 200)) as loader:
-            assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=3).photos == 3
+            assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=2).photos == 2
         sheets.append(read(tmp_path / f"{number}.png"))
-    assert sheets[0].shape == sheets[1].shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    assert sheets[0].shape == sheets[1].shape == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     drawn = (cell(sheets[0], 0, 2) != 250).any(axis=(0, 2))
     assert abs(drawn.sum() - SIZE * 200 / 300) <= 2  # the proportions of the crop
     below = slice(GAP + SIZE, GAP + SIZE + CAPTION)
@@ -166,7 +166,7 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
     (tmp_path / "beside.py").write_text("P = 1.0")
     sheets = []
     for name in ("none", f"{program}:build", f"{program}:listed", f"{program}:alone"):
-        succeeded("preview", large, "--augment", name, "--out", out, "--rows", 3, "--overwrite")
+        succeeded("preview", large, "--augment", name, "--out", out, "--rows", 2, "--overwrite")
         sheets.append(cell(read(out), 1, 3).astype(int))
     assert np.abs(255 - sheets[0] - sheets[1]).max() <= 1
     assert np.array_equal(sheets[1], sheets[2])
@@ -186,42 +186,32 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
 
 def test_the_size_is_that_of_the_training(large: Path, tmp_path: Path) -> None:
     for size in (40, 400):
-        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png", "--overwrite")
+        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png", "--rows", 1, "--overwrite")
         drawn = cell(read(tmp_path / "a.png"), 0, 2) != 250
         assert drawn.any(axis=(1, 2)).sum() == min(size, SIZE)
 
 
-def test_photos_keep_their_proportions(large: Path, tmp_path: Path) -> None:
+def test_photos_keep_their_proportions_and_show_their_crops(large: Path, tmp_path: Path) -> None:
     succeeded("preview", large, "--out", tmp_path / "preview.png")
-    sheet, index = read(tmp_path / "preview.png"), fastpipe.open(large).index
-    for row in range(6):
-        width, height = int(index.records[row]["width"]), int(index.records[row]["height"])
-        inside = (
-            (cell(sheet, row, 0) != 250).any(axis=(1, 2)).sum(),
-            (cell(sheet, row, 0) != 250).any(axis=(0, 2)).sum(),
-        )
-        longest = max(width, height)
-        assert abs(inside[0] - SIZE * height / longest) <= 2
-        assert abs(inside[1] - SIZE * width / longest) <= 2
-
-
-def test_crops_are_drawn_on_the_photo(large: Path, tmp_path: Path) -> None:
-    succeeded("preview", large, "--out", tmp_path / "preview.png", "--rows", 2)
     sheet = read(tmp_path / "preview.png")
-    for row in range(2):
-        changed = (cell(sheet, row, 0) != cell(sheet, row, 1)).any(axis=2)
+    for row, record in enumerate(fastpipe.open(large).index.records):
+        width, height = int(record["width"]), int(record["height"])
+        photo, with_crops = cell(sheet, row, 0), cell(sheet, row, 1)
+        inside = (photo != 250).any(axis=2)
+        assert abs(inside.any(axis=1).sum() - SIZE * height / max(width, height)) <= 2
+        assert abs(inside.any(axis=0).sum() - SIZE * width / max(width, height)) <= 2
+        changed = (photo != with_crops).any(axis=2)
         assert 100 < changed.sum() < SIZE * SIZE / 2
-        assert (cell(sheet, row, 1)[changed] == (255, 210, 0)).all(axis=1).any()
+        assert (with_crops[changed] == (255, 210, 0)).all(axis=1).any()
 
 
-def test_the_command_says_what_it_did(flat: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_did(large: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
-    assert succeeded("preview", flat, "--augment", "simclr", "--out", out, "--rows", 3) == (
-        f"3 photos drawn to {out}, each with 8 variants\n"
-    )
-    assert read(out).shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
-    succeeded("preview", flat, "--out", out, "--rows", 90, "--overwrite")
-    assert read(out).shape[0] == GAP + 37 * (SIZE + GAP + CAPTION)
+    said = succeeded("preview", large, "--augment", "simclr", "--out", out, "--rows", 2)
+    assert said == f"2 photos drawn to {out}, each with 8 variants\n"
+    assert read(out).shape == (GAP + 2 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    succeeded("preview", large, "--out", out, "--rows", 90, "--overwrite")
+    assert read(out).shape[0] == GAP + 6 * (SIZE + GAP + CAPTION)
 
 
 def test_a_file_is_replaced_only_if_asked_to(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +228,7 @@ def test_a_file_is_replaced_only_if_asked_to(flat: Path, tmp_path: Path, monkeyp
 def test_the_same_seed_draws_the_same_sheet(textured: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         with opened(textured, fastpipe.Augment.randaugment(), seed=seed) as loader:
-            fastpipe.preview(loader, tmp_path / name, rows=4)
+            fastpipe.preview(loader, tmp_path / name, rows=2)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "again").read_bytes()
     assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
 
@@ -254,7 +244,7 @@ def test_mistakes_are_named(flat: Path, tmp_path: Path, copied: Callable[[Path],
     assert not out.exists()
 
 
-@pytest.mark.parametrize("options", [{}, {"dtype": torch.uint16}, {"augment": fastpipe.Augment.imagenet()}])
+@pytest.mark.parametrize("options", [{"dtype": torch.uint16}, {"augment": fastpipe.Augment.imagenet()}])
 def test_alpha_is_drawn_over_a_checkerboard(tmp_path: Path, options: dict[str, Any]) -> None:
     pixels = np.full((SIZE, SIZE, 4), (250, 40, 10, 255), dtype=np.uint8)
     pixels[:, : SIZE // 2, 3] = 0

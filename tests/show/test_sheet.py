@@ -35,22 +35,14 @@ def test_pictures_stand_in_rows(tmp_path: Path, count: int, columns: int, rows: 
     assert (sheet == BACKGROUND).all(), "nothing but the pictures where no picture has a caption"
 
 
-@pytest.mark.parametrize(
-    "caption", ["cat", "a caption that is much longer than its picture", "名前 ä", "caf\udce9", "gjpqy"]
-)
-def test_a_caption_stands_below_its_picture_and_nowhere_else(caption: str) -> None:
+def test_a_caption_stands_below_its_picture_and_nowhere_else() -> None:
     shown = images(2)
-    sheet = contact_sheet(shown, [caption, ""])
-    below = sheet[GAP + HEIGHT : GAP + HEIGHT + CAPTION, GAP : GAP + WIDTH].copy()
-    assert (below < 150).any(), "dark ink"
-    sheet[GAP + HEIGHT : GAP + HEIGHT + CAPTION, GAP : GAP + WIDTH] = BACKGROUND
-    np.testing.assert_array_equal(sheet, contact_sheet(shown, ["", ""]))
-
-
-def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
-    for name in ("one.png", "two.png"):
-        write_png(tmp_path / name, contact_sheet(images(3), ["a", "b", "c"]))
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    for caption in ("cat", "a caption that is much longer than its picture", "名前 ä", "caf\udce9", "gjpqy"):
+        sheet = contact_sheet(shown, [caption, ""])
+        below = sheet[GAP + HEIGHT : GAP + HEIGHT + CAPTION, GAP : GAP + WIDTH]
+        assert (below < 150).any(), "dark ink"
+        below[:] = BACKGROUND
+        np.testing.assert_array_equal(sheet, contact_sheet(shown, ["", ""]))
 
 
 def test_a_png_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -56,9 +56,8 @@ def test_a_pipeline_gives_the_crops_of_the_jpegs(shards: dict[str, str]) -> None
         assert (mine["cls"], mine["__key__"]) == (theirs["cls"], theirs["__key__"])
 
 
-@pytest.mark.parametrize("num_workers", [1, 3])
-def test_a_batch_gives_the_crops_of_the_jpegs(shards: dict[str, str], num_workers: int) -> None:
-    function = fastpipe.wds.batch_crop(SIDE, seed=5, num_workers=num_workers)
+def test_a_batch_gives_the_crops_of_the_jpegs(shards: dict[str, str]) -> None:
+    function = fastpipe.wds.batch_crop(SIDE, seed=5, num_workers=3)
     function.set_epoch(3)
     (one,), (other,) = (list(keyed(shards[name]).batched(10).map(function)) for name in ("jpeg", "coefficients"))
     assert torch.equal(one["jpg"], other["fpc"])

@@ -39,7 +39,7 @@ def images_for(plan: BatchPlan, size: tuple[int, int] = SIZE) -> NDArray[np.uint
 
 
 def wait_done(job: Job) -> list[tuple[int, str]]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not job.wait(1.0):
         assert time.monotonic() < deadline, "the job does not end"
     return job.errors()

@@ -72,6 +72,17 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 # Their results hold several images, so they depend on the batch; labels follow them.
 MIXING = {"PatchMix", "RandomCutMixV2", "RandomMixUpV2", "RandomMosaic"}
+MIXING_CASES: dict[str, Make] = {
+    "RandomMixUpV2": lambda: k.RandomMixUpV2(),
+    "RandomMixUpV2, half": lambda: k.RandomMixUpV2((0.2, 0.4), p=0.5),
+    "RandomCutMixV2": lambda: k.RandomCutMixV2(use_correct_lambda=True),
+    "RandomCutMixV2, half": lambda: k.RandomCutMixV2(use_correct_lambda=True, p=0.5),
+    "RandomCutMixV2, small": lambda: k.RandomCutMixV2(use_correct_lambda=True, cut_size=(0.4, 0.6)),
+    "PatchMix": lambda: k.PatchMix(patch_size=11),
+    "RandomMosaic": lambda: k.RandomMosaic(p=1.0),
+    "RandomMosaic, some": lambda: k.RandomMosaic(),
+    "RandomMosaic, 3 x 2": lambda: k.RandomMosaic(mosaic_grid=(3, 2), start_ratio_range=(0.1, 0.9), p=1.0),
+}
 # It copies objects between images by their masks, which a classification dataset does not have.
 REFUSED = {"RandomTransplantation"}
 # It downloads a diffusion model when it is made.
