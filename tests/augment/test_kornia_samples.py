@@ -140,15 +140,12 @@ def test_how_a_batch_is_cut_on_a_cpu_makes_no_difference(
 
     monkeypatch.setattr(brightness, "apply_transform", note)
     for name in CASES:
-        if name == "RandomChannelDropout":  # see the next test
-            continue
         module = brightness if name == "RandomBrightness" else CASES[name]()
         result = Augment(module, mean=None, std=None)(images, seed=1, batch=0)
         assert torch.equal(result, results[name][:11]), name
     assert calls == [2, 3, 4, 4]  # two images are tried first
 
 
-@pytest.mark.xfail(raises=IndexError, strict=False, reason="kornia numbers the rows of the whole call in `batch_idx`")
 def test_channels_are_dropped_however_a_batch_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     augment = Augment(k.RandomChannelDropout(p=1.0), mean=None, std=None)
     images = photos(11, *SIZE)
