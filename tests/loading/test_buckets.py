@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +21,9 @@ from support.pictures.drawn import smooth_noise
 import fastpipe
 from fastpipe.device.streams import Stream
 from fastpipe.errors import ConfigError
-from fastpipe.plan.buckets import Grouping
 from fastpipe.show.preview import seen_by
+
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 SIZES = [(100, 60), (60, 100), (80, 80), (90, 30), (64, 48), (48, 64), (30, 90), (100, 75), (75, 100)]  # of pictures
 COUNT = 75
@@ -183,66 +183,6 @@ def test_every_sample_comes_once_with_little_padding(shapes: Path, options: dict
     assert (orders[0] != orders[1]) == options["train"]
 
 
-def rows_of(batch: Any) -> list[tuple[int, bytes]]:
-    pixels = [image.contiguous().numpy().tobytes() for image in batch.images]
-    rows = zip(batch.ids.tolist(), pixels, batch.valid.tolist(), strict=True)
-    return [(number, image) for number, image, good in rows if good]
-
-
-def all_of(data: fastpipe.Dataset) -> fastpipe.Dataset:
-    return data
-
-
-def some_of(data: fastpipe.Dataset) -> fastpipe.Dataset:
-    return data.select(range(3, COUNT)).only(["b"]).take(0.9).fold(1, of=5)[0]
-
-
-CASES: dict[str, tuple[Callable[[fastpipe.Dataset], fastpipe.Dataset], dict[str, Any]]] = {
-    "all": (all_of, {}),
-    "evaluation": (all_of, {"train": False}),
-    "min_size": (all_of, {"size": SHORT, "drop_last": True}),
-    "chosen": (some_of, {}),
-    "weights": (all_of, {"sampler": fastpipe.Weighted({"a": 3}), "epoch_size": 41}),
-    "repeats": (all_of, {"sampler": fastpipe.Repeated(3), "epoch_size": 50}),
-    "function": (all_of, {"sampler": lambda epoch: np.random.default_rng(epoch).integers(0, COUNT, 41 + epoch)}),
-    "concat": (lambda data: fastpipe.concat(data.only(["b"]), data.take(0.5)), {}),
-    "mixture": (lambda data: fastpipe.mix({data.only(["b"]): 0.3, data.take(0.5): 0.7}), {"epoch_size": 50}),
-}
-
-
-@pytest.mark.parametrize(
-    ("partition", "name"),
-    [*(("sample", name) for name in CASES), *((4, name) for name in ("all", "min_size", "mixture"))],
-)
-def test_every_batch_can_be_resumed_on_any_number_of_ranks(
-    shapes: Path, monkeypatch: pytest.MonkeyPatch, partition: str | int, name: str
-) -> None:
-    """World 8 -> 4 -> 2 -> 1, resumed at each global batch: the rows of one rank, padding included."""
-    monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 4))  # an epoch has several windows
-    choose, options = CASES[name]
-    data = choose(fastpipe.open(shapes))
-    options = {**({} if data.content.mixed else {"drop_last": False}), **options, "partition": partition}
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    with opened(data, 8, rank=0, world_size=1, **options) as loader:
-        expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
-    state: Any = None
-    for step, wanted in enumerate(expected):
-        world_size = (8, 4, 2, 1)[step % 4]
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
-        got: list[tuple[int, bytes]] = []
-        states = []
-        for rank in range(world_size):
-            with opened(data, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
-                if state is not None:
-                    loader.load_state_dict(json.loads(json.dumps(state)))
-                if not loader.remaining:
-                    list(loader)
-                got += rows_of(next(iter(loader)))
-                states.append(loader.state_dict())
-        assert sorted(got) == wanted, f"global batch {step} on {world_size} ranks"
-        state = states[0]
-
-
 def test_a_state_belongs_to_its_buckets(shapes: Path) -> None:
     with opened(shapes) as loader:
         state = loader.state_dict()
@@ -280,15 +220,6 @@ def test_colours_are_augmented_and_previews_drawn(shapes: Path, tmp_path: Path) 
         assert batch.pixel_mask.shape == batch.images[:, 0].shape
     seen = seen_by(opened(shapes).parts, np.arange(5), 0)[0]
     assert len(seen.images) == 5
-
-
-def test_sources_that_are_not_packed(tmp_path: Path, shapes: Path) -> None:
-    for number in range(20):
-        (tmp_path / "photos" / "a").mkdir(parents=True, exist_ok=True)
-        smooth_noise(*SIZES[number % 9], seed=number).save(tmp_path / "photos" / "a" / f"{number}.jpg")
-    with opened(tmp_path / "photos", drop_last=False) as loader:
-        batches = list(loader)
-        assert sorted(number for batch in batches for number in batch.ids.tolist()) == list(range(20))
 
 
 @pytest.mark.parametrize("fields", [None, ("image", "label", "boxes", "image_size", "pixel_mask")])

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from support.ranks.torchrun import ranks
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -62,25 +61,20 @@ def saved(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tup
     return found
 
 
-@pytest.mark.parametrize("chosen", CHOICES)
-def test_the_same_options_go_on(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]], chosen: str) -> None:
-    folder, rest = saved[chosen]
-    with loader_of(flat, chosen) as loader:
-        dcp.load({"loader": loader, "step": 0}, checkpoint_id=folder)
-        assert ids(loader) == rest
+def test_the_same_options_go_on(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+    for chosen, (folder, rest) in saved.items():
+        with loader_of(flat, chosen) as loader:
+            dcp.load({"loader": loader, "step": 0}, checkpoint_id=folder)
+            assert ids(loader) == rest, chosen
 
 
-@pytest.mark.parametrize(("of", "into"), list(itertools.permutations(CHOICES, 2)))
-def test_other_options_are_refused_by_the_loader(
-    flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]], of: str, into: str
-) -> None:
-    with loader_of(flat, into) as loader:
-        with pytest.raises(
-            ConfigError,
-            match=r"^load_state_dict: .*(another order of the samples: .* was .* and is now|to dataset .* but this)",
-        ):
-            dcp.load({"loader": loader}, checkpoint_id=saved[of][0])
-        assert loader.state_dict()["batches"] == 0, "untouched"
+def test_other_options_are_refused_by_the_loader(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+    words = r"^load_state_dict: .*(another order of the samples: .* was .* and is now|to dataset .* but this)"
+    for of, into in itertools.permutations(CHOICES, 2):
+        with loader_of(flat, into) as loader:
+            with pytest.raises(ConfigError, match=words):
+                dcp.load({"loader": loader}, checkpoint_id=saved[of][0])
+            assert loader.state_dict()["batches"] == 0, "untouched"
 
 
 def test_what_differs_is_named_with_both_values(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
@@ -109,38 +103,13 @@ def test_a_size_that_was_not_set_is_the_loaders(flat: Path, saved: Mapping[str, 
         assert next(iter(loader)).images.shape == (4, 3, 12, 12)
 
 
-def test_two_ranks_save_and_one_goes_on(flat: Path, tmp_path: Path) -> None:
-    program = tmp_path / "saves.py"
-    program.write_text(
-        """
-import sys, torch.distributed as dist, torch.distributed.checkpoint as dcp, fastpipe
-dist.init_process_group("gloo")
-with fastpipe.loader(sys.argv[1], 2, size=8, num_workers=1) as loader:
-    batches = iter(loader)
-    next(batches), next(batches)
-    dcp.save({"loader": loader}, checkpoint_id=sys.argv[2])
-dist.destroy_process_group()
-"""
-    )
-    for code, printed in ranks(program, flat, tmp_path / "state"):
-        assert code == 0, printed
-    with loader_of(flat) as whole:
-        expected = ids(whole)[2:]
-    with loader_of(flat) as loader:
-        dcp.load({"loader": loader}, checkpoint_id=tmp_path / "state")
-        assert ids(loader) == expected
-    with loader_of(flat, world_size=2, rank=1) as loader, pytest.raises(ConfigError, match="was 4 and is now 8"):
-        dcp.load({"loader": loader}, checkpoint_id=tmp_path / "state")
-
-
-@pytest.mark.parametrize("chosen", CHOICES)
-def test_a_state_is_good_for_json_and_for_a_careful_torch_load(flat: Path, chosen: str) -> None:
-    with loader_of(flat, chosen) as loader:
-        state = loader.state_dict()
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    assert torch.load(file, weights_only=True) == state == json.loads(json.dumps(state))
-    assert list(state) == ["version", "dataset", "dataset_versions", "order", "epoch", "batches", "size"], (
-        "the same in every loader"
-    )
+def test_a_state_is_good_for_json_and_for_a_careful_torch_load(flat: Path) -> None:
+    keys = ["version", "dataset", "dataset_versions", "order", "epoch", "batches", "size"]
+    for chosen in CHOICES:
+        with loader_of(flat, chosen) as loader:
+            state = loader.state_dict()
+        file = io.BytesIO()
+        torch.save(state, file)
+        file.seek(0)
+        assert torch.load(file, weights_only=True) == state == json.loads(json.dumps(state))
+        assert list(state) == keys, "the same in every loader"

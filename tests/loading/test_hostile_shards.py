@@ -49,22 +49,12 @@ def rename(dataset: Path, name: str) -> None:
 def test_cut_short_at_any_byte(textured: Path, copied: Copy, tried: Tried) -> None:
     dataset = copied(textured)
     size = (dataset / SHARD).stat().st_size
-    lengths = random.Random(7).sample(range(size), min(times(300, 200_000), size))
+    lengths = random.Random(7).sample(range(size), min(times(60, 200_000), size))
     for length in sorted(lengths, reverse=True):
         os.truncate(dataset / SHARD, length)
         with pytest.raises(SampleError, match=f"expected {size} bytes, found {length}"):
             fastpipe.open(dataset)[length % 23]
     tried("a shard truncated", len(lengths), "a named error")
-
-
-def test_cut_short_for_a_loader(textured: Path, copied: Copy) -> None:
-    dataset = copied(textured)
-    size = (dataset / SHARD).stat().st_size
-    for length in sorted({0, 1, 511, 512, size // 3, size // 2, size - 1}, reverse=True):
-        os.truncate(dataset / SHARD, length)
-        assert_refused(dataset, f"the shard has changed since it was packed: expected {size} bytes, found {length}")
-    os.truncate(dataset / SHARD, size + 1)
-    assert_refused(dataset, "the shard has changed since it was packed")
 
 
 def test_a_shard_of_another_pack(textured: Path, copied: Copy) -> None:
@@ -250,8 +240,19 @@ def dangers(source: str) -> Iterator[str]:
             if bad or (module == "numpy" and {"load", "save"} & set(names)):
                 yield module
         elif isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            options = {option.arg: ast.unparse(option.value) for option in node.keywords}
-            objects = re.match(ARRAYS, name) and options.get("allow_pickle") != "False"
+            name = dotted(node.func)
+            options = {option.arg: option.value for option in node.keywords}
+            objects = re.match(ARRAYS, name) and not is_false(options.get("allow_pickle"))
             if re.match(CALLS, name) or objects or "shell" in options:
                 yield name
+
+
+def dotted(function: ast.expr) -> str:
+    """The name of a function as a program writes it; "?" stands for what is no name."""
+    if isinstance(function, ast.Attribute):
+        return f"{dotted(function.value)}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else "?"
+
+
+def is_false(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is False

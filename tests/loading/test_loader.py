@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -93,14 +92,14 @@ def test_an_epoch_holds_each_sample_once_with_its_label(flat: Path, train: bool)
 
 
 def test_the_same_seed_gives_the_same_bytes_for_any_threads_and_prefetch(textured: Path) -> None:
+    """And for any batch_size."""
     expected = None
-    for workers in (1, 2, 3, 8):
-        for prefetch in (1, 2, 8):
-            options: dict[str, Any] = {"size": 24, "seed": 5, "drop_last": False}
-            with fastpipe.loader(textured, 4, num_workers=workers, prefetch_factor=prefetch, **options) as loader:
-                got = (*epoch_of(loader), *epoch_of(loader))
-            expected = expected or got
-            assert same(got, expected), (workers, prefetch)
+    for workers, prefetch, batch_size in ((1, 1, 4), (2, 8, 4), (3, 1, 4), (8, 2, 4), (2, 2, 1), (2, 2, 23)):
+        options: dict[str, Any] = {"size": 24, "seed": 5, "drop_last": False}
+        with fastpipe.loader(textured, batch_size, num_workers=workers, prefetch_factor=prefetch, **options) as loader:
+            got = (*epoch_of(loader), *epoch_of(loader))
+        expected = expected or got
+        assert same(got, expected), (workers, prefetch, batch_size)
 
 
 def rows_by_tile(source: Path, folder: Path, tiles: tuple[int, ...], **options: Any) -> None:
@@ -138,19 +137,10 @@ def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
 @pytest.mark.photos
 def test_tiles_change_no_row_of_real_photos(photos: list[Path], tmp_path: Path) -> None:
     source = tmp_path / "source"
-    for photo in photos[:12]:
+    for photo in photos[:5]:
         (source / photo.parent.name).mkdir(parents=True, exist_ok=True)
         shutil.copy(photo, source / photo.parent.name / photo.name)
     rows_by_tile(source, tmp_path, (0, 16, 32, 10_000), num_workers=2, exact=True)
-
-
-def test_batch_size_changes_no_row(textured: Path) -> None:
-    results = []
-    for batch_size in (1, 4, 23):
-        with fastpipe.loader(textured, batch_size, size=24, drop_last=False, num_workers=2) as loader:
-            results.append(epoch_of(loader))
-    assert same(results[0], results[1])
-    assert same(results[0], results[2])
 
 
 def test_epochs_and_seeds_differ(flat: Path) -> None:
@@ -195,7 +185,7 @@ def test_shuffle_is_a_choice_of_its_own(flat: Path) -> None:
 def test_flips_mirror(textured: Path) -> None:
     options: dict[str, Any] = {"size": 24, "shuffle": False, "drop_last": False, "num_workers": 2}
     results = {}
-    for hflip in (False, True, 1.0, 0.3, None):
+    for hflip in (False, True, 1.0, 0.5, 0.3, None):
         with fastpipe.loader(textured, 23, hflip=hflip, **options) as loader:
             results[repr(hflip)] = epoch_of(loader)[0]
     plain, mirrored = results["False"], results["1.0"].flip(3)
@@ -207,14 +197,7 @@ def test_flips_mirror(textured: Path) -> None:
         assert all(a != b for a, b in zip(unchanged, turned, strict=True))
         assert least <= sum(turned) <= most
     assert torch.equal(results["None"], results["True"])
-
-
-def test_flip_true_is_half_of_the_time(textured: Path) -> None:
-    with (
-        fastpipe.loader(textured, 23, size=16, train=False, hflip=True, num_workers=2) as flipping,
-        fastpipe.loader(textured, 23, size=16, train=False, hflip=0.5, num_workers=2) as half,
-    ):
-        assert same(epoch_of(flipping), epoch_of(half))
+    assert torch.equal(results["0.5"], results["True"])
 
 
 def test_resize_takes_the_whole_picture(textured: Path) -> None:
@@ -294,14 +277,3 @@ def test_evaluation_is_always_exact(large: Path, crop: fastpipe.Resize | None) -
         with fastpipe.loader(large, 6, size=32, train=False, crop=crop, exact=exact, num_workers=2) as loader:
             results.append(epoch_of(loader))
     assert same(*results)
-
-
-def test_what_is_packed_is_what_comes_out(flat: Path) -> None:
-    source = flat.parent / "source"
-    colours = {
-        tuple(np.asarray(Image.open(io.BytesIO(file.read_bytes())).convert("RGB"))[3, 3])
-        for file in source.glob("*/*.jpg")
-    }
-    with fastpipe.loader(flat, 37, size=16, num_workers=2) as loader:
-        images, _ = epoch_of(loader)
-    assert {tuple(image[:, 3, 3].numpy()) for image in images} == colours

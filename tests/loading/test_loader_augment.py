@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from support.datasets.field_columns import remove_labels
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -113,3 +115,15 @@ def test_time_spent_augmenting_is_counted(textured: Path) -> None:
 def test_what_is_no_augmentation_is_refused(textured: Path, augment: Any) -> None:
     with pytest.raises(ConfigError, match=r"[Aa]ugment: .*expected"):
         loader_of(textured, augment=augment)
+
+
+def test_soft_labels_need_labels(textured: Path, copied: Callable[[Path], Path]) -> None:
+    data = copied(textured)
+    remove_labels(data, slice(3, 23, 7))
+    for augment in (fastpipe.Augment.imagenet(mixup=0.2), fastpipe.Augment.imagenet(label_smoothing=0.1)):
+        with pytest.raises(
+            ConfigError, match=r"soft labels.* samples without labels \(3 of 23 of .*Leave them out with data.select"
+        ):
+            loader_of(data, augment=augment)
+    with loader_of(data, augment=fastpipe.Augment.imagenet()) as loader:
+        assert next(iter(loader))[0].dtype == torch.float32

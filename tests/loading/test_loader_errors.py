@@ -15,62 +15,73 @@ from support.pictures.drawn import FLAT_IMAGES, flat_number
 import fastpipe
 from fastpipe import ConfigError, DatasetError, EngineError, SampleError
 from fastpipe.format.index import Index
+from fastpipe.loading.epoch import Maker
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.epoch import EpochPlan
 
 Copy = Callable[[Path], Path]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("batch_size", 0),
-        ("batch_size", 2.0),
-        ("size", "224"),
-        ("size", (1, 2, 3)),
-        ("train", "yes"),
-        ("train", 1),
-        ("crop", "center"),
-        ("hflip", 2),
-        ("shuffle", 1),
-        ("seed", -1),
-        ("seed", 2**64),
-        ("seed", None),
-        ("drop_last", "no"),
-        ("num_workers", 0),
-        ("num_workers", 1.5),
-        ("num_workers", 5000),
-        ("prefetch_factor", 0),
-        ("exact", "yes"),
-        ("sampler", 3),
-        ("sampler", fastpipe.Weighted),
-        ("partition", True),  # == 1
-        ("partition", ""),
-        ("on_error", "ignore"),
-        ("verify", 1),
-    ],
-)
-def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:
-    with pytest.raises(ConfigError, match=f"^{name}: expected ") as caught:
-        fastpipe.loader(flat, **{name: value})
-    assert f"got {value!r}" in str(caught.value)
+WRONG: list[tuple[str, Any]] = [
+    ("batch_size", 0),
+    ("batch_size", 2.0),
+    ("size", "224"),
+    ("size", (1, 2, 3)),
+    ("train", "yes"),
+    ("train", 1),
+    ("crop", "center"),
+    ("hflip", 2),
+    ("hflip", "no"),
+    ("shuffle", 1),
+    ("seed", -1),
+    ("seed", 2**64),
+    ("seed", None),
+    ("drop_last", "no"),
+    ("num_workers", 0),
+    ("num_workers", 1.5),
+    ("num_workers", 5000),
+    ("prefetch_factor", 0),
+    ("exact", "yes"),
+    ("partition", True),  # == 1
+    ("partition", ""),
+    ("partition", "shard"),
+    ("on_error", "ignore"),
+    ("stall_timeout", 0),
+    ("verify", 1),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "alternative"),
-    [
-        ("collate_fn", "combine tensors after the loader"),
-        ("worker_init_fn", "seed="),
-        ("persistent_workers", "leave it out"),
-        ("pin_memory", "leave it out"),
-        ("batch_sampler", "sampler="),
-        ("generator", "pass seed="),
-        ("multiprocessing_context", "no worker processes"),
-        ("timeout", "stall_timeout"),
-        ("transform", "crop="),
-    ],
-)
-def test_arguments_of_the_dataloader_name_the_alternative(flat: Path, name: str, alternative: str) -> None:
-    with pytest.raises(ConfigError, match=rf"has no argument {name}: .*{re.escape(alternative)}"):
-        fastpipe.loader(flat, **{name: None})
+def test_a_wrong_argument_is_named_before_the_dataset_is_opened() -> None:
+    """A scan, or a dataset behind a URL, may take minutes."""
+    for name, value in WRONG:
+        with pytest.raises(ConfigError, match=f"^{name}: expected ") as caught:
+            fastpipe.loader("nowhere", **{name: value})
+        assert f"got {value!r}" in str(caught.value)
+    with pytest.raises(ConfigError, match="buckets show whole images"):
+        fastpipe.loader("nowhere", size="bucket", crop=fastpipe.Resize())
+
+
+@pytest.mark.parametrize("sampler", [3, fastpipe.Weighted])
+def test_a_wrong_sampler_is_named(flat: Path, sampler: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^sampler: expected .*got {re.escape(repr(sampler))}"):
+        fastpipe.loader(flat, sampler=sampler)
+
+
+def test_arguments_of_the_dataloader_name_the_alternative(flat: Path) -> None:
+    alternatives = {
+        "collate_fn": "combine tensors after the loader",
+        "worker_init_fn": "seed=",
+        "persistent_workers": "leave it out",
+        "pin_memory": "leave it out",
+        "batch_sampler": "sampler=",
+        "generator": "pass seed=",
+        "multiprocessing_context": "no worker processes",
+        "timeout": "stall_timeout",
+        "transform": "crop=",
+    }
+    for name, alternative in alternatives.items():
+        with pytest.raises(ConfigError, match=rf"has no argument {name}: .*{re.escape(alternative)}"):
+            fastpipe.loader(flat, **{name: None})
 
 
 def test_other_arguments_are_a_type_error(flat: Path) -> None:
@@ -82,19 +93,6 @@ def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
     message = rf"batch_size=38 with drop_last=True gives no full batch: .*{FLAT_IMAGES} samples.*drop_last=False"
     with pytest.raises(ConfigError, match=message):
         fastpipe.loader(flat, 38)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"hflip": 2}, "hflip: expected True, False or a probability"),
-        ({"on_error": "ignore"}, "on_error: expected 'raise' or 'replace', got 'ignore'"),
-        ({"size": "bucket", "crop": fastpipe.Resize()}, "buckets show whole images"),
-    ],
-)
-def test_arguments_are_checked_before_the_dataset_is_opened(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        fastpipe.loader("nowhere", 8, **options)
 
 
 def test_no_dataset(tmp_path: Path) -> None:
@@ -152,14 +150,6 @@ def test_the_first_bad_sample_of_a_batch_is_named(flat: Path, copied: Copy) -> N
         ):
             next(iter(loader))
         assert caught.value.sample == 12
-
-
-def test_a_missing_shard_is_a_sample_error(flat: Path, copied: Copy) -> None:
-    dataset = copied(flat)
-    with fastpipe.loader(dataset, 8, size=16, num_workers=2) as loader:
-        (dataset / "shard-000000.tar").unlink()
-        with pytest.raises(SampleError, match="the shard cannot be opened: No such file"):
-            next(iter(loader))
 
 
 @pytest.mark.parametrize("train", [True, False])
@@ -239,7 +229,43 @@ def test_a_single_sample_has_no_replacement(tmp_path: Path) -> None:
         pytest.raises(SampleError, match="not a JPEG") as caught,
     ):
         next(iter(loader))
-    assert "16 other samples" not in str(caught.value)
+    assert "(and there is no other sample that could replace it)" in str(caught.value)
+
+
+def test_no_memory_for_a_batch_ends_the_epoch_behind_the_batches_before(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = Maker.begin
+
+    def failing(maker: Maker, plan: BatchPlan, of: EpochPlan, number: int) -> object:
+        if number == 2:
+            raise MemoryError("none left")
+        return begin(maker, plan, of, number)
+
+    monkeypatch.setattr(Maker, "begin", failing)
+    with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        next(batches)
+        words = "not enough memory for batch 2 of epoch 0: none left. Pass a smaller batch_size, size or "
+        with pytest.raises(EngineError, match=words):
+            next(batches)
+
+
+def test_a_sample_that_memory_does_not_suffice_for_is_not_replaced(
+    flat: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = copied(flat)
+    damage(dataset, 2)
+    monkeypatch.setattr("fastpipe.loading.epoch.lacks_memory", lambda reason: True)
+    shard, key, offset = Index(dataset).where(2)
+    place = re.escape(f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers")
+    with (
+        fastpipe.loader(dataset, 8, size=16, train=False, on_error="replace", num_workers=1) as loader,
+        pytest.raises(EngineError, match=place),
+    ):
+        next(iter(loader))
+    assert loader.stats().replaced == 0
 
 
 def test_a_closed_loader_says_so(flat: Path) -> None:

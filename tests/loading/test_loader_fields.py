@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -228,38 +227,6 @@ def test_images_and_labels_are_those_of_a_loader_without_fields(fielded: Path, f
             assert torch.equal(batch["valid"], pair.valid)
     with loader_of(fielded) as loader:
         assert all(isinstance(batch, tuple) for batch in loader)
-
-
-def test_a_state_and_other_numbers_of_threads_change_nothing(fielded: Path) -> None:
-    fields = ("image", "caption", "boxes", "joints", "id", "key")
-
-    def told(batch: dict[str, Any]) -> Any:
-        boxes = [each.tolist() for each in batch["boxes"]], [each.tolist() for each in batch["joints"]]
-        return batch["id"].tolist(), batch["caption"], batch["key"], boxes
-
-    with loader_of(fielded, fields, flip_pairs=[], num_workers=1) as loader:
-        batches = iter(loader)
-        next(batches)
-        state = json.loads(json.dumps(loader.state_dict()))
-        expected = [told(batch) for batch in batches]
-    with loader_of(fielded, fields, flip_pairs=[], num_workers=3, prefetch_factor=4) as other:
-        other.load_state_dict(state)
-        assert [told(batch) for batch in other] == expected
-    with loader_of(fielded) as plain:  # what a batch has does not decide its samples
-        plain.load_state_dict(state)
-        assert len(list(plain)) == len(expected)
-
-
-def test_ranks_have_the_fields_of_their_samples(fielded: Path, values: dict[str, list[Any]]) -> None:
-    seen = []
-    for rank in range(3):
-        with loader_of(
-            fielded, ("image", "id", "caption", "valid"), train=False, rank=rank, world_size=3, partition="sample"
-        ) as loader:
-            for batch in loader:
-                assert batch["caption"] == [values["caption"][sample] for sample in batch["id"].tolist()]
-                seen += batch["id"][batch["valid"]].tolist()
-    assert sorted(seen) == list(range(FLAT_IMAGES))
 
 
 def test_a_replaced_sample_brings_its_own_fields(

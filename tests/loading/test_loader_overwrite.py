@@ -54,7 +54,7 @@ def rows_of(data: Path) -> torch.Tensor:
 
 
 def wait_until_open(shards: int, data: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while open_shards(data) < shards:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -175,7 +175,7 @@ def test_large_files_are_compared_beside_the_epoch(
     begin.set()
     for thread in threading.enumerate():
         if thread.name == "fastpipe-hashes":
-            thread.join(60)
+            thread.join(300)
             assert not thread.is_alive()
 
 

@@ -62,6 +62,13 @@ def test_a_short_wait_is_not_blamed_on_anything() -> None:
     assert words["loop"] == "waited 20.0 times as long as the steps took, most of it for decoding threads"
 
 
+def test_a_wait_for_the_device_is_told() -> None:
+    words = describe(Stats(), Stats(epoch=0, load_s=0.1, step_s=4.0, held_s=1.0), 1.0, 10)
+    assert words["loop"] == "waited 2% of the steps' time; 25% of it waiting for its device"
+    words = describe(Stats(), Stats(epoch=0, load_s=0.1, step_s=4.0, held_s=0.4), 1.0, 10)
+    assert words["loop"] == "waited 2% of the steps' time"
+
+
 @pytest.mark.parametrize("terminal", [False, True])
 def test_lines_are_printed_while_a_loop_runs(flat: Path, terminal: bool) -> None:
     out = io.StringIO()
@@ -85,37 +92,12 @@ def test_what_the_program_prints_stays_where_it_goes(flat: Path, capsys: pytest.
         fastpipe.loader(flat, 8, size=16) as loader,
         fastpipe.monitor(loader, console=Console(file=out, force_terminal=True)),
     ):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while "fastpipe" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
         sys.stdout.write("epoch 1: loss 0.5\n")
     assert capsys.readouterr().out == "epoch 1: loss 0.5\n"
     assert "loss" not in out.getvalue()
-
-
-@pytest.mark.serial
-@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="this system does not tell a thread's CPU time")
-def test_a_look_takes_less_than_a_hundredth_of_a_cpu(flat: Path) -> None:
-    """CPU time of the monitor's thread, which other programs do not stretch, of looks in a terminal, one a second."""
-    out = io.StringIO()
-    with (
-        fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,
-        fastpipe.monitor(loader, every=0.01, console=Console(file=out, force_terminal=True, width=80)),
-    ):
-        (thread,) = [each for each in threading.enumerate() if each.name == "fastpipe-monitor"]
-        assert thread.ident is not None
-        clock = time.pthread_getcpuclockid(thread.ident)
-
-        def look_until(looks: int) -> float:
-            deadline = time.monotonic() + 60
-            while out.getvalue().count("images/s") < looks:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            return time.clock_gettime(clock)
-
-        first = look_until(3)  # has imported what it needs
-        seconds_a_look = (look_until(53) - first) / 50
-    assert in_time(seconds_a_look, 0.01)
 
 
 def test_it_ends_at_once_also_after_an_error(flat: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,21 +73,6 @@ def test_loaders_are_told_apart_and_not_kept_alive(flat: Path) -> None:
     assert registry.get_sample_value("fastpipe_samples_total", {"loader": "val"}) is None
     train.close()
     assert registry.get_sample_value("fastpipe_samples_total", {"loader": "train"}) == 0
-
-
-def test_over_http(loader: fastpipe.Loader) -> None:
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(LoaderCollector({"train": loader}))
-    server, thread = prometheus_client.start_http_server(0, "127.0.0.1", registry)
-    try:
-        next(iter(loader))
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=30) as answer:
-            found = parsed(answer.read().decode())
-        assert found["fastpipe_samples_total", ()] == 4
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.mark.parametrize("loaders", [None, {"train": None}, ["train"]])

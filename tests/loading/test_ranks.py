@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,7 +130,7 @@ def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(flat: Path
     with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
         samples(loader)
         samples(loader)
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + 300
         while loader.stats().images_decoded <= 2 * len(loader.dataset):  # until epoch 2 has begun
             assert time.monotonic() < until_s
         connect(0, 2)
@@ -253,6 +254,30 @@ def test_a_dataset_that_is_split_by_rank_again_is_refused(flat: Path) -> None:
     assert len(read(2, split=False)) == 19
     with pytest.raises(ConfigError, match=r"datasets.iterable_dataset.StepExamplesIterable gives each process a part"):
         read(2, split=True)
+
+
+def test_accelerate_deals_out_no_share(flat: Path, connect: Connect) -> None:
+    """Of a loader in a DataLoader, it would give each process a part of what is a part already."""
+    from accelerate.data_loader import DataLoaderDispatcher, IterableDatasetShard
+
+    def dispatched(loader: fastpipe.Loader) -> object:
+        dispatcher = SimpleNamespace(
+            state=SimpleNamespace(process_index=0, num_processes=2),
+            split_batches=True,
+            submesh_tp=None,
+            _update_state_dict=lambda: None,
+        )
+        return DataLoaderDispatcher._fetch_batches(dispatcher, iter(loader))
+
+    def sharded(loader: fastpipe.Loader) -> object:
+        return next(iter(IterableDatasetShard(loader, batch_size=1, num_processes=2)))
+
+    connect(0, 2)
+    for deal, name in ((dispatched, "DataLoaderDispatcher"), (sharded, "IterableDatasetShard")):
+        with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
+            with pytest.raises(ConfigError, match=f"accelerate.data_loader.{name} gives each process a part"):
+                deal(loader)
+            assert len(samples(loader)) == 16, "nobody deals out this one"
 
 
 def test_ranks_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

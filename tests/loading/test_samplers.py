@@ -47,27 +47,6 @@ def ids_of(loader: fastpipe.Loader, epochs: int = 1) -> list[int]:
         return [row[0] for _ in range(epochs) for batch in loader for row in rows_of(batch)]
 
 
-def in_a_world(
-    dataset: fastpipe.Dataset, world_size: int, state: Any, steps: int, **options: Any
-) -> tuple[list[list[Row]], dict[str, Any]]:
-    """The next global batches of 8, each sorted, and the state behind them."""
-    found: list[list[Row]] = [[] for _ in range(steps)]
-    after: dict[str, Any] = {}
-    for rank in range(world_size):
-        with loader_of(dataset, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
-            if state is not None:
-                loader.load_state_dict(json.loads(json.dumps(state)))
-            taken = 0
-            while taken < steps:
-                for batch in loader:
-                    found[taken] += rows_of(batch)
-                    taken += 1
-                    after = loader.state_dict()
-                    if taken == steps:
-                        break
-    return [sorted(batch) for batch in found], after
-
-
 @pytest.fixture(scope="module")
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset in which crops differ; it has as many samples and the classes of `flat`."""
@@ -80,96 +59,12 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source.parent / "packed"
 
 
-Choose = Callable[[fastpipe.Dataset], fastpipe.Dataset]
-
-
-def everything(data: fastpipe.Dataset) -> fastpipe.Dataset:
-    return data
-
-
-def of_all_kinds(data: fastpipe.Dataset) -> fastpipe.Dataset:
-    """What each method leaves of the samples that those before it have left."""
-    return data.select(np.arange(FLAT_IMAGES) != 5).only(["cow", "bee"]).take(0.9).fold(2, of=5)[0]
-
-
 def numbers_of(epoch: int) -> NDArray[np.int64]:
     """A sampler: 16 to 18 numbers, the same one several times."""
     return np.random.default_rng(epoch).integers(0, FLAT_IMAGES, 16 + epoch % 3)
 
 
 SPREAD = np.arange(FLAT_IMAGES)
-VIEWS = [fastpipe.View(count=2), fastpipe.View(8, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]
-CASES: dict[str, tuple[Choose, dict[str, Any]]] = {
-    "select": (lambda data: data.select(range(1, FLAT_IMAGES, 2)), {}),
-    "select, unordered": (lambda data: data.select([30, 2, 11, 5, 7, 29, 3, 1, 36, 20, 12]), {}),
-    "only": (lambda data: data.only(["cow", "ant"]), {}),
-    "take": (lambda data: data.take(0.7), {}),
-    "fold": (lambda data: data.fold(1, of=3)[0], {}),
-    "class weights": (everything, {"sampler": fastpipe.Weighted({"ant": 3, "bee": 0.5})}),
-    "sample weights": (everything, {"sampler": fastpipe.Weighted(SPREAD)}),
-    "no replacement": (everything, {"sampler": fastpipe.Weighted(SPREAD, replacement=False), "epoch_size": 19}),
-    "repeats": (everything, {"sampler": fastpipe.Repeated(3)}),
-    "long epochs": (everything, {"epoch_size": 83}),
-    "short epochs": (everything, {"epoch_size": 17}),
-    "views": (everything, {"views": VIEWS}),
-    "concat": (lambda data: fastpipe.concat(data.only(["cow"]), data.fold(0, of=2)[1]), {}),
-    "concat, weighted": (
-        lambda data: fastpipe.concat(data.only(["cow"]), data),
-        {"sampler": fastpipe.Weighted({"cow": 3, "bee": 0.5})},
-    ),
-    "mix": (lambda data: fastpipe.mix({data.only(["cow"]): 0.3, data.take(0.8): 0.7}), {}),
-    "mix, weighted": (
-        lambda data: fastpipe.mix({data.only(["cow", "bee"]): 0.3, data.take(0.8): 0.7}),
-        {"sampler": fastpipe.Repeated(2, fastpipe.Weighted({"cow": 3, "bee": 0.5})), "epoch_size": 33},
-    ),
-    "in order": (everything, {"sampler": fastpipe.Sequential()}),
-    "in order, repeated": (everything, {"sampler": fastpipe.Repeated(2, fastpipe.Sequential())}),
-    "all": (
-        of_all_kinds,
-        {"views": VIEWS, "sampler": fastpipe.Repeated(2, fastpipe.Weighted({"bee": 2.5})), "epoch_size": 30},
-    ),
-}
-LISTED: dict[str, tuple[Choose, dict[str, Any]]] = {
-    "per class": (everything, {"sampler": fastpipe.PerClass(4)}),
-    "per class, repeated": (
-        lambda data: data.only(["cow", "ant"]),
-        {"sampler": fastpipe.Repeated(2, fastpipe.PerClass(2, classes=2)), "views": VIEWS},
-    ),
-    "function": (everything, {"sampler": numbers_of}),
-    "function, repeated": (everything, {"sampler": fastpipe.Repeated(2, numbers_of)}),
-    "torch sampler": (everything, {"sampler": torch.utils.data.RandomSampler(range(FLAT_IMAGES))}),
-    "list of a torch sampler": (
-        lambda data: data.select(SPREAD > 7),
-        {"sampler": torch.utils.data.WeightedRandomSampler([1.0] * 3 + [2.0] * 26, 21)},
-    ),
-}
-
-
-@pytest.mark.parametrize(
-    ("partition", "drop_last", "name"),
-    [
-        *(("sample", False, name) for name in (*CASES, *LISTED)),
-        *((4, True, name) for name in CASES),
-        *(("sample", True, name) for name in LISTED),
-    ],
-)
-def test_every_batch_can_be_resumed_on_any_number_of_ranks(
-    noisy: Path, monkeypatch: pytest.MonkeyPatch, partition: str | int, drop_last: bool, name: str
-) -> None:
-    """World 8 -> 4 -> 2 -> 1, over two epochs, resumed at each global batch, gives what one rank gives."""
-    choose, options = {**CASES, **LISTED}[name]
-    data = choose(fastpipe.open(noisy))
-    options = {**options, "partition": partition, **({} if data.content.mixed else {"drop_last": drop_last})}
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    with loader_of(data, 8, rank=0, world_size=1, **options) as loader:
-        expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
-    assert len(expected) >= 2
-    state = None
-    for step, wanted in enumerate(expected):
-        world_size = (8, 4, 2, 1)[step % 4]
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == 4 else "8")
-        got, state = in_a_world(data, world_size, state, 1, **options)
-        assert got == [wanted], f"global batch {step} on {world_size} ranks"
 
 
 def test_class_weights_decide_the_shares(thousand: Path) -> None:
@@ -227,13 +122,6 @@ def test_repeats_have_crops_of_their_own_and_go_to_different_ranks(noisy: Path, 
             assert all(len({row[0] for row in rank[number]}) == len(rank[number]) for rank in ranks)
 
 
-def test_repeats_go_through_the_dataset_in_as_many_epochs(flat: Path) -> None:
-    seen = [ids_of(loader_of(flat, sampler=fastpipe.Repeated(3)), epochs) for epochs in (1, 3)]
-    assert len(seen[0]) == FLAT_IMAGES
-    assert len(set(seen[0])) == 13
-    assert sorted(seen[1]) == sorted([*range(FLAT_IMAGES)] * 3)
-
-
 @pytest.mark.parametrize("size", [1, 10, 37, 100])
 def test_epochs_of_a_size_go_on_where_the_last_one_ended(flat: Path, size: int) -> None:
     with loader_of(flat, 5, epoch_size=size) as loader:
@@ -258,21 +146,21 @@ def batches_of(dataset: Any, world_size: int, epochs: int, batch_size: int, **op
     return found
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 5])
+@pytest.mark.parametrize("world_size", [1, 5])
 def test_per_class_has_some_classes_and_some_samples_of_each(thousand: Path, world_size: int) -> None:
-    data = fastpipe.open(thousand)
-    labels, sampler = data.targets % 2 + 2 * (np.arange(1000) % 5), fastpipe.PerClass(2, classes=5)
+    data = fastpipe.open(thousand).select(range(200))
+    labels, sampler = data.targets % 2 + 2 * (np.arange(200) % 5), fastpipe.PerClass(2, classes=5)
     data = data.with_labels(labels, classes=[*"abcdefghij"])
     epochs = batches_of(data, world_size, 3, 10, sampler=sampler, size=8)
-    assert [len(batches) for batches in epochs] == [100] * 3
+    assert [len(batches) for batches in epochs] == [20] * 3
     ids = np.array([[sorted(batch, key=lambda each: labels[each]) for batch in batches] for batches in epochs])
     found = labels[ids].reshape(-1, 5, 2)
     assert (found[:, :, 0] == found[:, :, 1]).all(), "two samples of each class"
     assert (np.diff(found[:, :, 0], axis=1) > 0).all(), "the classes of a batch differ"
     assert (np.diff(np.sort(ids)) > 0).all(), "and so do its samples"
-    assert np.bincount(found.ravel()).tolist() == [300] * 10, "classes come equally often"
+    assert np.bincount(found.ravel()).tolist() == [60] * 10, "classes come equally often"
     for label in range(10):
-        times = np.bincount(ids[labels[ids] == label], minlength=1000)[labels == label]
+        times = np.bincount(ids[labels[ids] == label], minlength=200)[labels == label]
         assert np.ptp(times) <= 2, "and so do the samples of a class"
     again = batches_of(data, 1, 1, 10, sampler=sampler, size=8)
     assert [[sorted(batch) for batch in again[0]]] == [[sorted(batch) for batch in epochs[0]]]
@@ -462,12 +350,6 @@ def test_a_distributed_sampler_gives_each_rank_its_numbers(flat: Path) -> None:
                 assert got == [numbers[start : start + 4] for start in range(0, len(numbers), 4)]
 
 
-def test_in_order_is_without_shuffling(flat: Path) -> None:
-    one = batches_of(flat, 1, 2, 4, sampler=fastpipe.Sequential())
-    assert one == batches_of(flat, 1, 2, 4, shuffle=False)
-    assert [number for batch in one[0] for number in batch] == list(range(FLAT_IMAGES))
-
-
 def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Callable[[Path], Path]) -> None:
     bad = copied(flat)
     damage(bad, 5)
@@ -485,21 +367,23 @@ def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Call
             assert loader.stats().replaced > 0
 
 
-@pytest.mark.parametrize("name", [*CASES, *LISTED])
-def test_an_unpacked_source_gives_the_batches_of_the_packed_one(flat: Path, tmp_path: Path, name: str) -> None:
-    """In the order of samples."""
-    choose, options = {**CASES, **LISTED}[name]
-    pack(flat.parent / "source", tmp_path / "packed", PackOptions(workers=1, shuffle=False))
-    one, other = (choose(fastpipe.open(data)) for data in (flat.parent / "source", tmp_path / "packed"))
-    assert one["key"].tolist() == other["key"].tolist()
-    for shuffle in (False,) if name in LISTED or "in order" in name else (False, True):
-        options = {**options, "shuffle": shuffle}
-        with loader_of(one, 8, **options) as mine, loader_of(other, 8, **options) as theirs:
+def test_an_unpacked_source_gives_the_batches_of_the_packed_one(flat: Path, tmp_path: Path) -> None:
+    """In the order of samples, whatever is chosen of them and however they are drawn."""
+    source, packed = flat.parent / "source", tmp_path / "packed"
+    pack(source, packed, PackOptions(workers=1, shuffle=False))
+    cases: list[tuple[Callable[[fastpipe.Dataset], fastpipe.Dataset], dict[str, Any]]] = [
+        (lambda data: data.select(SPREAD != 5).only(["cow", "bee"]).take(0.9), {}),
+        (lambda data: fastpipe.concat(data.only(["cow"]), data.fold(0, of=2)[1]), {"sampler": fastpipe.Repeated(2)}),
+        (lambda data: fastpipe.mix({data.only(["cow"]): 0.3, data.take(0.8): 0.7}), {"epoch_size": 30}),
+        (lambda data: data, {"sampler": fastpipe.Weighted({"ant": 3, "bee": 0.5})}),
+        (lambda data: data, {"sampler": numbers_of}),
+    ]
+    for choose, options in cases:
+        one, other = (choose(fastpipe.open(data)) for data in (source, packed))
+        assert one["key"].tolist() == other["key"].tolist()
+        with loader_of(one, 8, shuffle=False, **options) as mine, loader_of(other, 8, shuffle=False, **options) as same:
             got = [row for batch in mine for row in rows_of(batch)]
-            expected = [row for batch in theirs for row in rows_of(batch)]
-        assert len(got) == len(expected)
-        if not shuffle:
-            assert got == expected
+            assert got == [row for batch in same for row in rows_of(batch)]
 
 
 def test_a_state_of_other_samples_is_refused(flat: Path) -> None:
@@ -605,16 +489,6 @@ def test_wrong_samplers(flat: Path, sampler: Any, words: str) -> None:
         ({"epoch_size": 0}, "epoch_size: expected 1 to"),
         ({"epoch_size": 3, "drop_last": True}, "epoch 0 of .* has 3 samples. Pass a smaller batch_size, or"),
         ({"sampler": lambda epoch: range(3), "drop_last": True}, "epoch 0 of .* has 3 samples"),
-        (
-            {"sampler": fastpipe.Sequential(), "shuffle": True},
-            "shuffle=True does not go with sampler= .*: both give the order",
-        ),
-        ({"sampler": lambda epoch: range(8), "epoch_size": 8}, "epoch_size= does not go with sampler= .* a function"),
-        (
-            {"sampler": PerClass(2), "size": "bucket"},
-            'size="bucket" does not go with sampler= PerClass: buckets say by',
-        ),
-        ({"sampler": PerClass(2), "partition": 2}, 'partition="node" or a number does not go with sampler= PerClass'),
     ],
 )
 def test_wrong_options_of_epochs(flat: Path, options: dict[str, Any], words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.programs.warm import run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -18,16 +18,15 @@ from fastpipe.errors import ConfigError
 EPOCHS = 5
 STOPPED = 3, 4  # in this epoch, after this batch
 Weights = NDArray[np.float64]
-# A training loop, for this process and for new ones: the weights of an epoch follow from the losses so far, and these
-# from the pixels. `saved` is what a checkpoint has, and what it goes on from.
-TRAIN = """
-import hashlib
-import numpy as np
 
-def train(loader, epochs, saved, on_batch):
+
+def train(loader: fastpipe.Loader, epochs: int, saved: dict[str, Any], on_batch: Callable[[str, Any], None]) -> None:
+    """The weights of an epoch follow from the losses so far, and these from the pixels. `saved` is what a checkpoint
+    has, and what it goes on from.
+    """
     losses, weights = np.array(saved["losses"]), np.array(saved["weights"])
     while (epoch := loader.state_dict()["epoch"]) < epochs:
-        for number, batch in enumerate(loader):
+        for batch in loader:
             mean = batch.images.float().mean(dim=(1, 2, 3)).numpy()
             losses[batch.ids] = 0.02 + mean / 255 + 0.1 * epoch * (batch.labels.numpy() == 1)
             row = hashlib.sha256(batch.images.contiguous().numpy().tobytes()).hexdigest()
@@ -35,9 +34,6 @@ def train(loader, epochs, saved, on_batch):
             on_batch(f"{batch.epoch} {batch.ids.tolist()} {row}", state)
         weights = losses**4
         loader.set_weights(weights)
-"""
-exec(TRAIN)
-train: Callable[..., None] = globals()["train"]
 
 
 def loader_of(data: Any, sampler: Any, **options: Any) -> fastpipe.Loader:
@@ -80,29 +76,20 @@ def test_weights_follow_from_losses(run: tuple[list[str], dict[str, Any], int], 
 
 
 @pytest.mark.parametrize("where", ["Weighted", "set_weights"])
-def test_a_new_process_goes_on_in_the_middle_of_an_epoch(
+def test_another_loader_goes_on_in_the_middle_of_an_epoch(
     run: tuple[list[str], dict[str, Any], int], flat: Path, where: str
 ) -> None:
+    """With other threads; a process of its own does the same: test_state.py."""
     lines, saved, done = run
-    code = f"""
-import json, sys
-import numpy as np
-import fastpipe
-{TRAIN}
-saved = json.loads(sys.argv[2])
-first = saved["weights"] if sys.argv[3] == "Weighted" else np.ones(37)
-sampler = fastpipe.Weighted(first)
-with fastpipe.loader(sys.argv[1], 6, size=12, num_workers=2, prefetch_factor=4, seed=5, sampler=sampler) as loader:
-    loader.set_weights(saved["weights"])
-    loader.load_state_dict(saved["loader"])
-    train(loader, {EPOCHS}, saved, lambda line, state: print(line))
-"""
-    if where == "Weighted":
-        code = code.replace('    loader.set_weights(saved["weights"])\n', "")
-    run_in_new_process = run_script(code, flat, json.dumps(saved), where)
-    assert run_in_new_process.returncode == 0, run_in_new_process.stderr
+    first = saved["weights"] if where == "Weighted" else np.ones(37)
+    rest: list[str] = []
+    with loader_of(flat, fastpipe.Weighted(first), num_workers=2, prefetch_factor=4) as loader:
+        if where == "set_weights":
+            loader.set_weights(saved["weights"])
+        loader.load_state_dict(saved["loader"])
+        train(loader, EPOCHS, saved, lambda line, _: rest.append(line))
     assert 0 < done < len(lines)
-    assert run_in_new_process.stdout.splitlines() == lines[done:]
+    assert rest == lines[done:]
 
 
 def mixed(flat: Path, textured: Path) -> fastpipe.Dataset:
@@ -118,11 +105,15 @@ def joined(flat: Path, textured: Path) -> fastpipe.Dataset:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"repeats": 2}, {"partition": 2}, {"shuffle": False}, {"epoch_size": 40}],
-    ids=["plain", "repeats", "partition", "in order", "epoch_size"],
+    ("make", "options"),
+    [
+        (mixed, {"partition": 2}),
+        (mixed, {"repeats": 2, "epoch_size": 40}),
+        (selected, {"partition": 2}),
+        (joined, {"repeats": 2}),
+        (joined, {"shuffle": False, "epoch_size": 40}),
+    ],
 )
-@pytest.mark.parametrize("make", [mixed, selected, joined])
 def test_any_dataset_goes_on(
     flat: Path, textured: Path, make: Callable[[Path, Path], fastpipe.Dataset], options: dict[str, Any]
 ) -> None:

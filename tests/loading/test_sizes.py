@@ -24,6 +24,8 @@ from fastpipe.plan.crop_options import batch_sizes
 from fastpipe.plan.recipe import Sizes
 from fastpipe.show.preview import seen_by
 
+pytestmark = [pytest.mark.usefixtures("one_thread")]
+
 CHOICES = (24, 32, (40, 16))
 SIZES = {(24, 24), (32, 32), (40, 16)}
 
@@ -60,10 +62,12 @@ def test_set_size_changes_the_epochs_to_come(textured: Path) -> None:
 def test_an_epoch_that_runs_keeps_its_size(textured: Path) -> None:
     with opened(textured, size=16) as loader:
         list(loader)  # from the second epoch on, the next one begins early
-        batches = []
+        batches, sizes = [], []
         for batch in loader:
             batches.append(batch)
             loader.set_size(40)
+            sizes.append(loader.state_dict()["size"])
+        assert sizes == [[16, 16]] * (len(loader) - 1) + [[40, 40]], "after the last batch, that of the next epoch"
         assert same(batches, epoch_at(textured, 16, 1))
         assert same(list(loader), epoch_at(textured, 40, 2))
 
@@ -146,41 +150,6 @@ def test_the_choices_are_evenly_drawn() -> None:
     assert_distribution(np.bincount(np.ravel(drawn)), np.ones(8))
     pairs = np.array(drawn)[:, :-1] * 8 + np.array(drawn)[:, 1:]
     assert_distribution(np.bincount(pairs.ravel(), minlength=64), np.ones(64))
-
-
-@pytest.mark.parametrize("options", [{"size_choices": CHOICES}, {"size": ffcv}, {}])
-def test_resumed_at_every_batch(textured: Path, options: dict[str, Any]) -> None:
-    with opened(textured, **options) as loader:
-        if not options:
-            loader.set_size(40)
-        loader.set_epoch(3)
-        states, batches = [loader.state_dict()], []
-        for batch in loader:
-            batches.append(batch)
-            states.append(loader.state_dict())
-    for number, state in enumerate(states[:-1]):
-        with opened(textured, **options) as loader:
-            loader.load_state_dict(json.loads(json.dumps(state)))
-            assert loader.state_dict() == state
-            assert same(list(loader), batches[number:])
-
-
-@pytest.mark.parametrize("options", [{"size_choices": CHOICES}, {"size": ffcv}])
-def test_ranks_have_the_same_sizes(textured: Path, options: dict[str, Any]) -> None:
-    def rows(world_size: int, batch_size: int) -> list[dict[bytes, int]]:
-        """Of each global batch, its images and labels, whoever has them."""
-        found: list[dict[bytes, int]] = []
-        for rank in range(world_size):
-            share: dict[str, Any] = {"rank": rank, "world_size": world_size, "num_workers": 1, "seed": 7}
-            with fastpipe.loader(textured, batch_size, **share, **options) as loader:
-                loader.set_epoch(2)
-                for number, (images, labels) in enumerate(loader):
-                    found += [{}] * (number == len(found))
-                    mine = zip(images, labels.tolist(), strict=True)
-                    found[number] = found[number] | {image.numpy().tobytes(): label for image, label in mine}
-        return found
-
-    assert rows(1, 8) == rows(2, 4) == rows(4, 2)
 
 
 def test_fields_follow_the_size(tmp_path: Path) -> None:
@@ -266,8 +235,9 @@ def test_errors(textured: Path) -> None:
             opened(textured, size_choices=choices)
     with pytest.raises(ConfigError, match=r"size_choices: expected a number or \(height, width\), got \(8, 8, 8\)"):
         opened(textured, size_choices=[(8, 8, 8)])
-    with pytest.raises(ConfigError, match="one of size= and size_choices=, got both, size=32"):
-        opened(textured, size=32, size_choices=[32, 64])
+    for size, got in ((32, "size=32"), (np.array([8, 9]), r"size=")):
+        with pytest.raises(ConfigError, match=f"one of size= and size_choices=, got both, {got}"):
+            opened(textured, size=size, size_choices=[32, 64])
     with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 0: size: expected 1 to 16384"):
         opened(textured, size=lambda epoch: epoch)
     with pytest.raises(ConfigError, match=r"size: the function failed for epoch 0: KeyError\(0\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,17 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
+from support.checkout import ROOT
 from support.datasets.field_values import FIELDS, sample
 from support.devices.fake_stream import FakeStream
+from support.walk.refusals import words
 
 import fastpipe
 from fastpipe import Boxes, Points, View
+from fastpipe.plan.impossible import IMPOSSIBLE
 from fastpipe.show.preview import seen_by
+
+pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 COUNT, BATCH = 14, 4
 SIZE = (24, 30)
@@ -69,8 +75,7 @@ VIEWS: list[tuple[View, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("form", ["list", "flat", "pad"])
-@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("form", "moved"), [("flat", True), ("pad", False)])
 def test_each_view_has_boxes_masks_points_and_second_pictures_of_its_own(data: Path, form: str, moved: bool) -> None:
     fields = [each for each in fields_of(form) if each != "second" or not moved]
     views = VIEWS if moved else VIEWS[:-1]
@@ -230,12 +235,12 @@ def test_the_other_forms_of_boxes_on_several_crops(data: Path, form: str) -> Non
 
 
 def test_mirroring_crops_need_pairs_of_points(data: Path) -> None:
-    words = "'pose' has points, and TenCrop mirrors images"
-    with pytest.raises(fastpipe.ConfigError, match=words):
+    mirrored = "'pose' has points, and TenCrop mirrors images"
+    with pytest.raises(fastpipe.ConfigError, match=mirrored):
         loader_of(data, ["image", "pose"], size=20, train=False, crop=fastpipe.TenCrop())
-    with pytest.raises(fastpipe.ConfigError, match=words):
+    with pytest.raises(fastpipe.ConfigError, match=mirrored):
         fastpipe.open(data).cropped(fastpipe.TenCrop(), size=20).with_fields(["image", "pose"])
-    with pytest.raises(fastpipe.ConfigError, match=words):
+    with pytest.raises(fastpipe.ConfigError, match=mirrored):
         fastpipe.open(data).with_fields(["image", "pose"]).cropped(fastpipe.TenCrop(), size=20)
     with pytest.raises(fastpipe.ConfigError, match="'pose' has points, and hflip mirrors images"):
         loader_of(data, ["image", "pose"], hflip=False, views=[View(), View(hflip=True)])
@@ -428,14 +433,13 @@ def test_views_of_buckets_show_the_whole_of_each_image(marked: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "modules",
+    ("modules", "mixing"),
     [
-        [k.RandomAffine(30.0, (0.2, 0.2), (0.7, 1.2), 10.0, p=0.8), k.ColorJitter(0.2, 0.2, 0.2, 0.1)],
-        [k.RandomHorizontalFlip(p=0.5), k.RandomPerspective(0.4, p=1.0), k.Resize((30, 40))],
-        [k.RandomRotation(40.0, p=1.0)],
+        ([k.RandomAffine(30.0, (0.2, 0.2), (0.7, 1.2), 10.0, p=0.8), k.ColorJitter(0.2, 0.2, 0.2, 0.1)], {}),
+        ([k.RandomHorizontalFlip(p=0.5), k.RandomPerspective(0.4, p=1.0), k.Resize((30, 40))], {"cutmix": 1.0}),
+        ([k.RandomRotation(40.0, p=1.0)], {"cutmix": 1.0}),
     ],
 )
-@pytest.mark.parametrize("mixing", [{}, {"cutmix": 1.0}])
 def test_the_pixel_mask_moves_with_the_image(marked: Path, modules: list[Any], mixing: dict[str, float]) -> None:
     """As a mask does that a sample has itself, of the same pixels."""
     fields = ["image", "who", "pixel_mask", "id"]
@@ -528,13 +532,46 @@ def test_views_of_buckets_are_mixed_alike(marked: Path) -> None:
 
 
 def test_the_page_has_the_table_of_what_does_not_go_together() -> None:
-    from support.checkout import ROOT
-
-    from fastpipe.plan.impossible import IMPOSSIBLE
-
     head = "| option | does not go with | because | instead |\n|---|---|---|---|\n"
     table = head + "".join(f"| {' | '.join(pair)} |\n" for pair in IMPOSSIBLE.values())
     assert (ROOT / "docs" / "together.md").read_text().endswith(f"\n\n{table}")
+
+
+def test_each_row_of_the_table_is_an_error(data: Path, marked: Path) -> None:
+    """Before any batch; test_option_draws.py looks at these rows among other options, too."""
+    numbers = [*range(COUNT)]
+    mixture = fastpipe.mix({marked: 1, fastpipe.open(marked).take(0.9): 1})
+    five: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "train": False}
+    without: Any = fastpipe.Weighted({}, replacement=False)
+    cases: dict[str, tuple[Any, dict[str, Any]]] = {
+        "mixed places": (data, {"fields": ["image", "boxes"], "augment": plain_pixels(mixup=0.2)}),
+        "mixed masks": (data, {"fields": ["image", "seg"], "augment": plain_pixels(mixup=0.2)}),
+        "mixed twice": (marked, {"fields": ["image", "mix_lam"], "augment": plain_pixels(k.RandomMosaic())}),
+        "mixed crops": (marked, {**five, "augment": plain_pixels(cutmix=1.0)}),
+        "mixed buckets": (marked, {"size": "bucket", "augment": plain_pixels(k.RandomMosaic())}),
+        "unlabelled": (
+            fastpipe.open(marked).with_labels([-1, *[0] * (COUNT - 1)]),
+            {"augment": plain_pixels(cutmix=1.0)},
+        ),
+        "labels of views": (marked, {"views": [View(), View(augment=plain_pixels(label_smoothing=0.1))]}),
+        "crops of views": (marked, {**five, "views": 2}),
+        "mirrored crops": (marked, {**five, "hflip": True}),
+        "crops of buckets": (marked, {"size": "bucket", "crop": fastpipe.CenterCrop()}),
+        "sizes of buckets": (marked, {"size": "bucket", "size_choices": [12, 16]}),
+        "unmoved": (data, {"fields": ["image", "seg"], "augment": plain_pixels(k.RandomAffine(9.0))}),
+        "padding": (marked, {"size": "bucket", "augment": torch.nn.AvgPool2d(2)}),
+        "classes of buckets": (marked, {"size": "bucket", "sampler": fastpipe.PerClass(2)}),
+        "listed mixture": (mixture, {"sampler": numbers}),
+        "mixture without replacement": (mixture, {"sampler": without, "epoch_size": 8}),
+        "listed parts": (marked, {"sampler": numbers, "partition": 2}),
+        "shuffled list": (marked, {"sampler": fastpipe.Sequential(), "shuffle": True}),
+        "listed size": (marked, {"sampler": numbers, "epoch_size": 8}),
+    }
+    assert {*cases, "sizes of views"} == {*IMPOSSIBLE}  # set_size has no option: test_views.py
+    for pair, (dataset, options) in cases.items():
+        options = {"shuffle": None, **options}
+        with pytest.raises(fastpipe.ConfigError, match=f"^{re.escape(words(pair))}.*: {IMPOSSIBLE[pair].reason}"):
+            loader_of(dataset, **options)
 
 
 MOVED = ["image", "label", "who", "pixel_mask", "image_size", "mix_lam", "mix_index", "id"]

@@ -16,11 +16,12 @@ from support.batches.asked_fields import asked
 import fastpipe
 from fastpipe import Augment
 
-DEFAULTS: dict[str, tuple[Callable[[Any], None], object, object]] = {
-    "device": (torch.set_default_device, "meta", None),  # tensors without data: what lands there by mistake fails
-    "float64": (torch.set_default_dtype, torch.float64, torch.float32),
-    "bfloat16": (torch.set_default_dtype, torch.bfloat16, torch.float32),
-}
+# What sets a default, to which value, and what it was before.
+DEFAULTS: list[tuple[Callable[[Any], None], object, object]] = [
+    (torch.set_default_device, "meta", None),  # tensors without data: what lands there by mistake fails
+    (torch.set_default_dtype, torch.float64, torch.float32),
+    (torch.set_default_dtype, torch.bfloat16, torch.float32),
+]
 PLACED = ("image", "mask", "boxes", "points", "label")
 
 
@@ -113,30 +114,28 @@ def check_equal(found: list[Any], expected: list[Any]) -> None:
             assert one == other
 
 
-@pytest.mark.parametrize("default", DEFAULTS)
 @pytest.mark.parametrize("case", CASES)
-def test_a_loader_ignores_them(two: list[Path], case: str, default: str) -> None:
+def test_a_loader_ignores_them(two: list[Path], case: str) -> None:
     expected = batches(two, CASES[case])
-    put, value, before = DEFAULTS[default]
-    put(value)
-    try:
-        found = batches(two, CASES[case])
-        left = torch.empty(0)
-    finally:
-        put(before)
-    check_equal(found, expected)
-    assert value in (left.device.type, left.dtype), "the program's own tensors are as it says"
+    for put, value, before in DEFAULTS:
+        put(value)
+        try:
+            found = batches(two, CASES[case])
+            left = torch.empty(0)
+        finally:
+            put(before)
+        check_equal(found, expected)
+        assert value in (left.device.type, left.dtype), "the program's own tensors are as it says"
 
 
 @pytest.mark.usefixtures("torchvision")  # a Dataset's values are its tensors where it can be imported
-@pytest.mark.parametrize("default", DEFAULTS)
 @pytest.mark.parametrize("crop", [fastpipe.RandomResizedCrop(), fastpipe.FiveCrop()])
-def test_a_dataset_ignores_them(two: list[Path], crop: Any, default: str) -> None:
+def test_a_dataset_ignores_them(two: list[Path], crop: Any) -> None:
     expected = samples(two, crop)
-    put, value, before = DEFAULTS[default]
-    put(value)
-    try:
-        found = samples(two, crop)
-    finally:
-        put(before)
-    check_equal(found, expected)
+    for put, value, before in DEFAULTS:
+        put(value)
+        try:
+            found = samples(two, crop)
+        finally:
+            put(before)
+        check_equal(found, expected)

@@ -20,6 +20,8 @@ from fastpipe import View
 from fastpipe.errors import ConfigError, SampleError
 from fastpipe.format.index import Index
 
+pytestmark = [pytest.mark.usefixtures("one_thread")]
+
 LOCAL = fastpipe.RandomResizedCrop(scale=(0.05, 0.14))
 DINO = [View(64, count=2), View(32, crop=LOCAL, count=3)]
 # Of every kind: views of one size each, that may be decoded reduced or not, padded, picked, of other aspect.

@@ -10,7 +10,7 @@ from support.checkout import TESTS
 from support.programs import warm
 from support.running.soak import Tried, times
 
-COUNT = times(40, 20_000)
+COUNT = times(800, 20_000)
 SEED = times(90, 0)
 
 
@@ -21,7 +21,7 @@ def test_random_draws(tmp_path: Path, tried: Tried) -> None:
         *("-c", "from support.walk.walking import main; main()"),
         *("--seed", SEED, "--count", COUNT, "--folder", tmp_path / "walk"),
         environment={**os.environ, "PYTHONPATH": path, "FASTPIPE_CACHE": str(tmp_path / "cache")},
-        timeout_s=times(600, 40_000),
+        timeout_s=times(3_000, 40_000),
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "--- draw" not in done.stdout, done.stdout[-8000:]

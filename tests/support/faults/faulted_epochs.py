@@ -1,6 +1,8 @@
-"""Cases in JSON -> how a loader came through each, in JSON; a program of its own, with calls.c preloaded.
+"""A case -> how a loader came through it; also as a program of its own, which a case with a fault needs.
 
     python faulted_epochs.py DATASET WORK < CASES > OUTCOMES
+
+The program has calls.c preloaded. Cases without a fault can be run in any process: `outcome_of`.
 
 DATASET is copied for each case, into a folder in WORK. A case has a "name", fit for a folder, and where wanted:
 
@@ -101,7 +103,7 @@ def wait_until_closed(data: Path, name: str) -> None:
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(otherwise)
@@ -148,14 +150,16 @@ def outcome_of(case: dict[str, Any], dataset: Path, work: Path) -> dict[str, Any
                 if number == case.get("after", 0):
                     for act, *arguments in case.get("acts", []):
                         globals()[act](data, *arguments)
-                    set_fault(fault)
+                    if fault:
+                        set_fault(fault)
                 batch = next(batches)
                 outcome["rows"] += rows_of(batch)
                 time.sleep(case.get("step_s", 0))
         except fastpipe.FastpipeError as problem:
             outcome["error"] = {"type": type(problem).__name__, "text": str(problem), **vars(problem)}
         finally:
-            set_fault({})
+            if fault:
+                set_fault({})
         outcome["replaced"] = loader.stats().replaced
         try:
             outcome["again"] = [row for batch in loader for row in rows_of(batch)]

@@ -28,7 +28,7 @@ from typing import Any
 
 from support.faults.injector import Fault, preloaded
 
-_TIME_LIMIT_S = 120
+_TIME_LIMIT_S = 300
 HUNG = "hung"
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong with the files of a loader -> a case for faulted_epochs.py; cases -> how the loader came through."""
+"""What goes wrong with the files of a loader -> a case of faulted_epochs.py; cases -> how the loader came through."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from support.faults.faulted_epochs import outcome_of
 from support.faults.injector import Fault
 
+import fastpipe
 from fastpipe.format.index import Index
 
 CHILD = Path(__file__).with_name("faulted_epochs.py")
@@ -19,6 +22,16 @@ QUIET = "quiet"
 
 Case = dict[str, Any]
 Outcome = dict[str, Any]
+
+
+def twelve_shards(packed: Path) -> Path:
+    """A dozen shards of two samples each."""
+    rng = np.random.default_rng(5)
+    with fastpipe.Writer(packed, shard_size=100_000, quality=95) as writer:
+        for _ in range(24):
+            writer.add(rng.integers(0, 256, (128, 140, 3), dtype=np.uint8))
+    assert [shard.samples for shard in Index(packed).shards] == 12 * [2]
+    return packed
 
 
 def closed(*acts: list[Any], **options: Any) -> Case:
@@ -42,8 +55,16 @@ def fault(calls: str, kind: str, number: int, at: int, *, each: bool = False, un
     }
 
 
+def outcomes_here(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, Outcome]:
+    """By name of the case, and of an epoch in which nothing goes wrong; in this process, so no case has a fault."""
+    outcomes = {}
+    for number, (name, case) in enumerate({QUIET: {}, **cases}.items()):
+        outcomes[name] = outcome_of({**case, "name": str(number)}, dataset, work)
+    return outcomes
+
+
 def outcomes_of(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, Outcome]:
-    """By name of the case, and of an epoch in which nothing goes wrong. One program goes through them all."""
+    """As `outcomes_here`, but one program of its own goes through them all, in which calls can fail."""
     cases = {QUIET: {}, **cases}
     done = subprocess.run(
         [sys.executable, str(CHILD), str(dataset), str(work)],
@@ -51,7 +72,7 @@ def outcomes_of(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, 
         capture_output=True,
         text=True,
         env=Fault(work, ()).environment(),
-        timeout=300,
+        timeout=600,
         check=False,
     )
     came = [json.loads(line) for line in done.stdout.splitlines()]

@@ -138,6 +138,15 @@ class Packs:
         self.assert_done()
 
 
+def assert_refused(packs: Packs, ended: Ended, code: int, point: str) -> None:
+    """Exit code 1, and an error that names a file of the destination, says why and what to do."""
+    assert ended.code == 1, f"{point}: {ended}"
+    assert ended.err.startswith("fastpipe: "), point
+    assert str(packs.destination) in ended.err, point
+    assert os.strerror(code) in ended.err, point
+    assert "run the same command again" in ended.err, point
+
+
 def packs_of(forks: Forks, source: Path, destination: Path, *options: object) -> Packs:
     """Packing a small source into an empty destination."""
     command = small_shards(source, destination, *options)
@@ -153,3 +162,21 @@ def faults_at_each(
     for at, line in list(enumerate(packs.calls(*calls, under=under)))[first::step]:
         packs.fresh()
         yield Fault(under or packs.destination, calls, at=at, **fault), line
+
+
+def faults_at(packs: Packs, *points: str, **fault: Any) -> Iterator[tuple[Fault, str]]:
+    """A fault at each of some calls, in a folder as before; much cheaper than one at every call.
+
+    Args:
+        packs: what is run.
+        points: a call and a part of its path each, such as "rename /index.npy": the first such call of an undisturbed
+            run.
+        fault: what goes wrong there; a kill if nothing else is said.
+    """
+    calls = [line.split(" ", 2)[1:] for line in packs.calls(*CHANGING)]
+    for point in points:
+        name, _, part = point.partition(" ")
+        paths = [path for call, path in calls if call == name]
+        at = next(number for number, path in enumerate(paths) if part in path)
+        packs.fresh()
+        yield Fault(packs.destination, (name,), at=at, **fault), point

@@ -137,3 +137,7 @@ def _block(data: bytes, kind: int, out: NDArray[np.int16]) -> None:
     for place, upper in exceptions:
         assert out[place] != 0 or place in places
         out[place] += 256 * (upper - 256 if upper > 127 else upper)
+    # Values are stored short from the first on after which all fit, or from the one after it, so that they make pairs.
+    longest = max((number for number, place in enumerate(places) if abs(int(out[place])) > 8), default=-1) + 1
+    assert bytes_each == longest + (len(places) - longest) % 2
+    assert exceptions == [] or all(abs(int(out[place])) > 127 for place, _ in exceptions)

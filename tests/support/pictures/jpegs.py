@@ -74,7 +74,7 @@ def by_cjpeg(rgb: Pixels, *options: str) -> bytes:
         pytest.skip("cjpeg is not installed (Debian: libjpeg-turbo-progs)")
     file = io.BytesIO()
     Image.fromarray(rgb).save(file, "PPM")
-    return subprocess.run([tool, *options], input=file.getvalue(), capture_output=True, check=True, timeout=30).stdout
+    return subprocess.run([tool, *options], input=file.getvalue(), capture_output=True, check=True, timeout=300).stdout
 
 
 def tiled(jpeg: bytes, tile: int) -> bytes:

@@ -45,7 +45,7 @@ class Ended:
 def run(
     source: str,
     *arguments: object,
-    limit_s: float = 60,
+    limit_s: float = 300,
     environment: Mapping[str, str] | None = None,
     within: Sequence[str] = (),
 ) -> Ended:

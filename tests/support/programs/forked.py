@@ -19,7 +19,7 @@ def outcomes_of(programs: list[dict[str, Any]], dataset: Path, loaded: str) -> l
         input=json.dumps([{**program, "code": textwrap.dedent(program["code"])} for program in programs]),
         capture_output=True,
         text=True,
-        timeout=60 + 60 * len(programs),
+        timeout=300 + 60 * len(programs),
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -42,7 +42,7 @@ def watch(process: int, heard: int, program: dict[str, Any], stderr: Any) -> dic
         if due is not None and now >= due and not sent:
             os.kill(process, program["signal"])
             sent, since = True, now
-        if now - begun > program.get("limit_s", 60):
+        if now - begun > program.get("limit_s", 300):
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)
             break

@@ -105,14 +105,14 @@ def run(*words: object, timeout_s: float, **how: Any) -> subprocess.CompletedPro
         return subprocess.CompletedProcess(words, code, out.read(), errors.read())
 
 
-def run_script(code: str, *arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def run_script(code: str, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
     """Runs Python as scripts.run_script does: with warnings as errors; one that hangs fails the test."""
     return run("-W", "error", "-c", textwrap.dedent(code), *arguments, timeout_s=timeout_s)
 
 
 def ready() -> None:
     """Starts the process that forks: afterwards, what a test starts are children that were not there before."""
-    assert start("-c", "").wait(60) == 0
+    assert start("-c", "").wait(300) == 0
 
 
 def _ask(request: dict[str, Any], handles: list[int] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What each process of tests/loading/test_distributed.py runs: trains two epochs and writes down what it saw.
+"""What each process of tests/long/loading/test_rank_processes.py runs: trains two epochs and writes down what it saw.
 
 torchrun ... distributed_rank.py DATA OUT [die AT]
 """
@@ -19,7 +19,7 @@ import fastpipe
 
 
 def main(data: str, out: Path, dies_at: int | None) -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=30))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=300))
     rank = dist.get_rank()
     seen = []
     with fastpipe.loader(data, 3, size=8, num_workers=1, shuffle=True, drop_last=False) as loader:

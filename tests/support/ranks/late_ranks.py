@@ -1,4 +1,4 @@
-"""What each process of tests/loading/test_distributed.py runs whose loader is made before the processes are connected.
+"""A process of test_distributed.py and test_rank_processes.py, whose loader is made before the processes are connected.
 
 late_ranks.py HOW DATA OUT: each rank writes the samples of its epochs to OUT/RANK.json.
 """

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from support.programs import warm
 
+HANG_S = 600.0  # only what hangs takes so long
 
-def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s: float = 300) -> str:
+
+def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S) -> str:
     """Runs it with a process a rank; all end with it. Returns what they printed."""
     launch = "from torch.distributed.run import main; main()"
     options = ("--standalone", f"--nproc-per-node={processes}", program, *arguments)
@@ -19,7 +21,7 @@ def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s:
     return run.stdout + run.stderr
 
 
-def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: float = 300) -> list[tuple[int, str]]:
+def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: float = HANG_S) -> list[tuple[int, str]]:
     """Runs it with the environment that torchrun gives each rank, but without torchrun, and without the seconds in
     which each would import torch. Returns how each rank ended: its exit code, and what it printed.
     """

@@ -92,7 +92,7 @@ def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work, "make_step", make_nowhere)
 
 
-def command(arguments: Sequence[Any], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+def command(arguments: Sequence[Any], timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
     """The command `fastpipe` in another process."""
     program = [sys.executable, "-c", "from fastpipe.cli import main; main()", *map(str, arguments)]
     return subprocess.run(program, capture_output=True, text=True, env=environment(), timeout=timeout_s)

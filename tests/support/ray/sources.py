@@ -1,4 +1,6 @@
-"""Sources of four kinds for packs on a cluster, each with what can go wrong: rejected files, values that disagree."""
+"""Sources of four kinds for packs on a cluster, each with what can go wrong: rejected files, values that disagree; and
+such packs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,13 @@ from typing import Any
 
 from support.sources.pack_sources import write_large_folder
 from support.sources.tables import write_table
+
+import fastpipe
+from fastpipe.packing.job.destination import destination_of
+from fastpipe.packing.job.threads import Summary
+from fastpipe.packing.shard.options import pack_options
+from fastpipe.packing.steps.work import pack_on_ray
+from fastpipe.sources.files import source_path
 
 SHARD_BYTES = 100_000  # three photos
 
@@ -80,3 +89,28 @@ FIELDS: dict[str, Any] = {
     "parquet": {"caption": "caption", "tags": "tags:classes", "vector": "vector:floats"},
 }
 MAKERS = {"folder": folder, "tar": tar, "metadata": metadata, "parquet": parquet}
+
+
+def packed_on_ray(
+    source: object,
+    destination: object,
+    on_progress: Any = lambda _: None,
+    **options: Any,
+) -> Summary:
+    """With small shards."""
+    how = pack_options(**{"shard_size": SHARD_BYTES, **options})
+    places = source_path(str(source), how.source.remote), destination_of(str(destination))
+    return pack_on_ray(*places, how, address=None, on_progress=on_progress)
+
+
+def made_sources(root: Path) -> dict[str, Path]:
+    """Kind -> a source, with the pack of one machine; `local` says where that is."""
+    sources = {kind: make(root / kind) for kind, make in MAKERS.items()}
+    for kind, source in sources.items():
+        fastpipe.pack(source, local(source), shard_size=SHARD_BYTES, fields=FIELDS[kind])
+    return sources
+
+
+def local(source: Path) -> Path:
+    """The pack of one machine."""
+    return source.parent / "local" / source.name

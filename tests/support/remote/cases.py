@@ -1,4 +1,4 @@
-"""What the tests of remote datasets share: a packed dataset of some MB, a server, loaders; fixtures of conftest.py."""
+"""What the tests of remote datasets share: a packed dataset of 13 MB, a server, loaders; fixtures of conftest.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.store.remote import objects
 
-BATCH = 32
+IMAGES = 160
+BATCH = 16
 _OF_OPEN = ("cache_dir", "cache_limit", "storage_options", "read_timeout")
 
 
@@ -40,16 +41,16 @@ def digests(loader: Any, epochs: int = 1) -> list[str]:
 
 @pytest.fixture(scope="session")
 def remote_packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """300 pictures of about 80 kB, 4 classes: 25 MB in 7 shards."""
+    """160 pictures of about 80 kB, 4 classes: 13 MB in 7 shards."""
     folder = tmp_path_factory.mktemp("remote") / "source"
     rng = np.random.default_rng(16)
-    for number in range(300):
+    for number in range(IMAGES):
         (folder / f"class-{number % 4}").mkdir(parents=True, exist_ok=True)
         pixels = rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)
         picture = Image.fromarray(pixels)
         picture.save(folder / f"class-{number % 4}" / f"{number}.jpg", quality=95, subsampling=0)
     packed = folder.parent / "packed"
-    pack(folder, packed, PackOptions(workers=2, shard_size=4_000_000))
+    pack(folder, packed, PackOptions(workers=2, shard_size=2_000_000))
     return packed
 
 

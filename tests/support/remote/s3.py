@@ -17,6 +17,16 @@ import pytest
 KEYS = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
 
 
+def environment(endpoint: str) -> dict[str, str]:
+    """The variables by which a program finds a server and its keys."""
+    return {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": "us-east-1",
+    }
+
+
 @dataclass
 class Bucket:
     """A bucket, and what packing needs to use it.
@@ -34,12 +44,7 @@ class Bucket:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_ENDPOINT_URL": self.options["endpoint"],
-            "AWS_REGION": "us-east-1",
-        }
+        return environment(self.options["endpoint"])
 
     def url(self, key: str) -> str:
         """Of a folder or object."""

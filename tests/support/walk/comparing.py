@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from support.walk.drawing import fields_of
 from support.walk.model import RANDOM, expect, names_of
-from support.walk.taking import BY_VIEW, Taken, epochs_of
+from support.walk.taking import BY_VIEW, Taken, as_bytes, epochs_of
 
 import fastpipe
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
-    """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other."""
+    """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other: of the data as it is composed,
+    and, where no crop is random, of the source that the model says a sample is of.
+    """
     model, draw = walk.model, walk.draw
     fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
     if model.buckets or model.replaced or model["augment"] is not None or model["views"] is not None:
@@ -31,9 +33,15 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
     placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
     wanted = [n for n in wanted if kinds.get(n) not in skipped]
-    dataset = walk.dataset.cropped(model.crop, size, hflip=model.hflip, seed=model["seed"], exact=bool(model["exact"]))
-    dataset = dataset.with_pixels(model["channels"], model["dtype"])
+
+    def cropped(data: fastpipe.Dataset) -> fastpipe.Dataset:
+        exact = bool(model["exact"])
+        crops = data.cropped(model.crop, size, hflip=model.hflip, seed=model["seed"], exact=exact)
+        return crops.with_pixels(model["channels"], model["dtype"])
+
+    dataset = cropped(walk.dataset)
     dataset.set_epoch(number)
+    sources = [cropped(fastpipe.open(path)) for path in walk.paths] if fixed else []
     if wanted:
         dataset = dataset.with_fields(wanted)
     some_rows = [(b, place) for b in epoch for place in range(len(b))]
@@ -43,6 +51,11 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
         image = single["image"] if isinstance(single, dict) else single[0]
         same = torch.equal(torch.as_tensor(image), batch.images[0][place])
         expect(same, "the row of sample", batch.ids[place], "is not that of fastpipe.Dataset")
+        if fixed:
+            row = model.data.rows[batch.ids[place]]
+            image, _ = sources[row.part][row.number]
+            same = torch.equal(torch.as_tensor(image), batch.images[0][place])
+            expect(same, "the row of sample", batch.ids[place], "is not that of sample", row.number, "of", row.part)
         for name in wanted[1:] if isinstance(single, dict) else ():
             if name in ("image", "label"):
                 continue
@@ -75,15 +88,20 @@ def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
         seed = loader.view_seeds[-1]
     with walk.open(views=None, seed=seed, **own) as loader:
         loader.set_epoch(number)
-        alone = {n: b.images[0][place] for b in epochs_of(loader, 1)[0] for place, n in enumerate(b.ids)}
+        alone = {n: (b, place) for b in epochs_of(loader, 1)[0] for place, n in enumerate(b.ids)}
     mixes = any(word in walk.draw.call() for word in ("mixup", "cutmix", "simclr"))  # by batch
     for batch in epoch:
         for place, n in enumerate(batch.ids):
             if n in alone and not mixes:
-                one, other = alone[n], batch.images[-1][place]
+                own, row = alone[n]
+                one, other = own.images[0][row], batch.images[-1][place]
                 high, wide = (min(sides) for sides in zip(one.shape[-2:], other.shape[-2:], strict=True))  # of buckets
                 same = torch.equal(one[..., :high, :wide], other[..., :high, :wide])
                 expect(same, "the last view of sample", n, "is not that of a loader with it alone")
+                for key, value in own.fields(row).items():
+                    if key.removesuffix("_labels") in BY_VIEW and not walk.model.buckets:
+                        same = as_bytes(batch.fields(place)[key][-1]) == as_bytes(value)
+                        expect(same, "field", key, "of the last view of sample", n, "is not that of a loader with it")
                 walk.counts["rows of views"] += 1
 
 

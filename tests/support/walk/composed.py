@@ -48,12 +48,14 @@ class Composed:
         shares: which share of a mixture each of them is of.
         weights: of the shares; they add up to 1.
         classes: their names; None: the docs do not say in which order.
+        folds: how often `fold` has divided what these are of.
     """
 
     rows: list[Row]
     shares: list[int]
     weights: list[Fraction]
     classes: list[str] | None
+    folds: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -102,11 +104,12 @@ def _joined(parts: list[Composed], how: str, weights: list[str], labels: str) ->
         classes = [f"{place}/{name}" for place, part in enumerate(parts) for name in part.classes or ()]
     elif mode == "own":
         classes = [str(label) for label in range(max(len(part.classes or ()) for part in parts))]
+    folds = max(part.folds for part in parts)
     if how == "concat":
-        return Composed(rows, [0] * len(rows), [Fraction(1)], classes)
+        return Composed(rows, [0] * len(rows), [Fraction(1)], classes, folds)
     given = [Fraction(weight) for weight in weights]
     shares = [place for place, part in enumerate(parts) for _ in part.rows]
-    return Composed(rows, shares, [each / sum(given) for each in given], classes)
+    return Composed(rows, shares, [each / sum(given) for each in given], classes, folds)
 
 
 def _after(data: Composed, steps: Sequence[Step], draw: Draw, evaluate: Evaluate) -> Composed:
@@ -169,24 +172,29 @@ def _fold(data: Composed, step: Step, draw: Draw, evaluate: Evaluate, fold: int,
     halves = [_kept(data, sorted({*range(len(data))} - {*inside})), _kept(data, inside)]
     if any({*half.shares} != {*data.shares} for half in halves):
         raise Refused(step.method)
-    return halves[int(step.end.strip("[]"))]
+    return replace(halves[int(step.end.strip("[]"))], folds=data.folds + 1)
 
 
 Choose = Callable[[fastpipe.Dataset], fastpipe.Dataset]
 
 
 def _ids_in(data: Composed, draw: Draw, evaluate: Evaluate, choose: Choose) -> list[int]:
-    parts = [part_of(evaluate(f"at({known.sound!r})"), evaluate(f"at({PAD!r})"), choose) for known in draw.parts]
+    pad = evaluate(f"at({PAD!r})")
+    paths = [evaluate(f"at({known.sound!r})") for known in draw.parts]
+    parts = [part_of(path, pad, choose, data.folds) for path in paths]
     return [each for each, row in enumerate(data.rows) if row.number in parts[row.part]]
 
 
-def part_of(path: str, pad: str, choose: Choose) -> set[int]:
-    """The samples of one dataset that `take` or `fold` chooses: the same in all that is made of it. With other samples
-    beside them, since a part that is empty is an error.
+def part_of(path: str, pad: str, choose: Choose, folds: int) -> set[int]:
+    """The samples of one dataset that `take` or `fold` chooses: the same in all that is made of it, after as many
+    folds. With other samples beside them, since a part that is empty is an error.
     """
     both = fastpipe.concat(path, pad)
-    chosen = choose(both.with_column("place", np.arange(len(both))))
-    return {place for place in chosen["place"][:].tolist() if place < len(fastpipe.open(path))}
+    both = both.with_column("place", np.arange(len(both)))
+    for _ in range(folds):
+        both = fastpipe.concat(*both.fold(0, of=2))
+    count = len(fastpipe.open(path))
+    return {place for place in choose(both)["place"][:].tolist() if place < count}
 
 
 def _with_labels(

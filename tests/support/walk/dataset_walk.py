@@ -25,12 +25,12 @@ CROPPED = ("crop", "size", "hflip", "seed", "exact")
 OPTIONS = (*CROPPED, "max_pixels", "fields")
 
 
-def draw_dataset(seed: int, number: int, known: dict[str, Known]) -> Draw:
+def draw_dataset(seed: int, number: int, known: dict[str, Known], *, urls: bool = False) -> Draw:
     """The same for the same numbers."""
     rng = random.Random(f"dataset {seed}/{number}")
     part = known[rng.choice(list(known))]
     made = Draw(number, [part], [{}], [steps_of(rng, len(part), part.names)], kind="Dataset")
-    if part.packed and rng.random() < 0.05:
+    if urls and part.packed and rng.random() < 0.05:
         made.urls.add(0)
         made.opening[0] = {"cache_dir": "cache", "read_timeout": "5"}
     options = made.options

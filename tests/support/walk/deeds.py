@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,20 @@ def evaluated(text: str, known: dict[str, Any]) -> Any:
     return eval(text, dict(known))  # noqa: S307
 
 
+@contextlib.contextmanager
+def _nodes(world: int, parts: int) -> Iterator[None]:
+    """Each rank is on a machine of its own, where the parts of the dataset allow that; else all are on one."""
+    before = os.environ.pop("LOCAL_WORLD_SIZE", None)
+    if parts % world == 0:
+        os.environ["LOCAL_WORLD_SIZE"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("LOCAL_WORLD_SIZE", None)
+        if before is not None:
+            os.environ["LOCAL_WORLD_SIZE"] = before
+
+
 class Walk:
     """One draw, done."""
 
@@ -57,9 +73,7 @@ class Walk:
             Wrong: not as the docs say.
         """
         try:
-            self.data = self.names["data"] = evaluated(self.draw.data, self.names)
-            self.options = {name: evaluated(text, self.names) for name, text in self.draw.options.items()}
-            self.options.setdefault("batch_size", 4)
+            self._evaluate_draw()
             loader = self.open()
         except fastpipe.ConfigError as error:
             return self._refused(error)
@@ -87,8 +101,28 @@ class Walk:
         self.counts[f"deed {self.draw.deed}"] += 1
         return "done"
 
+    def broken(self) -> set[str]:
+        """What the docs refuse of the draw: words of which an error has one."""
+        try:
+            samples = composed(self.draw, self._evaluate)
+        except Refused as refused:
+            return set(map(str, refused.args))
+        if not self.options:
+            self._evaluate_draw()
+        return refusals(BatchModel(self.draw, self.options, samples))
+
+    def _evaluate_draw(self) -> None:
+        self.data = self.names["data"] = evaluated(self.draw.data, self.names)
+        self.options = {name: evaluated(text, self.names) for name, text in self.draw.options.items()}
+        self.options.setdefault("batch_size", 4)
+
     def _evaluate(self, text: str) -> Any:
         return evaluated(text, self.names)
+
+    @property
+    def paths(self) -> list[str]:
+        """Where the sources are, without damage."""
+        return [self._evaluate(f"at({part.sound!r})") for part in self.draw.parts]
 
     @property
     def dataset(self) -> fastpipe.Dataset:
@@ -104,10 +138,7 @@ class Walk:
         expect(any(name in text for name in passed) or "Augment" in text, "a ConfigError that names no option:", text)
         if self.draw.wrong or self.draw.unsure:
             return "refused: wrong"
-        try:
-            broken = refusals(BatchModel(self.draw, self.options, composed(self.draw, self._evaluate)))
-        except Refused as refused:
-            broken = set(map(str, refused.args))
+        broken = self.broken()
         expect(broken, "a ConfigError that the docs do not announce:", text)
         expect(any(word in text for word in broken), "a ConfigError about something else than", broken, ":", text)
         return "refused: together"
@@ -219,42 +250,53 @@ class Walk:
         of_world = {**self.options, "batch_size": batch, "world_size": world}
         self.model = BatchModel(self.draw, of_world, self.samples, world)
         ranks = []
-        for rank in range(world):
-            with self.open(batch_size=batch, rank=rank, world_size=world) as loader:
-                self.model._length = length
-                expect(len(loader) == len(found), "a rank has", len(loader), "batches,", len(found), "without ranks")
-                ranks.append(epochs_of(loader, 1)[0])
-                for each in ranks[-1]:
-                    self.model.check_batch(each, loader, 0, self.size_now(0))
-        mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
-        for step, wanted in enumerate(found):
-            parts = [rank[step] for rank in ranks]
-            expect(len({len(each) for each in parts}) == 1, "ranks have rows", [len(each) for each in parts])
-            repeated = {n for each in parts for n in each.ids} - {n for n, _ in wanted.rows()}
-            expect(
-                not repeated or self.model["partition"] != "sample", "rows that do not count are of others", repeated
-            )
-            expect(sum(sum(each.valid) for each in parts) == sum(wanted.valid), "rows that count")
-            got = sorted(row for each in parts for row in each.rows())
-            expect(
-                [n for n, _ in got] == sorted(n for n, _ in wanted.rows()),
-                "ids of global batch",
-                step,
-                "differ on",
-                world,
-                "ranks",
-            )
-            if not mixes:
-                expect(got == sorted(wanted.rows()), "rows of global batch", step, "differ on", world, "ranks")
+        with _nodes(world, self.model.parts):
+            for rank in range(world):
+                with self.open(batch_size=batch, rank=rank, world_size=world) as loader:
+                    self.model._length = length
+                    expect(
+                        len(loader) == len(found), "a rank has", len(loader), "batches,", len(found), "without ranks"
+                    )
+                    ranks.append(epochs_of(loader, 1)[0])
+                    for each in ranks[-1]:
+                        self.model.check_batch(each, loader, 0, self.size_now(0))
+        self._union(ranks, found, f"on {world} ranks")
         self.counts["ranks"] += 1
         place = self._number("c", len(found) + 1)
         with self.open(batch_size=batch, rank=world - 1, world_size=world) as loader:
             some(iter(loader), place)
-            state = loader.state_dict()
+            state = json.loads(json.dumps(loader.state_dict()))
         with self.open() as loader:
             loader.load_state_dict(state)
             self._same([found[place:]], epochs_of(loader, 1), f"resumed from {world} ranks at {place}")
+        others = [each for each in (2, 3, 4, 8) if each != world and batch * world % each == 0]
+        if others and place < len(found):
+            other = others[self._number("d", len(others))]
+            rest = []
+            with _nodes(other, self.model.parts):
+                for rank in range(other):
+                    with self.open(batch_size=batch * world // other, rank=rank, world_size=other) as loader:
+                        loader.load_state_dict(state)
+                        rest.append(epochs_of(loader, 1)[0])
+            self._union(rest, found[place:], f"on {other} ranks, resumed from {world} at {place}")
         self.counts["resumes over ranks"] += 1
+
+    def _union(self, ranks: list[list[Taken]], found: list[Taken], when: str) -> None:
+        """The global batches of ranks are those of one loader."""
+        mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
+        expect({len(each) for each in ranks} == {len(found)}, "batches", when, [len(each) for each in ranks])
+        for step, wanted in enumerate(found):
+            parts = [rank[step] for rank in ranks]
+            expect(len({len(each) for each in parts}) == 1, "ranks have rows", [len(each) for each in parts])
+            repeated = {n for each in parts for n in each.ids} - {n for n, _ in wanted.rows()}
+            by_sample = self.model["partition"] == "sample"
+            expect(not repeated or not by_sample, "rows that do not count are of others", repeated)
+            expect(sum(sum(each.valid) for each in parts) == sum(wanted.valid), "rows that count")
+            got = sorted(row for each in parts for row in each.rows())
+            numbers = [n for n, _ in got]
+            expect(numbers == sorted(n for n, _ in wanted.rows()), "ids of global batch", step, "differ", when)
+            if not mixes:
+                expect(got == sorted(wanted.rows()), "rows of global batch", step, "differ", when)
 
     def _set_size(self) -> None:
         """In the middle of an epoch: it counts from the next one, and in a state."""
@@ -363,8 +405,7 @@ class Walk:
                 except fastpipe.ConfigError:
                     continue
                 raise Wrong(f"set_epoch takes {epoch!r}")
-        paths = [self._evaluate(f"at({part.sound!r})") for part in self.draw.parts]
-        for path, known in zip(paths, self.draw.parts, strict=True):
+        for path, known in zip(self.paths, self.draw.parts, strict=True):
             data = fastpipe.open(path)
             if len(data) <= 20:
                 continue

@@ -376,7 +376,7 @@ class _Options:
             (0.2, "exact", "True", "False"),
             (0.15, "on_error", "'replace'", "'raise'"),
             (0.15, "verify", "True", "False"),
-            (0.12, "partition", "'sample'", "'node'", "1", "2"),
+            (0.15, "partition", "'sample'", "'node'", "1", "2", "4"),
             (0.1, "stall_timeout", "30", "1.5"),
         ):
             if self.often(float(share)):  # type: ignore[arg-type]

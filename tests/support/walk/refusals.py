@@ -6,6 +6,13 @@ from support.walk.drawing import fields_of
 from support.walk.model import PLACED, Model, pair
 
 import fastpipe
+from fastpipe.plan.impossible import IMPOSSIBLE
+
+
+def words(pair: str) -> str:
+    """The beginning of the error of a pair of the product's table."""
+    one, other, *_ = IMPOSSIBLE[pair]
+    return f"{one} does not go with {other}".replace("`", "")
 
 
 def refusals(model: Model) -> set[str]:
@@ -33,31 +40,31 @@ def refusals(model: Model) -> set[str]:
     listing = model.listed or per_class is not None
     found: set[str] = set()
     for broken, *names in (
-        (draw.mixed and listing, "fastpipe.mix"),
-        (draw.mixed and without, "fastpipe.mix"),
-        (listing and model["partition"] != "sample", "partition"),
-        (model.ordered and options.get("shuffle") is True, "shuffle"),
-        (model.listed and options.get("epoch_size") is not None, "epoch_size"),
-        (model.buckets and per_class is not None, "PerClass"),
+        (draw.mixed and listing, words("listed mixture")),
+        (draw.mixed and without, words("mixture without replacement")),
+        (listing and model["partition"] != "sample", words("listed parts")),
+        (model.ordered and options.get("shuffle") is True, words("shuffled list")),
+        (model.listed and options.get("epoch_size") is not None, words("listed size")),
+        (model.buckets and per_class is not None, words("classes of buckets")),
         (per_class is not None and (many * each != model.rows or not 0 < many <= named), "PerClass"),
         (not model.buckets and {"image_size", "pixel_mask"} & set(fields), "image_size", "pixel_mask"),
         (set(fields) - set(own) - _ALWAYS, "fields", "image, label"),
-        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), "View"),
-        (model.buckets and "size_choices" in options, "size_choices"),
-        (model.buckets and options.get("crop") is not None, "crop"),
+        (model.buckets and (sized or "crop=" in draw.options.get("views", "")), words("crops of buckets")),
+        (model.buckets and "size_choices" in options, words("sizes of buckets")),
+        (model.buckets and options.get("crop") is not None, words("crops of buckets")),
         ("size" in options and options["size"] is not None and options.get("size_choices") is not None, "size_choices"),
-        (views and several, "views", "Crop"),
-        (soft and "augment=" in draw.options.get("views", ""), "views", "soft"),
-        (several and model.train, "Crop"),
-        (several and model.hflip, "Crop", "hflip"),
-        (several and soft and not _smoothing_only(text), "Crop"),
+        (views and several, words("crops of views")),
+        (soft and "augment=" in draw.options.get("views", ""), words("labels of views")),
+        (several and model.train and model["hflip"] is None, words("mirrored crops")),
+        (several and model.hflip, words("mirrored crops")),
+        (several and soft and not _smoothing_only(text), words("mixed crops")),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
-        (soft and unlabelled and not model.by_class and per_class is None, "label"),
-        (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, "augment", "mix", "field"),
-        (soft and "mixup" in text and kinds & {"mask", "image"}, "augment", "mix", "field"),
+        (soft and unlabelled and not model.by_class and per_class is None, words("unlabelled")),
+        (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, words("mixed places")),
+        (soft and "mixup" in text and kinds & {"mask", "image"}, words("mixed masks")),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
-        (_moves(text) and kinds & set(PLACED), "augment", "data_keys"),
-        ("RandomAffine" in text and "image" in kinds, "augment"),
+        (_moves(text) and kinds & set(PLACED), words("unmoved")),
+        ("RandomAffine" in text and "image" in kinds, words("unmoved")),
         (without and options.get("epoch_size") is None, "replacement"),
         (due and not all(due), "Weighted"),
         (without and due and model.size_of_epoch > due[0] // parts * parts * model.repeats, "epoch_size"),

@@ -124,7 +124,7 @@ sampler: 5 ; 'random' ; fastpipe.Weighted ; fastpipe.Repeated ; {} ; [] ; [0.5] 
     fastpipe.Repeated('2') ; fastpipe.Repeated(True) ; fastpipe.Repeated(2, 'random') ; fastpipe.PerClass(0) ;
     fastpipe.PerClass(1.5) ; fastpipe.PerClass(2, classes=0) ; fastpipe.PerClass(1, classes=10**5) ;
     fastpipe.Weighted([1.0], replacement=1) ; fastpipe.Weighted('even') ; fastpipe.Weighted(5) ;
-    fastpipe.Weighted([]) ; fastpipe.Weighted({}) ; fastpipe.Weighted({'nothing': 2.0}) ;
+    fastpipe.Weighted([]) ; fastpipe.Weighted({'nothing': 2.0}) ;
     fastpipe.Weighted(np.zeros(len(data))) ; fastpipe.Weighted(np.ones(len(data) + 1)) ;
     fastpipe.Weighted(-np.ones(len(data))) ; fastpipe.Weighted(np.full(len(data), np.nan)) ;
     fastpipe.Weighted(np.full(len(data), np.inf)) ; fastpipe.Weighted(['x'] * len(data)) ;

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 CHUNK = 40
-HANG_S = 20.0
+HANG_S = 300.0
 BATCH = "a batch"
 
 
@@ -48,15 +48,14 @@ def walk(
     folder: Path,
     told: Callable[[Ended], None],
     counts: Counter[str],
-    patience: float = 1.0,
 ) -> None:
     """Does these draws; `told` of each; `counts` what was done."""
     with _forked(lambda pipe: _make(folder, pipe)) as made:
-        assert made.line(120 * patience) == "made", "the data could not be made"
+        assert made.line(HANG_S) == "made", "the data could not be made"
     with _served(folder) as url:
         left = list(numbers)
         while left:
-            left = _chunk(seed, left, folder, url, told, counts, patience)
+            left = _chunk(seed, left, folder, url, told, counts)
 
 
 def _make(folder: Path, pipe: IO[str]) -> None:
@@ -143,7 +142,6 @@ def _chunk(
     url: str,
     told: Callable[[Ended], None],
     counts: Counter[str],
-    patience: float,
 ) -> list[int]:
     """Does some of these draws; those that are left."""
     now, rest = left[:CHUNK], left[CHUNK:]
@@ -152,7 +150,7 @@ def _chunk(
         _forked(lambda pipe: _do(seed, now, folder, url, pipe, errors)) as child,
     ):
         while True:
-            line = child.line(HANG_S * patience)
+            line = child.line(HANG_S)
             if line == BATCH:
                 continue
             if line:
@@ -177,26 +175,30 @@ def drawn(seed: int, number: int, known: Any) -> Any:
     from support.walk.dataset_walk import draw_dataset
     from support.walk.drawing import draw
 
-    return (draw if number % 6 else draw_dataset)(seed, number, known)
+    return (draw if number % 6 else draw_dataset)(seed, number, known, urls=True)
+
+
+def again(seed: int, made: Any) -> str:
+    """How a draw is done once more, and the program of it."""
+    command = f"# PYTHONPATH=.:tests python -m support.walk.walking --seed {seed} --only {made.number}"
+    return f"{command}\n{made.call()}  # {made.deed} {made.how}"
 
 
 def _described(seed: int, number: int, folder: Path) -> str:
     from support.walk.walked_data import make
 
-    made = drawn(seed, number, make(folder))
-    again = f"# PYTHONPATH=.:tests python -m support.walk.walking --seed {seed} --only {number}"
-    return f"{again}\n{made.call()}  # {made.deed} {made.how}"
+    return again(seed, drawn(seed, number, make(folder)))
 
 
 def _do(seed: int, numbers: list[int], folder: Path, url: str, pipe: IO[str], errors: IO[str]) -> None:
     """Draws, one after the other; a line of JSON for each, and one at the end."""
     import cv2  # noqa: F401 (the threads that it starts are no leak)
     import torch
+    from support.walk import taking
     from support.walk.dataset_walk import DatasetWalk
     from support.walk.deeds import Walk
     from support.walk.model import Wrong
     from support.walk.walked_data import make
-    from walk import taking
 
     os.dup2(errors.fileno(), 2)
     faulthandler.enable(errors, all_threads=True)
@@ -271,7 +273,7 @@ def main() -> None:
             _say(f"--- draw {ended.number}: {ended.how}\n{ended.words}")
 
     numbers: Any = chosen.only or range(chosen.first, chosen.first + chosen.count)
-    walk(chosen.seed, numbers, chosen.folder, told, counts, patience=3.0)
+    walk(chosen.seed, numbers, chosen.folder, told, counts)
     _say(json.dumps({**ends, **counts}))
 
 

@@ -75,7 +75,7 @@ def main() -> None:
             num_workers=workers,
             collate_fn=as_it_is,
             multiprocessing_context=start_method if workers else None,
-            timeout=90 if workers else 0,
+            timeout=300 if workers else 0,
         )
         found[workers] = [{**seen, "label": label} for samples in loader for seen, label in samples]
     sys.stdout.write(json.dumps(found))

@@ -178,7 +178,7 @@ def slow_pause(batch: Any) -> None:
     time.sleep(0.08)
 
 
-def diagnosed(dataset: Any, *, step: Any = pause, stall_timeout: float = 30.0, **options: Any) -> Diagnosis:
+def diagnosed(dataset: Any, *, step: Any = pause, stall_timeout: float = 300.0, **options: Any) -> Diagnosis:
     """Diagnoses a DataLoader of two forked workers, or with other options, for an epoch."""
     if options.setdefault("num_workers", 2):
         options.setdefault("multiprocessing_context", "fork")

@@ -1,13 +1,17 @@
-"""Scripts of strangers.py -> how `fastpipe doctor --train-script` found them, several watched at a time.
+"""Scripts of strangers.py -> what `fastpipe doctor --train-script` finds in them.
 
-Most of a watch is waiting, and most of a start is the import of torch: the scripts are forked off a process that has
-done it (warm.py). Those whose memory is looked at run in a Python of their own.
+The gate runs them in its own process, whose DataLoaders are watched meanwhile. The long tier watches programs, several
+at a time: most of a watch is waiting, and most of a start is the import of torch, so they are forked off a process that
+has done it (warm.py). Those whose memory is looked at run in a Python of their own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,15 +21,52 @@ from unittest import mock
 
 from support.programs import warm
 from support.running.patience import slowdown
+from torch.utils.data import dataloader
 
 from fastpipe.diagnosis import command
 from fastpipe.diagnosis.command import Watched, watch_command
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.observation import Surroundings
+from fastpipe.diagnosis.inject.fastpipe_probe.objects import kept_generators
+from fastpipe.diagnosis.inject.fastpipe_probe.patch import patch
+from fastpipe.diagnosis.observation import Surroundings, observations, programs
 
 _AT_ONCE = 4
 _LOOKED_AT = ("memory-grows", "memory-that-is-taken-once")
 _HOOK = Path(__file__).with_name("hook")
+_SURROUNDINGS = Surroundings(8, None, 0)
+_PATCHED = (
+    (dataloader.DataLoader, "__init__"),
+    (dataloader.DataLoader, "_get_iterator"),
+    (dataloader._BaseDataLoaderIter, "_reset"),
+    (dataloader._BaseDataLoaderIter, "__next__"),
+)
+
+
+def watched_here(source: str, folder: Path) -> Watched:
+    """Runs a script train.py of that source in this process; an error ends it, and is found."""
+    script, files = folder / "train.py", folder / "files"
+    files.mkdir()
+    script.write_text(source)
+    names = {"__name__": "__main__", "__file__": str(script)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.chdir(folder))
+        stack.enter_context(kept_generators())
+        for owner, method in _PATCHED:
+            stack.enter_context(mock.patch.object(owner, method, getattr(owner, method)))  # put back at the end
+        patch(dataloader, str(files))
+        try:
+            exec(compile(source, str(script), "exec"), names)
+        except Exception as problem:
+            traceback.clear_frames(problem.__traceback__)
+        finally:
+            # What is left of an iterator would be freed in a worker of the next script, which waits in vain for it.
+            names.clear()
+            gc.collect()
+    ran = programs(files)
+    diagnoses = command._shown(list(command._diagnoses(observations(files), ran, {}, _SURROUNDINGS, files)))
+    refused = tuple(command._refused(each) for program in ran for each in program.refused)
+    trouble = files / "trouble.txt"
+    return Watched(diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else "")
 
 
 def watched(source: str, folder: Path, **limits: Any) -> Watched:
@@ -57,7 +98,7 @@ def started_warm() -> Iterator[None]:
     with (
         mock.patch.dict(os.environ, PYTHONWARNINGS="ignore", PYTHONPATH=own_path),
         mock.patch.object(command, "Popen", start),
-        mock.patch.object(command, "surroundings", return_value=Surroundings(8, None, 0)),
+        mock.patch.object(command, "surroundings", return_value=_SURROUNDINGS),
     ):
         warm.ready()
         yield

@@ -109,11 +109,11 @@ _FAULTY = {
     """,
     "iterator-each-step": """
         loader = DataLoader(Numbers(), 16, shuffle=True, num_workers=2)
-        for step in range(12):
+        for step in range(6):
             images, labels = next(iter(loader))  # here
     """,
     "iterator-each-step new": """
-        for step in range(12):
+        for step in range(6):
             for images, labels in DataLoader(Numbers(), 16, shuffle=True, num_workers=1):  # here
                 break
     """,
@@ -401,7 +401,7 @@ _FAULTY = {
 
         class Weighted(Sampler):
             def __iter__(self):  # here
-                for number in range(640):
+                for number in range(96):
                     time.sleep(0.01)
                     yield number
 
@@ -743,3 +743,35 @@ _SOUND = {
 
 FAULTY = {name: _BEGIN + textwrap.dedent(text) for name, text in _FAULTY.items()}
 SOUND = {name: _BEGIN + textwrap.dedent(text) for name, text in _SOUND.items()}
+
+# Those that the gate runs in its own process: no other process, limit, signal or long time is needed to see them.
+HERE = {
+    "shared-file raw",
+    "shared-file sqlite",
+    "reused-buffer",
+    "iterator-each-step",
+    "same-random-numbers workers",
+    "same-random-numbers seeded again",
+    "same-random-numbers samples",
+    "same-random-numbers global",
+    "same-random-numbers collate",
+    "every-sample-per-worker",
+    "same-order-each-epoch",
+    "small-shared-memory",
+    "bad-sample",
+    "passing-error",
+    "slow-sampler",
+    "stale-dataset",
+    "stale-dataset nested",
+    "stale-dataset items",
+    "no-batches",
+    "unequal-samples",
+    "error init",
+    "files of their own",
+    "one worker with an open file",
+    "a stream in parts",
+    "what a dataset makes for itself",
+    "one batch, again and again",
+    "set_epoch",
+    "locks, threads, lambdas",
+}

@@ -1,4 +1,4 @@
-"""A program for test_wds_workers: reads a tar in worker processes, from a parent that is as busy as can be.
+"""A program for test_wds_start_methods: reads a tar in worker processes, from a parent that is as busy as can be.
 
 python wds_in_workers.py TAR PACKED START_METHOD single|batched -> JSON: of each epoch, the hash of each sample's crop
 """
@@ -62,7 +62,7 @@ def main() -> None:
             num_workers=2,
             persistent_workers=persistent,
             multiprocessing_context=start_method,
-            timeout=90,
+            timeout=300,
         )
         for epoch in EPOCHS:
             if epoch is not None:
