@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.datasets.growing import at_once, photo, photos
-from support.faults.forks import Forks
-from support.faults.injector import Fault
-from support.faults.packs import CHANGING, Packs
 from support.programs.cli_run import failed, succeeded
-from support.running.soak import times
 from support.sources.pack_sources import digests, jpeg_bytes
-from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError
@@ -70,18 +65,18 @@ def work(thirty: Path, tmp_path: Path) -> Path:
 
 
 def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
-    source = photos(tmp_path / "src", 2000, classes=10)
+    source = photos(tmp_path / "src", 200, classes=10)
     packed = pack(source, tmp_path / "dst")
     before = digests(packed)
-    photos(source, 50, first=2000, classes=10)
+    photos(source, 50, first=200, classes=10)
     grown = fastpipe.add(source, packed)
-    assert (grown.added, grown.known, grown.removed) == (50, 2000, 0)
+    assert (grown.added, grown.known, grown.removed) == (50, 200, 0)
     after = digests(packed)
     assert {name: after[name] for name in before if name != "dataset.json"} == {
         name: digest for name, digest in before.items() if name != "dataset.json"
     }
     new = {name: (packed / name).stat().st_size for name in after if after[name] != before.get(name)}
-    alone = fastpipe.pack(photos(tmp_path / "fifty", 50, first=2000, classes=10), tmp_path / "alone")
+    alone = fastpipe.pack(photos(tmp_path / "fifty", 50, first=200, classes=10), tmp_path / "alone")
     shards = sum(shard["size_bytes"] for shard in alone.info["shards"])
     of_shards = sum(size for name, size in new.items() if name.startswith("shard-"))
     assert of_shards <= shards + 10_240  # the end of one more tar
@@ -89,7 +84,7 @@ def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
         assert new[f"v2/{name}"] == (packed / name).stat().st_size + 50 * each
     others = {"dataset.json", "v1/dataset.json", "v2/dataset.json", "v2/index.npy", "v2/sources.npy"}
     assert {name for name in new if not name.startswith("shard-")} == others
-    assert len(epoch(packed)) == 2050
+    assert len(epoch(packed)) == 250
     assert verify(packed).sound
 
 
@@ -305,9 +300,8 @@ def test_removing(work: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_cannot_be_removed(thirty: Path) -> None:
+    mistakes: list[tuple[dict[str, Any], str]] = [
         ({}, "expected --keys, --class or --where"),
         ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
         ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
@@ -316,11 +310,10 @@ def test_removing(work: Path) -> None:
         ({"where": "width < wide"}, "expected a number"),
         ({"where": "class < c1"}, "classes have no order"),
         ({"keys": "c0/00000.jpg"}, "expected a list of keys"),
-    ],
-)
-def test_what_cannot_be_removed(thirty: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        fastpipe.remove(thirty / "dst", **options)
+    ]
+    for options, words in mistakes:
+        with pytest.raises(ConfigError, match=words):
+            fastpipe.remove(thirty / "dst", **options)
     assert fastpipe.open(thirty / "dst").version == 1
 
 
@@ -384,8 +377,9 @@ def test_a_loader_sees_the_old_version_or_the_new_one(work: Path) -> None:
         assert len(set(keys)) == 30
         assert len({key for batch in loader for key in batch["key"]}) == 30
         assert loader.state_dict()["dataset_versions"] == [1]
-    workers = DataLoader(old, 8, num_workers=1, multiprocessing_context="spawn", collate_fn=len)
-    assert sum(workers) == 30  # a worker opens it anew
+    in_worker = pickle.loads(pickle.dumps(old))  # noqa: S301 (our own); a worker opens it anew
+    assert len(in_worker) == 30
+    assert {in_worker[at]["key"] for at in range(30)} == set(keys)
 
 
 def test_no_sample_comes_into_a_pack_again(work: Path) -> None:
@@ -447,43 +441,6 @@ def test_where_there_is_no_dataset(work: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "nothing").exists()
     with pytest.raises(DatasetError, match="not packed"):
         versions(work / "src")
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Forks]:
-    from support.faults.forks import forks
-
-    with forks() as program:
-        yield program
-
-
-def test_an_add_that_is_killed_leaves_one_version_or_the_other(programs: Forks, work: Path) -> None:
-    photos(work / "src", 6, first=30)
-    (work / "src/c0/bad.jpg").write_bytes(b"bad")
-    shutil.copytree(work / "dst", work / "copy")
-    old = set(epoch(work / "dst"))
-    command = ("add", work / "src", work / "dst", "--workers", 2)
-    packs = Packs(programs, command, work / "dst", {}, work / "copy")
-    log = work / "calls.log"
-    packs.fresh()
-    assert packs.run(Fault(work / "dst", CHANGING, log=log)).code == 0
-    new = set(epoch(work / "dst"))
-    assert len(new) == 36
-    calls = len(log.read_text().splitlines())
-    seen = set()
-    some = np.random.default_rng(27).permutation(calls)[: times(10, 200)].tolist()
-    for at in {*some, *range(calls - 6, calls)}:  # dataset.json comes near the end
-        packs.fresh()
-        assert packs.run(Fault(work / "dst", CHANGING, at=at)).code == -9
-        data = fastpipe.open(work / "dst")
-        seen.add(data.version)
-        assert len(data) == {1: 30, 2: 36}[data.version]
-        assert verify(work / "dst").sound
-        succeeded(*command)
-        assert set(epoch(work / "dst")) == new
-        assert not (work / "dst/.pack").exists()
-    assert old < new
-    assert seen == {1, 2}
 
 
 def test_two_adds_at_once_lose_nothing(work: Path) -> None:

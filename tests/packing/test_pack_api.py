@@ -79,49 +79,46 @@ def test_progress_overwrite_and_on_error(source: Path, tmp_path: Path) -> None:
         fastpipe.pack(source.parent / "bad", tmp_path / "bad", on_error="fail")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"quality": 80, "lossless": True}, "--lossless does not go with --quality"),
-        ({"shard_size": "much"}, "expected a number of bytes, or text such as"),
-        ({"exif": "turn"}, "expected 'ignore' or 'apply'"),
-        ({"on_error": "stop"}, "expected 'report' or 'fail'"),
-        ({"damaged": "keep"}, "expected 'reject' or 'decode'"),
-        ({"overwrite": 1}, "expected True or False"),
-        ({"shuffle": None}, "expected True or False"),
-        ({"workers": 0}, "expected 1 to"),
-    ],
-)
-def test_wrong_options_are_named(source: Path, tmp_path: Path, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        fastpipe.pack(source, tmp_path / "packed", **options)
-    with pytest.raises(ConfigError, match=words if "shuffle" not in options else "keeps the order"):
-        fastpipe.Writer(tmp_path / "packed", **options)
-    assert not (tmp_path / "packed").exists()
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"quality": 80, "lossless": True}, "--lossless does not go with --quality"),
+    ({"shard_size": "much"}, "expected a number of bytes, or text such as"),
+    ({"exif": "turn"}, "expected 'ignore' or 'apply'"),
+    ({"on_error": "stop"}, "expected 'report' or 'fail'"),
+    ({"damaged": "keep"}, "expected 'reject' or 'decode'"),
+    ({"overwrite": 1}, "expected True or False"),
+    ({"shuffle": None}, "expected True or False"),
+    ({"workers": 0}, "expected 1 to"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"fields": "caption"}, "fields: expected names of fields and their columns, such as .* got 'caption'"),
-        ({"fields": [3]}, r"fields: expected names .* got \[3\]"),
-        ({"fields": 3}, "fields: expected names .* got 3"),
-        ({"fields": {"a": None}}, "--field a=None: expected the name of a column, got None"),
-        ({"fields": {3: "a"}}, "--field 3=a: .*name"),
-        ({"image_root": 5}, "--image-root: expected the path of a folder, got 5"),
-    ],
-)
-def test_wrong_words_about_a_source_are_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_wrong_options_are_named(source: Path, tmp_path: Path) -> None:
+    for options, words in WRONG:
+        with pytest.raises(ConfigError, match=words):
+            fastpipe.pack(source, tmp_path / "packed", **options)
+        with pytest.raises(ConfigError, match=words if "shuffle" not in options else "keeps the order"):
+            fastpipe.Writer(tmp_path / "packed", **options)
+        assert not (tmp_path / "packed").exists()
+    for option in ("quailty", "on_progress"):
+        known = f"{option}: a Writer has no such option; expected one of damaged, exif, .*quality.*workers"
+        with pytest.raises(ConfigError, match=known):
+            fastpipe.Writer(tmp_path / "packed", **{option: 90})
+
+
+WRONG_OF_SOURCE: list[tuple[dict[str, Any], str]] = [
+    ({"fields": "caption"}, "fields: expected names of fields and their columns, such as .* got 'caption'"),
+    ({"fields": [3]}, r"fields: expected names .* got \[3\]"),
+    ({"fields": 3}, "fields: expected names .* got 3"),
+    ({"fields": {"a": None}}, "--field a=None: expected the name of a column, got None"),
+    ({"fields": {3: "a"}}, "--field 3=a: .*name"),
+    ({"image_root": 5}, "--image-root: expected the path of a folder, got 5"),
+]
+
+
+def test_wrong_words_about_a_source_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("path,caption\na.jpg,a\n")
-    with pytest.raises(ConfigError, match=words):
-        fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", **options)
-
-
-@pytest.mark.parametrize("option", ["quailty", "on_progress"])
-def test_unknown_options_of_a_writer_are_named(tmp_path: Path, option: str) -> None:
-    words = f"{option}: a Writer has no such option; expected one of damaged, exif, .*quality.*workers"
-    with pytest.raises(ConfigError, match=words):
-        fastpipe.Writer(tmp_path / "packed", **{option: 90})
+    for options, words in WRONG_OF_SOURCE:
+        with pytest.raises(ConfigError, match=words):
+            fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", **options)
 
 
 def test_the_command_still_names_a_wrong_size(source: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections.abc import Callable
@@ -10,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults.forks import Forks
-from support.faults.injector import Fault
-from support.faults.packs import SMALL, assert_as_packed_anew, faults_at_each, packs_of, small_source
-from support.running.soak import Tried, times
+from support.faults.packs import SMALL, assert_as_packed_anew, small_source
+from support.running.soak import Tried
 from support.sources.pack_sources import digests, jpeg_bytes
 
 from fastpipe.errors import PackError
@@ -190,29 +187,3 @@ def test_a_source_that_is_only_touched_by_a_backup_stops_nothing(source: Path, t
 
     pack(source, tmp_path / "packed", PackOptions(shard_size=100_000, workers=1), on_progress=link)
     assert_as_packed_anew(source, tmp_path / "packed")
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
-def test_a_source_that_the_disk_does_not_give(
-    programs: Forks, source: Path, place: Path, tried: Tried, code: int
-) -> None:
-    packs = packs_of(programs, source, place / "packed")
-    count = 0
-    for fault, line in faults_at_each(packs, ("open", "read"), times(5, 1), under=source, kind="error", number=code):
-        path = line.split(" ", 2)[2]
-        ended = packs.run(fault)
-        assert ended.code == 1
-        assert f"{path} cannot be listed: " in ended.err or f"cannot read {path}: {os.strerror(code)}" in ended.err
-        packs.assert_whole_files()
-        packs.assert_goes_on()
-        count += 1
-    tried("EIO or ESTALE on a source file", count, "exit code 1 with its path; a second run finishes; same bytes")
-
-
-def test_a_source_that_the_disk_gives_in_pieces(programs: Forks, source: Path, place: Path, tried: Tried) -> None:
-    packs = packs_of(programs, source, place / "packed")
-    packs.fresh()
-    ended = packs.run(Fault(source, ("read",), "short", at=0, each=True))
-    assert ended.code == 0, ended.err
-    packs.assert_done()
-    tried("every read of a source gives half of what was asked for", 1, "same bytes")

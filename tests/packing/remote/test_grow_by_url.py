@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.datasets.growing import at_once, photos
-from support.remote.s3 import Bucket
+from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import files
 
 import fastpipe
@@ -21,28 +21,28 @@ SMALL = {"shard_size": 100_000, "workers": 2}
 
 
 @pytest.fixture
-def packed(bucket: Bucket, tmp_path: Path) -> str:
+def packed(bucket: MemoryBucket, tmp_path: Path) -> str:
     """The URL of a dataset of 30 photos, which are in tmp_path/src."""
     url = bucket.url("train")
-    fastpipe.pack(photos(tmp_path / "src", 30), url, storage_options=bucket.options, **SMALL)
+    fastpipe.pack(photos(tmp_path / "src", 30), url, **SMALL)
     return url
 
 
-def keys(url: str, bucket: Bucket, cache: Path, **version: Any) -> list[str]:
+def keys(url: str, bucket: MemoryBucket, cache: Path, **version: Any) -> list[str]:
     """Of a loader's epoch."""
-    data = fastpipe.open(url, storage_options=bucket.options, cache_dir=cache, **version)
+    data = fastpipe.open(url, cache_dir=cache, **version)
     with fastpipe.loader(data, 7, fields=["image", "key"], drop_last=False, size=32) as loader:
         return sorted(key for batch in loader for key in batch["key"])
 
 
-def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(bucket: Bucket, packed: str, tmp_path: Path) -> None:
+def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
     local = tmp_path / "local"
     fastpipe.pack(tmp_path / "src", local, **SMALL)
     before = bucket.hashes("train")
     photos(tmp_path / "src", 8, first=30, classes=4)
-    for place, options in ((packed, {"storage_options": bucket.options}), (local, {})):
-        assert fastpipe.add(tmp_path / "src", place, **options).added == 8
-        assert fastpipe.remove(place, classes="c1", **options).removed == 12
+    for place in (packed, local):
+        assert fastpipe.add(tmp_path / "src", place).added == 8
+        assert fastpipe.remove(place, classes="c1").removed == 12
     there, here = bucket.objects("train"), files(local)
     assert there.keys() == here.keys()
     assert {name for name in here if there[name] != here[name] and not name.endswith("dataset.json")} == set()
@@ -50,7 +50,7 @@ def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(bucket: Bucket, packed: 
     assert {name for name in before if after[name] != before[name]} == {"dataset.json"}
     assert keys(packed, bucket, tmp_path / "cache") == keys_of(local)
     assert len(keys(packed, bucket, tmp_path / "cache", version=1)) == 30
-    again = fastpipe.add(tmp_path / "src", packed, storage_options=bucket.options, changed="skip")
+    again = fastpipe.add(tmp_path / "src", packed, changed="skip")
     assert (again.added, again.known) == (12, 26)  # what was removed comes again
 
 
@@ -59,15 +59,12 @@ def keys_of(local: Path) -> list[str]:
         return sorted(key for batch in loader for key in batch["key"])
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_two_adds_at_once_lose_nothing(
-    bucket: Bucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt: int
-) -> None:
+def test_two_adds_at_once_lose_nothing(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
     sources = [photos(tmp_path / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
 
     def add(number: int) -> Grown:  # as two machines: each has a scratch folder, and so a lock, of its own
         spool = tmp_path / f"spool{number}"
-        return fastpipe.add(sources[number], packed, storage_options=bucket.options, spool=spool, workers=1)
+        return fastpipe.add(sources[number], packed, spool=spool, workers=1)
 
     results = at_once(lambda: add(0), lambda: add(1))
     done = [number for number, result in enumerate(results) if isinstance(result, Grown)]
@@ -83,7 +80,7 @@ def test_two_adds_at_once_lose_nothing(
 
 
 def test_a_dataset_that_another_program_changes_meanwhile(
-    bucket: Bucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: MemoryBucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last moment: both have read the dataset, and one has written dataset.json."""
     others = photos(tmp_path / "others", 3, first=500)
@@ -92,42 +89,42 @@ def test_a_dataset_that_another_program_changes_meanwhile(
     def late(store: Store, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
         if name == "dataset.json":
             monkeypatch.setattr(Store, "swap", swap)
-            bucket.client.delete_object(Bucket=bucket.name, Key="train/.pack/plan.json")
+            bucket.delete("train/.pack/plan.json")
             spool = tmp_path / "other spool"
-            fastpipe.add(others, packed, storage_options=bucket.options, spool=spool)
+            fastpipe.add(others, packed, spool=spool)
         return swap(store, name, data, old, note)
 
     monkeypatch.setattr(Store, "swap", late)
     more = photos(tmp_path / "more", 5, first=100)
     with pytest.raises(PackError, match="has changed meanwhile"):
-        fastpipe.add(more, packed, storage_options=bucket.options)
-    assert fastpipe.add(more, packed, storage_options=bucket.options).added == 5
+        fastpipe.add(more, packed)
+    assert fastpipe.add(more, packed).added == 5
     assert len(keys(packed, bucket, tmp_path / "cache")) == 38
 
 
 def test_an_add_that_was_killed_goes_on_or_is_given_up(
-    bucket: Bucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: MemoryBucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = photos(tmp_path / "more", 5, first=100)
     with monkeypatch.context() as patch:  # as if it were killed: nothing is tidied up
         patch.setattr("fastpipe.packing.shard.journal.Journal.give_up", lambda _: None)
         patch.setattr("fastpipe.packing.growth.version.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            fastpipe.add(more, packed, storage_options=bucket.options)
+            fastpipe.add(more, packed)
     assert len(keys(packed, bucket, tmp_path / "cache")) == 30
     other = photos(tmp_path / "other", 2, first=300)
     with pytest.raises(PackError, match=r"in use: fastpipe add \S+more \S+ has begun there.*remove s3://\S+plan.json"):
-        fastpipe.add(other, packed, storage_options=bucket.options)
-    assert fastpipe.add(more, packed, storage_options=bucket.options).added == 5
+        fastpipe.add(other, packed)
+    assert fastpipe.add(more, packed).added == 5
     shutil.rmtree(tmp_path / "more")
-    assert fastpipe.add(other, packed, storage_options=bucket.options).added == 2
+    assert fastpipe.add(other, packed).added == 2
     assert not any(name.startswith(".pack") for name in bucket.objects("train"))
 
 
-def test_a_dataset_in_a_bucket_is_packed_anew(bucket: Bucket, packed: str, tmp_path: Path) -> None:
-    fastpipe.remove(packed, classes="c1", storage_options=bucket.options)
+def test_a_dataset_in_a_bucket_is_packed_anew(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
+    fastpipe.remove(packed, classes="c1")
     before = bucket.hashes("train")
-    fastpipe.pack(packed, bucket.url("smaller"), storage_options=bucket.options, **SMALL)
+    fastpipe.pack(packed, bucket.url("smaller"), **SMALL)
     assert len(keys(bucket.url("smaller"), bucket, tmp_path / "cache")) == 20
     sizes = (
         [len(data) for name, data in bucket.objects(key).items() if "shard-" in name] for key in ("smaller", "train")

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -18,9 +17,8 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 from rich.console import Console
-from support.programs.cli_run import failed, succeeded
+from support.remote.memory_bucket import MemoryBucket
 from support.remote.range_server import Fault, RangeServer, Request
-from support.remote.s3 import Bucket
 from support.sources.pack_sources import digests, files, jpeg_bytes, write_folder, write_large_folder
 from support.sources.tables import jpegs, write_table
 
@@ -33,7 +31,7 @@ from fastpipe.store.remote import remote_path
 SMALL = {"shard_size": 100_000, "workers": 2}
 
 
-def same(bucket: Bucket, key: str, local: Path) -> None:
+def same(bucket: MemoryBucket, key: str, local: Path) -> None:
     """The dataset in the bucket has the files of the local one, byte by byte, and no others."""
     there, here = bucket.objects(key), files(local)
     assert there.keys() == here.keys()
@@ -134,7 +132,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: Bucket, kind: str) -> None:
+def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: MemoryBucket, kind: str) -> None:
     make, inner, options = SOURCES[kind]
     source = make(tmp_path / "source")
     url = bucket.upload(source, "in/source")
@@ -146,7 +144,6 @@ def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: Bucket, kin
         bucket.url("out/train"),
         **SMALL,
         **there,
-        storage_options=bucket.options,
         spool=tmp_path / "spool",
     )
     same(bucket, "out/train", tmp_path / "local")
@@ -156,7 +153,7 @@ def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: Bucket, kin
     assert not list((tmp_path / "spool").iterdir())  # nothing is left on this machine
 
 
-def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: Bucket) -> None:
+def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: MemoryBucket) -> None:
     source = manifest(tmp_path / "source")
     url = bucket.upload(source / "photos", "photos")
     text = (source / "train.csv").read_text()
@@ -165,42 +162,29 @@ def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: Bucket) ->
     (tmp_path / "urls").mkdir()
     (tmp_path / "urls" / "train.csv").write_text(by_url)
     fastpipe.pack(source / "train.csv", tmp_path / "local", image_root=source / "photos", **SMALL)
-    found = fastpipe.pack(
-        tmp_path / "urls" / "train.csv", tmp_path / "packed", image_root=url, storage_options=bucket.options, **SMALL
-    )
+    found = fastpipe.pack(tmp_path / "urls" / "train.csv", tmp_path / "packed", image_root=url, **SMALL)
     assert [path for path, _ in found.tally.rejected] == ["gone.jpg"]
     for name in ("shard-000000.tar", "index.npy", "rejected.jsonl"):
         assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
-def test_a_folder_that_a_program_has_made_is_empty(tmp_path: Path, bucket: Bucket) -> None:
-    bucket.client.put_object(Bucket=bucket.name, Key="out/", Body=b"")  # as the consoles of the clouds do
+def test_a_folder_that_a_program_has_made_is_empty(tmp_path: Path, bucket: MemoryBucket) -> None:
+    bucket.put("out/", b"")  # as the consoles of the clouds do
     source = write_folder(tmp_path / "photos")
-    there = {"storage_options": bucket.options, **SMALL}
+    there = {**SMALL}
     packed = fastpipe.pack(source, bucket.url("out/"), **there).info
-    assert len(fastpipe.open(bucket.url("out"), cache_dir=tmp_path, storage_options=bucket.options)) > 0
+    assert len(fastpipe.open(bucket.url("out"), cache_dir=tmp_path)) > 0
     assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there).info == packed
     assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there, max_size=20).info != packed
 
 
-def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: Bucket) -> None:
-    """Names in buckets have no escapes."""
-    odd = "a b/50%/x%20y+ä%2F"
-    there = {"storage_options": bucket.options}
-    url = bucket.upload(odd_names(tmp_path / "photos"), f"{odd}/photos")
-    fastpipe.pack(url, bucket.url(f"{odd}/packed/"), **there, **SMALL)
-    fastpipe.pack(tmp_path / "photos", tmp_path / "local", **SMALL)
-    same(bucket, f"{odd}/packed", tmp_path / "local")
-    assert len(fastpipe.open(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
-
-
-def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: Bucket) -> None:
+def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: MemoryBucket) -> None:
     source = write_folder(tmp_path / "source", images=4)
     for file in source.rglob("*.jpg"):
-        bucket.client.upload_file(str(file), bucket.name, str(file.relative_to(source)))
+        bucket.put(str(file.relative_to(source)), file.read_bytes())
     for name in ("ant/", "cow/"):  # as the console of S3 makes them
-        bucket.client.put_object(Bucket=bucket.name, Key=name, Body=b"")
-    fastpipe.pack(f"s3://{bucket.name}", tmp_path / "packed", storage_options=bucket.options)
+        bucket.put(name, b"")
+    fastpipe.pack(f"s3://{bucket.name}", tmp_path / "packed")
     fastpipe.pack(source, tmp_path / "local")
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
 
@@ -224,13 +208,6 @@ def test_sources_of_a_web_server(tmp_path: Path) -> None:
             fastpipe.pack(f"{server.url}/rows", tmp_path / "none")
         with pytest.raises(PackError, match=r"/rows/none\.tar does not exist; expected a folder"):
             fastpipe.pack(f"{server.url}/rows/none.tar", tmp_path / "none")
-
-
-@pytest.mark.parametrize("name", ["empty//part.jpg", "tab\t.jpg", "a/../b.jpg"])
-def test_an_object_whose_name_is_no_path_is_an_error_at_once(tmp_path: Path, bucket: Bucket, name: str) -> None:
-    bucket.client.put_object(Bucket=bucket.name, Key=f"in/{name}", Body=jpeg_bytes())
-    with pytest.raises(PackError, match=r"in cannot be listed: .*after 1 attempt in .*: rename that object, or move"):
-        fastpipe.pack(bucket.url("in"), tmp_path / "packed", storage_options=bucket.options, read_timeout=1, **SMALL)
 
 
 def test_a_source_whose_url_has_escapes(tmp_path: Path) -> None:
@@ -337,31 +314,14 @@ def test_members_of_a_tar_are_fetched_at_the_same_time_and_with_their_fields(tmp
     def wait_for_all(request: Request) -> None:
         if request.stop - request.start < size:  # else it is to list the tar
             members.append(request)
-            all_here.wait(60)
+            all_here.wait(300)
 
     with RangeServer(source, fault=wait_for_all) as server:
         fastpipe.pack(f"{server.url}/000.tar", tmp_path / "packed", workers=1)
     assert len(members) == 6  # each sample has three members
 
 
-def test_the_environment_says_who_one_is(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
-    source = write_large_folder(tmp_path / "source", images=6)
-    url = bucket.upload(source, "in")
-    printed = succeeded("pack", url, bucket.url("out/x"), "--shard-size", "100kB", "--spool", tmp_path / "spool")
-    assert "uploaded" in printed
-    assert "MB" in printed
-    succeeded("pack", source, tmp_path / "local", "--shard-size", "100kB")
-    same(bucket, "out/x", tmp_path / "local")
-    assert "sound" in succeeded("verify", bucket.url("out/x"))
-    said = json.loads(succeeded("pack", url, bucket.url("out/x"), "--shard-size", "100kB", "--json"))
-    assert (said["already_packed"], said["uploaded_bytes"], said["rejected"]) == (True, 0, [])
-    repair = failed(2, "verify", bucket.url("out/x"), "--repair", url)
-    assert "DATA is a URL. Repair a copy in a folder, and upload it" in repair
-
-
-def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Bucket) -> None:
+def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
     from fastpipe.sources.files import source_path
     from fastpipe.store.remote.options import remote_options
     from fastpipe.verify.repair import repair
@@ -369,18 +329,18 @@ def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Bucke
 
     url = bucket.upload(write_large_folder(tmp_path / "source"), "in")
     packed = tmp_path / "packed"
-    fastpipe.pack(url, packed, storage_options=bucket.options, **SMALL)
+    fastpipe.pack(url, packed, **SMALL)
     before = digests(packed)
     shard = packed / "shard-000001.tar"
     data = bytearray(shard.read_bytes())
     data[5000] ^= 1
     shard.write_bytes(data)
-    source = source_path(url, remote_options(None, 0, bucket.options, 20.0))
+    source = source_path(url, remote_options(None, 0, None, 20.0))
     assert repair(packed, source, verify(packed)) == [shard.name]
     assert digests(packed) == before
 
 
-def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_into_a_bucket(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     images = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "source").rglob("*.jpg"))]
 
     monkeypatch.setattr("fastpipe.packing.pipeline.ahead.RUN_TASKS", 1)
@@ -394,7 +354,7 @@ def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pyt
                 writer.add(images[number], label=number % 3, key=f"photo {number}", caption=f"of {number}")
         return writer
 
-    there = {"storage_options": bucket.options, "spool": tmp_path / "spool"}
+    there = {"spool": tmp_path / "spool"}
     with pytest.raises(RuntimeError, match="ended"):
         write(bucket.url("out"), 20, **there)
     unfinished = bucket.objects("out")
@@ -407,9 +367,9 @@ def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pyt
     same(bucket, "out", tmp_path / "local")
 
 
-def test_places_that_cannot_be(tmp_path: Path, bucket: Bucket) -> None:
+def test_places_that_cannot_be(tmp_path: Path, bucket: MemoryBucket) -> None:
     source = write_folder(tmp_path / "source")
-    options = {"storage_options": bucket.options, "spool": tmp_path / "spool"}
+    options = {"spool": tmp_path / "spool"}
     for url in ("https://host/x", "hf://datasets/org/name/x", "ftp://host/x"):
         with pytest.raises(
             ConfigError, match=r"cannot write to (https|hf|ftp)://; it writes to s3://, gs://, az:// and to f"
@@ -430,17 +390,17 @@ def test_places_that_cannot_be(tmp_path: Path, bucket: Bucket) -> None:
         fastpipe.pack(bucket.url("none"), tmp_path / "packed", **options | {"spool": None})
 
 
-def test_too_little_room_for_the_spool(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_for_the_spool(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     from collections import namedtuple
 
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("fastpipe.store.store.shutil.disk_usage", lambda _: usage(10**9, 10**9, 200_000))
     source = write_large_folder(tmp_path / "source")
     with pytest.raises(PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, for shards are made there"):
-        fastpipe.pack(source, bucket.url("out"), **SMALL, storage_options=bucket.options, spool=tmp_path / "spool")
+        fastpipe.pack(source, bucket.url("out"), **SMALL, spool=tmp_path / "spool")
 
 
-def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_spool_holds_few_shards(tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> None:
     source, spool, most = write_large_folder(tmp_path / "source", images=30), tmp_path / "spool", 0
     told: list[PackProgress] = []
     monkeypatch.setattr("fastpipe.packing.shard.tar._BUFFER_BYTES", 4096)  # so that sizes are those of now
@@ -450,7 +410,7 @@ def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket, monkeypatch:
         told.append(now)
         most = max(most, sum(file.stat().st_size for file in spool.rglob("shard-*.tar*") if file.exists()))
 
-    there = {"storage_options": bucket.options, "spool": spool}
+    there = {"spool": spool}
     packed = fastpipe.pack(source, bucket.url("out"), **SMALL, **there, on_progress=watch)
     assert sum(name.startswith("shard-") for name in bucket.objects("out")) >= 8
     sizes = [shard["size_bytes"] for shard in packed.info["shards"]]
@@ -461,8 +421,6 @@ def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket, monkeypatch:
     assert (told[-1].step, told[-1].files) == ("publishing", 30)
     screen = io.StringIO()
     with pack_progress(Console(force_terminal=True, width=200, file=screen)) as show:
-        show(told[-1])
-        time.sleep(0.2)
         show(told[-1])
     assert "publishing: 30/30 files" in screen.getvalue()
     assert f"{told[-1].uploaded_bytes / 1e6:,.0f} MB uploaded" in screen.getvalue()

@@ -48,7 +48,7 @@ def may_mount() -> None:
     """Skips where nobody may mount: in some containers."""
     probe = [*_PRIVATELY, "mount", "-t", "tmpfs", "fastpipe", "/mnt"]
     try:
-        tried = subprocess.run(probe, capture_output=True, text=True, timeout=60, check=False)
+        tried = subprocess.run(probe, capture_output=True, text=True, timeout=300, check=False)
     except FileNotFoundError:
         pytest.skip("no unshare (util-linux)")
     if tried.returncode != 0:

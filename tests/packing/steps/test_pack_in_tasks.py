@@ -1,13 +1,14 @@
-"""Packs on a Ray cluster: every file is the one of a pack on one machine; what is done is not done again."""
+"""Packs in tasks of a cluster: every file is the one of a pack on one machine; what is done is not done again.
+
+The cluster is in this process; real ones are in tests/long/ray.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 from rich.console import Console
 from support.programs.cli_run import failed, fp
 from support.ray import counted
-from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, folder
-from support.remote.s3 import Bucket
+from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, local, made_sources, packed_on_ray
+from support.ray.tasks_here import Cluster
+from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import digests, files
 
 import fastpipe
@@ -25,70 +27,51 @@ from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.format.index import Index, SourcePaths
 from fastpipe.machine import progress
-from fastpipe.packing.job.destination import destination_of
-from fastpipe.packing.job.threads import PackProgress, Summary
-from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps.work import pack_on_ray
-from fastpipe.sources.files import source_path
+from fastpipe.packing.job.threads import PackProgress
+from fastpipe.sources.picture.jpeg import made_with
 
 
-def packed_on_ray(
-    source: object,
-    destination: object,
-    on_progress: Any = lambda _: None,
-    **options: Any,
-) -> Summary:
-    """With small shards."""
-    how = pack_options(**{"shard_size": SHARD_BYTES, **options})
-    places = source_path(str(source), how.source.remote), destination_of(str(destination))
-    return pack_on_ray(*places, how, address=None, on_progress=on_progress)
+class StopError(Exception):
+    pass
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Kind -> a source, with the pack of one machine beside it in `local`."""
-    root = tmp_path_factory.mktemp("sources")
-    sources = {kind: make(root / kind) for kind, make in MAKERS.items()}
-    for kind, source in sources.items():
-        fastpipe.pack(source, source.parent / "local" / kind, shard_size=SHARD_BYTES, fields=FIELDS[kind])
-    return sources
-
-
-def local(source: Path) -> Path:
-    return source.parent / "local" / source.name
+    return made_sources(tmp_path_factory.mktemp("sources"))
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_every_file_is_that_of_one_machine(ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str) -> None:
+def test_every_file_is_that_of_one_machine(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
     source = made[kind]
     summary = packed_on_ray(source, tmp_path / "packed", fields=FIELDS[kind])
     expected = digests(local(source))
     assert digests(tmp_path / "packed") == expected
     assert len(summary.info["shards"]) >= 5
     assert summary.tally.rejected, "the source has samples that are rejected"
-    times = [os.stat(root / "dataset.json").st_mtime_ns for root in (tmp_path / "packed", local(source))]
-    assert times[0] >= times[1]  # that of its own listing
+    written = [(root / "dataset.json").stat().st_mtime_ns for root in (local(source), tmp_path / "packed")]
+    assert written == sorted(written)  # that of its own listing
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", ["folder", "parquet"])
 def test_every_object_in_a_bucket_is_that_of_one_machine(
-    ray_cluster: Any, made: dict[str, Path], bucket: Bucket, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tasks_here: Cluster, made: dict[str, Path], bucket: MemoryBucket, kind: str
 ) -> None:
-    source = made[kind]
-    url = bucket.upload(source, "source")
+    url = bucket.upload(made[kind], "source")
     spool = {"spool": bucket.url("spool")} if kind == "folder" else {}
-    how = {"storage_options": bucket.options, "fields": FIELDS[kind], **spool}
+    how = {"fields": FIELDS[kind], **spool}
     summary = packed_on_ray(url, bucket.url("packed"), **how)
-    assert bucket.objects("packed") == files(local(source))
+    assert bucket.objects("packed") == files(local(made[kind]))
     assert bucket.objects("spool") == {}
-    assert bucket.unfinished_uploads() == 0
     assert summary.info["samples"] > 10
     assert packed_on_ray(url, bucket.url("packed"), **how).already_packed
 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_dataset_grows_in_tasks_as_in_threads(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str
 ) -> None:
     """Every third sample is removed, and added again."""
     index = Index(local(made[kind]))
@@ -104,17 +87,7 @@ def test_a_dataset_grows_in_tasks_as_in_threads(
     assert not (tmp_path / "ray" / ".pack").exists()
 
 
-def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
-    """In a process of its own, for this one may be connected to a cluster."""
-    source = folder(tmp_path / "source", images=8)
-    options = ["--shard-size", str(SHARD_BYTES), "--no-shuffle", "--storage", "coefficients"]
-    assert fp("pack", source, tmp_path / "local", *options).exit_code == 0
-    ended = counted.command(["pack", source, tmp_path / "ray", *options, "--on", "ray", "--workers", "1"])
-    assert ended.returncode == 0, ended.stderr
-    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
-
-
-def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+def test_progress_counts_tasks(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
     told: list[PackProgress] = []
     packed_on_ray(made["folder"], tmp_path / "packed", told.append)
     packing = [now for now in told if now.step == "packing"]
@@ -127,6 +100,9 @@ def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path
     told.clear()
     packed_on_ray(made["parquet"], tmp_path / "tables", told.append, fields=FIELDS["parquet"])
     assert [now.files for now in told if now.step == "converting"] == [0, 20]
+    columns = len(list((tmp_path / "tables" / "fields").iterdir()))
+    # Once for each column, and for the index and dataset.json.
+    assert sum(now.step == "publishing" for now in told) == columns + 2
 
 
 def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +110,6 @@ def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPa
     said = io.StringIO()
     with pack_progress(Console(file=said, width=200)) as show:
         show(PackProgress(0, 100, 0, 10_000_000, 0, "converting", total_tasks=10, workers=64))
-        time.sleep(0.1)
         show(PackProgress(50, 100, 5_000_000, 10_000_000, 1, "converting", tasks=5, total_tasks=10, workers=64))
     (line,) = said.getvalue().splitlines()
     rates = r"converting: 50/100 files  [\d,]+ images/s  [\d.]+ MB/s"
@@ -142,12 +117,9 @@ def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_done_is_not_done_again(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = counted.count_steps(monkeypatch, tmp_path / "log")
-
-    class StopError(Exception):
-        pass
 
     def stop_at(step: str, tasks: int) -> Any:
         def told(now: PackProgress) -> None:
@@ -170,10 +142,9 @@ def test_what_is_done_is_not_done_again(
     assert not (tmp_path / "packed" / ".pack").exists()
 
 
-def test_one_machine_goes_on_where_a_cluster_stopped(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
-    class StopError(Exception):
-        pass
-
+def test_one_machine_goes_on_where_a_cluster_stopped(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
+) -> None:
     def stop(now: PackProgress) -> None:
         if (now.step, now.tasks) == ("packing", 4):
             raise StopError
@@ -186,12 +157,9 @@ def test_one_machine_goes_on_where_a_cluster_stopped(ray_cluster: Any, made: dic
 
 
 def test_only_the_shard_of_a_source_that_changes_is_made_again(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = shutil.copytree(made["folder"], tmp_path / "source")
-
-    class StopError(Exception):
-        pass
 
     def stop(now: PackProgress) -> None:
         if now.step == "packing" and now.tasks == now.total_tasks:
@@ -207,7 +175,7 @@ def test_only_the_shard_of_a_source_that_changes_is_made_again(
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+def test_another_dataset_stays_as_it_is(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(local(made["tar"]), tmp_path / "packed")
     before = digests(tmp_path / "packed")
     with pytest.raises(PackError, match="--overwrite"):
@@ -218,16 +186,17 @@ def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path],
 
 
 def test_a_driver_with_other_libraries_is_refused(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write its own versions into dataset.json."""
     for module in ("pipeline.exchange", "steps.parts"):
-        monkeypatch.setattr(f"fastpipe.packing.{module}.made_with", lambda: {"pillow": "1"})
+        versions = lambda: made_with() if tasks_here.node else {"pillow": "1"}  # noqa: E731
+        monkeypatch.setattr(f"fastpipe.packing.{module}.made_with", versions)
     with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
         packed_on_ray(made["folder"], tmp_path / "packed")
 
 
-def test_nothing_to_pack_and_fail_fast_say_why(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+def test_nothing_to_pack_and_fail_fast_say_why(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "source" / "a").mkdir(parents=True)
     (tmp_path / "source" / "a" / "text.jpg").write_bytes(b"no image")
     with pytest.raises(PackError, match=r"none of the 1 files in .*; the first: a/text\.jpg: "):
@@ -236,10 +205,7 @@ def test_nothing_to_pack_and_fail_fast_say_why(ray_cluster: Any, made: dict[str,
         packed_on_ray(made["folder"], tmp_path / "other", on_error="fail")
 
 
-def test_a_damaged_spool_is_named(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
-    class StopError(Exception):
-        pass
-
+def test_a_damaged_spool_is_named(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
     def stop(now: PackProgress) -> None:
         if now.step == "converting" and now.tasks == now.total_tasks:
             raise StopError
@@ -258,7 +224,7 @@ def test_a_damaged_spool_is_named(ray_cluster: Any, made: dict[str, Path], tmp_p
 
 
 def test_a_disk_that_refuses_is_tried_on_the_other_node(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = counted.refuse_on_first_node(monkeypatch, tmp_path / "log")
     packed_on_ray(made["folder"], tmp_path / "packed")
@@ -285,9 +251,9 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
     assert "the steps are tasks" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
 
 
-def test_the_api_and_the_command_run_on_the_cluster(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
+def test_the_api_and_the_command_run_on_the_cluster(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
     fastpipe.pack(made["folder"], tmp_path / "api", shard_size=SHARD_BYTES, executor="ray")
-    options = "--shard-size", SHARD_BYTES, "--on", "ray", "--address", ray_cluster.address, "--json"
+    options = "--shard-size", SHARD_BYTES, "--on", "ray", "--json"
     ran = fp("pack", made["folder"], tmp_path / "command", *options)
     assert ran.exit_code == 0, ran.stderr
     assert json.loads(ran.stdout)["samples"] == 22

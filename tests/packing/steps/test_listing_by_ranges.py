@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from support.ray.sources import SHARD_BYTES, folder
-from support.remote.s3 import Bucket
-from support.sources.pack_sources import digests
+from support.remote.memory_bucket import MemoryBucket
+from support.sources.pack_sources import digests, files
 
 import fastpipe
 from fastpipe.packing.cluster import is_of_machine
@@ -107,17 +107,10 @@ def test_a_listing_that_was_interrupted_is_made_again(
 
 
 def test_of_a_bucket_by_way_of_a_bucket(
-    source: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    source: Path, tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
     url = bucket.upload(source, "source")
     fastpipe.pack(url, tmp_path / "whole", **OPTIONS)
     monkeypatch.setattr(lists, "MOST_SOURCES", 6)
     in_steps(url, bucket.url("packed"))
-    found = {name: len(data) for name, data in bucket.objects("packed").items()}
-    assert found == {
-        str(path.relative_to(tmp_path / "whole")): path.stat().st_size
-        for path in (tmp_path / "whole").rglob("*")
-        if path.is_file()
-    }
+    assert bucket.objects("packed") == files(tmp_path / "whole")

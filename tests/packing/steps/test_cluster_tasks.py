@@ -1,19 +1,17 @@
-"""Tasks of Ray: their results as they end, other nodes after a full disk, other workers after a kill, Ctrl-C."""
+"""Tasks of a cluster: their results as they end, other nodes after a full disk, other workers after a kill."""
 
 from __future__ import annotations
 
-import signal
+import os
 import socket
-import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.ray.cluster_tasks import full_disk, full_disk_at_first, killed_at_first, refused, slow_or_fast, squared
-from support.ray.ray_cluster import environment
+from support.ray.cluster_tasks import full_disk, full_disk_at_first, refused, squared
+from support.ray.tasks_here import Cluster, WorkerDiedError
 
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.packing import cluster as tasks
@@ -24,11 +22,11 @@ def named(number: int) -> str:
     return f"square {number}"
 
 
-def test_each_item_gets_its_result(ray_cluster: Any) -> None:
+def test_each_item_gets_its_result(tasks_here: Cluster) -> None:
     assert sorted(run_tasks(squared, range(12), name=named)) == [(number, number**2) for number in range(12)]
 
 
-def test_items_are_taken_only_as_there_is_room(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_are_taken_only_as_there_is_room(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_TASKS_PER_CPU", 0)
     monkeypatch.setattr(tasks, "_LEAST_IN_FLIGHT", 3)
     taken = []
@@ -44,43 +42,75 @@ def test_items_are_taken_only_as_there_is_room(ray_cluster: Any, monkeypatch: py
     results.close()
 
 
-def test_a_full_disk_is_left_for_another_node(ray_cluster: Any, tmp_path: Path) -> None:
+def test_a_full_disk_is_left_for_another_node(tasks_here: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "nodes"
     ((_, node),) = run_tasks(partial(full_disk_at_first, log), [1], name=named)
     first, second = log.read_text().split()
     assert first != second == node
 
 
-def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_no_node_can_do_is_named_with_its_log(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "RETRIES", 1)
-    words = r"task square 7 has failed 2 times .* process \d+, log /.*worker.*: .*No space left"
+    monkeypatch.setattr(os, "readlink", lambda _: "/logs/worker-1.err (deleted)")
+    words = r"task square 7 has failed 2 times \(on 10\.0\.0\.1\), last on node node-[ab] at 10\.0\.0\.1, process \d+, "
+    words += r"log /logs/worker-1\.err: .*No space left"
     with pytest.raises(ClusterError, match=words):
+        list(run_tasks(full_disk, [7], name=named))
+    assert [how["name"] for how in tasks_here.submitted] == ["square 7"] * 2
+    monkeypatch.setattr(tasks, "RETRIES", 0)
+    with pytest.raises(ClusterError, match="task square 7 has failed 1 times"):
         list(run_tasks(full_disk, [7], name=named))
 
 
-def test_an_error_of_the_input_is_not_tried_again(ray_cluster: Any) -> None:
+def test_an_error_of_the_input_is_not_tried_again(tasks_here: Cluster) -> None:
     with pytest.raises(ValueError, match="no 3"):
         list(run_tasks(refused, [3], name=named))
+    assert len(tasks_here.submitted) == 1
 
 
-def test_a_killed_worker_costs_its_task_only(ray_cluster: Any, tmp_path: Path) -> None:
-    done = list(run_tasks(partial(killed_at_first, tmp_path), range(3), name=named))
+def test_tasks_ask_for_a_cpu_and_memory(tasks_here: Cluster) -> None:
+    list(run_tasks(squared, [1], name=named, memory=1000))
+    expected = {"name": "square 1", "num_cpus": 1, "memory": 1000, "max_retries": tasks.RETRIES}
+    assert tasks_here.submitted == [{**expected, "scheduling_strategy": "SPREAD"}]
+
+
+def died_at_first(log: Path, number: int) -> int:
+    """Its worker dies the first time that it runs."""
+    if not (log / str(number)).exists():
+        (log / str(number)).touch()
+        raise WorkerDiedError
+    return number
+
+
+def died(_: int) -> None:
+    raise WorkerDiedError
+
+
+def test_a_killed_worker_costs_its_task_only(tasks_here: Cluster, tmp_path: Path) -> None:
+    done = list(run_tasks(partial(died_at_first, tmp_path), range(3), name=named))
     assert sorted(done) == [(0, 0), (1, 1), (2, 2)]
+    with pytest.raises(ClusterError, match=r"task square 5 was lost again and again, .*: the worker died\. .*memory"):
+        list(run_tasks(died, [5], name=named))
 
 
-def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Path) -> None:
-    import ray
+def test_a_task_that_cannot_begin_is_named(tasks_here: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ImportError("no module of this name")
 
-    results = run_tasks(slow_or_fast, [0, 1], name=named)
-    assert next(results) == (0, 0)
+    monkeypatch.setattr(tasks, "_ran", broken)
+    with pytest.raises(ClusterError, match=r"task square 2 cannot run: no module of this name\. The same versions of"):
+        list(run_tasks(squared, [2], name=named))
+
+
+def test_tasks_end_when_nobody_wants_them(tasks_here: Cluster) -> None:
+    results = run_tasks(squared, range(100), name=named)
+    next(results)
+    in_flight = len(tasks_here.submitted) - 1
     results.close()
-    deadline = time.monotonic() + 60
-    while ray.available_resources().get("CPU", 0) < 2:  # the killed task has let go of its CPU
-        assert time.monotonic() < deadline, ray.available_resources()
-        time.sleep(0.1)
+    assert tasks_here.cancelled == in_flight >= 4
 
 
-def test_tasks_that_no_node_has_room_for_are_told(ray_cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_tasks_that_no_node_has_room_for_are_told(tasks_here: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     results = run_tasks(squared, [], name=named, memory=1 << 60)
     assert list(results) == []
     assert "no node of the Ray cluster has the CPU and the 1152921504.6 GB of memory" in caplog.text
@@ -100,13 +130,26 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_a_connection_of_the_program_is_used_and_stays(ray_cluster: Any) -> None:
-    import ray
-
+def test_a_connection_of_the_program_is_used_and_stays(tasks_here: Cluster) -> None:
+    tasks_here.init(address="10.0.0.1:6379")
     with session() as cpus:
         assert cpus == 2
-    assert ray.is_initialized()
+    assert tasks_here.connected == {"address": "10.0.0.1:6379"}
     with pytest.raises(ConfigError, match="--workers"), session(workers=2):
+        pass
+
+
+def test_a_cluster_of_this_machine_is_started_and_ended(tasks_here: Cluster) -> None:
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    for address in (None, "", "local"):
+        with session(address, workers=3) as cpus:
+            assert cpus == 2
+            options = tasks_here.connected
+            assert options == {"address": "local", **quiet, "num_cpus": 3, "object_store_memory": 128 << 20}
+        assert not tasks_here.is_initialized()
+    with session("auto"):
+        assert tasks_here.connected == {"address": "auto", **quiet}
+    with pytest.raises(ConfigError, match="--workers"), session("auto", workers=2):
         pass
 
 
@@ -156,27 +199,3 @@ def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.Mon
         named = rf"answers at --address {address}: .*RAY_AUTH_MODE=token"
         with pytest.raises(ClusterError, match=named), session(address):
             pass
-
-
-OWN = """
-from support.ray.cluster_tasks import slow, squared
-from fastpipe.packing.cluster import session
-from fastpipe.packing.cluster import run_tasks
-
-with session(workers=1) as cpus:
-    print(cpus, list(run_tasks(squared, [3], name=str)), flush=True)
-    list(run_tasks(slow, [1, 2], name=str))
-"""
-
-
-def test_a_cluster_of_its_own_ends_with_ctrl_c() -> None:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    program: subprocess.Popen[str] = subprocess.Popen([sys.executable, "-c", OWN], env=environment(), **pipes)
-    assert program.stdout is not None
-    assert program.stdout.readline() == "1 [(3, 9)]\n"
-    time.sleep(1)
-    asked = time.monotonic()
-    program.send_signal(signal.SIGINT)
-    _, said = program.communicate(timeout=60)
-    assert said.rstrip().endswith("KeyboardInterrupt"), said
-    assert time.monotonic() - asked < 60  # the tasks take 150 s

@@ -1,4 +1,4 @@
-"""A pack step by step, in programs of its own: the same files as in one piece; and the scripts of docs/cluster.md."""
+"""A pack step by step: the same files as in one piece."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.checkout import ROOT
-from support.programs.cli_run import COMMAND, failed, succeeded
+from support.programs.cli_run import failed, succeeded
 from support.ray.sources import MAKERS, SHARD_BYTES, folder
-from support.remote.s3 import Bucket
-from support.sources.pack_sources import digests
+from support.remote.memory_bucket import MemoryBucket
+from support.sources.pack_sources import digests, files
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -36,7 +34,7 @@ OPTIONS = "--shard-size", SHARD_BYTES
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(tmp_path: Path) -> Path:
     """A folder; and its pack in one piece."""
     made = folder(tmp_path / "source")
     fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
@@ -69,16 +67,10 @@ def test_shards_in_any_order_are_the_same(source: Path, tmp_path: Path) -> None:
     assert digests(packed) == digests(tmp_path / "local")
 
 
-def test_steps_into_a_bucket(source: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in bucket.environment.items():
-        monkeypatch.setenv(name, value)
+def test_steps_into_a_bucket(source: Path, tmp_path: Path, bucket: MemoryBucket) -> None:
     for name, part in (("list", None), ("convert", "1/1"), ("make", None), ("publish", None)):
         step(source, bucket.url("packed"), name, part)
-    assert {name: len(data) for name, data in bucket.objects("packed").items()} == {
-        str(path.relative_to(tmp_path / "local")): path.stat().st_size
-        for path in (tmp_path / "local").rglob("*")
-        if path.is_file()
-    }
+    assert bucket.objects("packed") == files(tmp_path / "local")
 
 
 def test_steps_in_the_wrong_order_say_which_comes_first(source: Path, tmp_path: Path) -> None:
@@ -146,7 +138,7 @@ def test_sources_that_are_listed_again(source: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "folder"])
-def test_steps_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_steps_of_other_sources(tmp_path: Path, kind: str) -> None:
     made = MAKERS[kind](tmp_path / kind)
     fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
     for name in ("list", "convert", "make", "publish"):
@@ -166,7 +158,7 @@ def test_a_spool_elsewhere_takes_nothing_else_away(source: Path, tmp_path: Path)
     assert digests(tmp_path / "packed") == digests(tmp_path / "other") == digests(tmp_path / "local")
 
 
-def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_that_come_move_the_rows_of_others(tmp_path: Path) -> None:
     made = MAKERS["parquet"](tmp_path / "parquet")
     for name in ("list", "convert"):
         step(made, tmp_path / "packed", name)
@@ -177,7 +169,7 @@ def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: p
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
 
 
-def test_no_shard_of_tables_that_have_changed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_shard_of_tables_that_have_changed_is_kept(tmp_path: Path) -> None:
     made = MAKERS["parquet"](tmp_path / "parquet")
     for name in ("list", "convert", "make"):
         step(made, tmp_path / "packed", name)
@@ -193,7 +185,7 @@ def test_no_shard_of_tables_that_have_changed_is_kept(tmp_path: Path, monkeypatc
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
 
 
-def test_a_list_of_images_keeps_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_images_keeps_its_values(tmp_path: Path) -> None:
     photos = folder(tmp_path / "photos", images=8)
     names = sorted(path.relative_to(photos) for path in photos.glob("*/*.jpg"))
     rows = "".join(f"{name},{number},text {number}\n" for number, name in enumerate(names))
@@ -242,36 +234,3 @@ def test_a_file_that_another_worker_renames_hides_no_other(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "scandir", renamed_meanwhile)
     assert spool.sizes() == {"0": 1, "1": 2}
-
-
-# In place of the programs that start programs: they run each at once.
-STANDINS = """
-ssh() { shift; "$@"; }
-sbatch() {
-    local array=0-0 number
-    while [[ $1 != --wrap ]]; do
-        if [[ $1 == --array ]]; then array=$2; shift; fi
-        shift
-    done
-    for number in $(seq ${array/-/ }); do SLURM_ARRAY_TASK_ID=$number bash -c "$2" >&2; done
-    echo 1
-}
-"""
-
-
-@pytest.mark.parametrize("script", [0, 1])
-def test_scripts_of_the_page(tmp_path: Path, script: int) -> None:
-    page = (ROOT / "docs" / "cluster.md").read_text()
-    text = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[script]
-    assert len(text.splitlines()) <= 20
-    source = folder(tmp_path / "source", images=6)
-    fastpipe.pack(source, tmp_path / "local")
-    text = text.replace("/shared/photos", str(source)).replace("/shared/train", str(tmp_path / "packed"))
-    text = text.replace("fastpipe pack", f"{COMMAND} pack").replace("1-64", "1-1").replace("/64", "/1")
-    text = text.replace("node1 node2 node3", "node1 node2")
-    for _ in range(2):  # a script that is run again has nothing to do
-        ran = subprocess.run(["bash", "-c", STANDINS + text], capture_output=True, text=True, env={**os.environ})
-        assert ran.returncode == 0, ran.stderr
-        assert digests(tmp_path / "packed") == digests(tmp_path / "local")
-    refused = failed(1, "pack", source, tmp_path / "packed", "--seed", "1", "--step", "convert")
-    assert "run --step list first" in refused

@@ -1,0 +1,181 @@
+"""Each call of each command that writes a dataset: killed or refused there, it goes on to the same bytes."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.faults.forks import Forks
+from support.faults.injector import WRITING, Fault
+from support.faults.pack_cases import CASES
+from support.faults.packs import CHANGING, Packs, assert_refused, faults_at_each, finals, packs_of, small_source
+from support.running.soak import Tried, long_form, times
+
+KILLS = ("kill", "killed after", "torn")
+# The sync of a shard that is being written begins after 32 MB else.
+SYNCING = {"fastpipe.packing.shard.tar._SYNC_BYTES": 20_000}
+FULL, BROKEN = errno.ENOSPC, errno.EIO
+REFUSED = "exit code 1 and the file's path; a second run finishes; same bytes"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_command_killed_at_any_call_goes_on(programs: Forks, place: Path, tried: Tried, name: str) -> None:
+    """At each third call that changes something; in the long form before, in and after each call."""
+    packs = CASES[name].make(programs, place)
+    killed = 0
+    for kind in KILLS[: times(1, 3)]:
+        for fault, line in faults_at_each(packs, WRITING if long_form() else CHANGING, times(3, 1), kind=kind):
+            if kind == "torn" and " write " not in line:
+                continue
+            ended = packs.run(fault)
+            assert ended.code == -9, f"{line}: {ended}"
+            packs.assert_whole_files()
+            packs.assert_goes_on()
+            killed += 1
+    assert killed >= 2
+    tried(f"{name} ended by SIGKILL at a write, rename, fsync or other call", killed, "a second run; same bytes")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refusals])
+def test_a_disk_that_refuses_any_call(programs: Forks, place: Path, tried: Tried, name: str) -> None:
+    packs = CASES[name].make(programs, place)
+    step = times(6, 1)
+    for code, each in itertools.product((FULL, BROKEN), (True, False)):
+        if not long_form() and each != (code == FULL):
+            continue
+        first = 0 if code == FULL or long_form() else step // 2
+        refused = 0
+        for fault, line in faults_at_each(packs, WRITING, step, first=first, kind="error", number=code, each=each):
+            ended = packs.run(fault)
+            # A pack can do without some calls: to tidy up, for the journal of another pack, for its report.
+            if finals(packs.destination) != packs.whole:
+                assert_refused(packs, ended, code, line)
+                refused += 1
+            packs.assert_whole_files()
+            packs.assert_goes_on()
+        what = f"{errno.errorcode[code]} at a call of {name}" + " and at all that follow" * each
+        tried(what, refused, REFUSED)
+
+
+@pytest.fixture
+def source(place: Path) -> Path:
+    return small_source(place / "source")
+
+
+@pytest.fixture
+def packs(programs: Forks, source: Path, place: Path) -> Packs:
+    """The pack of the source, into an empty destination."""
+    packs = packs_of(programs, source, place / "packed")
+    packs.fresh()
+    return packs
+
+
+def test_a_pack_killed_while_it_syncs_goes_on(packs: Packs, tried: Tried) -> None:
+    syncs = len(packs.calls("fdatasync", setting=SYNCING))
+    killed = 0
+    for at in range(0, syncs, times(3, 1)):  # as many or fewer: one begins only when the one before is done
+        packs.fresh()
+        ended = packs.run(Fault(packs.destination, ("fdatasync",), at=at), setting=SYNCING)
+        assert ended.code in (-9, 0)
+        packs.assert_whole_files()
+        packs.assert_goes_on()
+        killed += ended.code == -9
+    tried("pack ended by SIGKILL while a shard is synced", killed, "a second run finishes; same bytes")
+
+
+def test_a_pack_killed_again_and_again_goes_on(packs: Packs, tried: Tried) -> None:
+    killed = 0
+    # Each run gets a little further: it is killed at the fifth rename that it comes to, one more than publishing needs.
+    while (ended := packs.run(Fault(packs.destination, ("rename",), at=4))).code != 0:
+        assert ended.code == -9
+        packs.assert_whole_files()
+        killed += 1
+        assert killed < 20
+    packs.assert_done()
+    tried("pack ended by SIGKILL in each of several runs", killed, "the last finishes; same bytes")
+
+
+def test_a_disk_that_loses_what_it_had_taken(packs: Packs, tried: Tried) -> None:
+    """Only a sync tells that an earlier write has failed."""
+    syncs = len(packs.calls("fdatasync", setting=SYNCING))
+    refused = 0
+    for at in range(0, syncs, times(3, 1)):  # as many or fewer: one begins only when the one before is done
+        packs.fresh()
+        ended = packs.run(Fault(packs.destination, ("fdatasync",), "error", at=at, number=BROKEN), setting=SYNCING)
+        if ended.code != 0:
+            assert_refused(packs, ended, BROKEN, "fdatasync")
+            refused += 1
+        packs.assert_whole_files()
+        packs.assert_goes_on()
+    tried("EIO at a sync of a shard that is being written", refused, "exit code 1; a second run finishes; same bytes")
+
+
+def test_a_disk_that_takes_half_of_a_write(packs: Packs, tried: Tried) -> None:
+    writes = len(packs.calls("write"))
+    for at in range(writes):
+        packs.fresh()
+        ended = packs.run(Fault(packs.destination, ("write",), "short", at=at, each=at == 0))
+        assert ended.code == 0, ended.err
+        packs.assert_done()
+    tried("a write of `pack` takes half, each in turn and all of them", writes, "the rest is written; same bytes")
+
+
+def test_files_that_may_not_grow(packs: Packs, tried: Tried) -> None:
+    """RLIMIT_FSIZE: as a full disk, which takes a part of a file, but for each file and in any place."""
+    assert packs.run().code == 0
+    sizes = {file.stat().st_size for file in packs.destination.iterdir()}
+    packs.fresh()
+    assert packs.run(Fault(packs.destination, ("rename",), at=9)).code == -9
+    sizes |= {file.stat().st_size for file in (packs.destination / ".pack").iterdir()}
+    limits = sorted({size // divisor - 1 for size in sizes if size > 20 for divisor in range(1, times(2, 20))})
+    for limit in limits:
+        packs.fresh()
+        assert_refused(packs, packs.run(largest_file=limit), errno.EFBIG, str(limit))
+        assert not list(packs.destination.rglob("*.partial"))
+        packs.assert_whole_files()
+        packs.assert_goes_on()
+    tried("a file of `pack` may not grow over a size (RLIMIT_FSIZE)", len(limits), REFUSED)
+
+
+def test_two_packs_at_once(packs: Packs, place: Path, tried: Tried) -> None:
+    """A pack that begins while another is at any call of its own is refused, or does what is left to do."""
+    waits = refused = 0
+    for fault, line in faults_at_each(packs, WRITING, times(20, 1), kind="delay", number=400):
+        log = place / f"{fault.at}.log"
+        first = packs.forks.start(*packs.command, fault=replace(fault, log=log))
+        until = time.monotonic() + 300
+        while not log.exists() or f"{fault.at} " not in log.read_text():
+            assert time.monotonic() < until, line
+            time.sleep(0.005)
+        second = packs.forks.run(*packs.command)
+        ended = packs.forks.wait(first)
+        told = "another pack is writing to"
+        assert {ended.code, second.code} <= {0, 1}, line
+        assert 0 in (ended.code, second.code), line
+        for one in (ended, second):
+            assert one.code == 0 or told in one.err, f"{line}: {one}"
+            refused += one.code
+        assert finals(packs.destination) == packs.whole
+        packs.assert_goes_on()
+        waits += 1
+    assert refused > 0
+    tried("two packs into one folder at once", waits, "one is refused, the other finishes; same bytes")
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_a_source_that_the_disk_does_not_give(packs: Packs, source: Path, tried: Tried, code: int) -> None:
+    count = 0
+    for fault, line in faults_at_each(packs, ("open", "pread"), times(5, 1), under=source, kind="error", number=code):
+        path = line.split(" ", 2)[2]
+        ended = packs.run(fault)
+        assert ended.code == 1
+        assert f"{path} cannot be listed: " in ended.err or f"cannot read {path}: {os.strerror(code)}" in ended.err
+        packs.assert_whole_files()
+        packs.assert_goes_on()
+        count += 1
+    tried("EIO or ESTALE on a source file", count, "exit code 1 with its path; a second run finishes; same bytes")
