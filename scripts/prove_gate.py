@@ -1,15 +1,16 @@
 """How many faults do the tests catch? Puts faults into a copy of the checkout, one at a time, and runs the tests on it.
 
     python scripts/prove_gate.py lines                   first: which test file runs which line (build/proof/lines.json)
-    python scripts/prove_gate.py replays [--count 80]    takes mends of faults back: of the last commits with product
-                                                         and tests, those whose product part still applies in reverse
+    python scripts/prove_gate.py replays [--count 80]    takes mends of faults back: of the last commits that changed
+                                                         the product and added to the tests, those whose product
+                                                         part still applies in reverse
     python scripts/prove_gate.py mutations [--count 60] [--seed 0]   small changes, drawn at random
     python scripts/prove_gate.py report                  the tables of what was found so far, as Markdown
 
 Each fault is tried with the gate's test files that run a changed line, the nearest first, until one fails; then with
 those of the long tier that are near by imports. `--whole` runs all tests of both tiers where these find nothing. What
-was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A mutation that changes nothing a user
-can see is put aside by hand: write `"equivalent": true` into its line.
+was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A fault that changes nothing a user can
+see is put aside by hand: write `"equivalent": true` into its line.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def replays(count: int) -> Iterator[tuple[str, str, dict[str, set[int]]]]:
     for commit in commits:
         paths = run("git", "diff-tree", "--no-commit-id", "--name-only", "-r", commit).stdout.split()
         product = [path for path in paths if path.startswith(("fastpipe/", "csrc/")) and not path.endswith(".md")]
-        if not product or not any(path.startswith("tests/") for path in paths):
+        if not product or not adds_checks(commit):
             continue
         seen += 1
         if seen > count:
@@ -166,6 +167,14 @@ def replays(count: int) -> Iterator[tuple[str, str, dict[str, set[int]]]]:
         changed = changed_lines()
         run("git", "checkout", "--quiet", "--force", "HEAD")
         yield subject, patch, changed
+
+
+def adds_checks(commit: str) -> bool:
+    """Whether the commit adds to the tests: then it mends or adds something, and does not only move it."""
+    diff = run("git", "diff", "-U0", f"{commit}^", commit, "--", "tests").stdout.splitlines()
+    lines = [line for line in diff if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+    lines = [line for line in lines if not line[1:].lstrip().startswith(("from ", "import "))]
+    return sum(1 if line.startswith("+") else -1 for line in lines) > 0
 
 
 def changed_lines() -> dict[str, set[int]]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,32 +128,6 @@ def test_names_and_groups_agree() -> None:
     assert {"fastpipe", *(name for group in GROUPS.values() for name in group)} == set(NAMES)
 
 
-@pytest.fixture(scope="module")
-def measured(flat: Path) -> list[Result]:
-    return compare(task(flat), ["fastpipe", *GROUPS["torch"]], repeats=1, seconds=0.3, warmup_s=0.05)
-
-
-def test_measured_figures_are_plausible(measured: list[Result]) -> None:
-    assert [result.contender for result in measured] == ["fastpipe", "torch-pil", "torch-cv2"]
-    for result in measured:
-        figures = result.median
-        assert 10 < figures.images_per_s < 1e6
-        assert result.slowest == result.fastest == figures.images_per_s
-        assert 0 < figures.first_batch_s < 60
-        assert figures.cpus is None or 0.01 < figures.cpus < 4
-        assert figures.memory_mb is None or 50 < figures.memory_mb < 4000
-    assert measured[0].ratio == 1
-
-
-def test_only_fastpipe_has_stages(measured: list[Result]) -> None:
-    ours, *others = [result.median for result in measured]
-    for stage in ("read_us", "decode_us", "resize_us", "plan_us"):
-        assert 0 < getattr(ours, stage) < 1e5
-        assert all(getattr(figures, stage) is None for figures in others)
-    busy_us = (ours.read_us or 0) + (ours.decode_us or 0) + (ours.resize_us or 0)
-    assert busy_us * ours.images_per_s < 1.5e6, "one thread has a second a second"
-
-
 Play = Callable[[dict[str, list[float]]], list[Result]]
 
 
@@ -197,14 +176,47 @@ def test_each_run_is_told(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
 
 
-def test_a_contender_that_fails_is_quoted(tmp_path: Path) -> None:
-    with pytest.raises(FastpipeError) as caught:
-        compare(task(tmp_path / "nowhere"), ["torch-cv2"], repeats=1, seconds=0.1)
-    assert str(caught.value).startswith("bench: torch-cv2 failed:\n")
-    assert "nowhere does not exist" in str(caught.value)
+@pytest.mark.parametrize("contender", ["fastpipe", "torch-cv2"])
+def test_a_contender_is_measured_by_its_order(contender: str, flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that is measured, in this process."""
+
+    def run(command: list[str], *, input: str, timeout: float, **_: object) -> SimpleNamespace:
+        assert command == [sys.executable, "-m", "fastpipe.bench.child"]
+        assert timeout == 10 * (0.01 + 0.02) + 120
+        said = io.StringIO("words of a library\n")
+        said.seek(0, io.SEEK_END)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO(input))
+            patch.setattr(sys, "stdout", said)
+            child.main()
+        return SimpleNamespace(returncode=0, stdout=said.getvalue())
+
+    monkeypatch.setattr(measure.subprocess, "run", run)
+    (result,) = compare(task(flat), [contender], repeats=1, seconds=0.02, warmup_s=0.01)
+    figures = result.median
+    assert result.slowest == result.fastest == figures.images_per_s > 10
+    assert figures.first_batch_s > 0
+    assert figures.memory_mb is None or figures.memory_mb > 50
+    stages = [getattr(figures, stage) for stage in ("read_us", "decode_us", "resize_us", "plan_us")]
+    if contender == "fastpipe":
+        assert all(0 < stage < 1e5 for stage in stages)
+    else:
+        assert stages == [None] * 4
 
 
-def test_a_contender_that_is_stuck_is_ended(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "_GRACE_S", 0.1)
-    with pytest.raises(FastpipeError, match="fastpipe gave no results within 0 s and may be stuck"):
-        compare(task(flat), ["fastpipe"], repeats=1, seconds=0.01, warmup_s=0.0)
+def test_a_contender_that_fails_or_is_stuck(tmp_path: Path, flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = {"contender": "torch-cv2", "warmup_s": 0, "seconds": 1, "task": vars(task(tmp_path / "nowhere"))}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(order)))
+    with pytest.raises(SystemExit, match="nowhere does not exist"):
+        child.main()
+    failed = SimpleNamespace(returncode=1, stderr="  Traceback: no such thing\n")
+    monkeypatch.setattr(measure.subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(FastpipeError, match=r"^bench: torch-cv2 failed:\nTraceback: no such thing$"):
+        compare(task(flat), ["torch-cv2"], repeats=1, seconds=0.1)
+
+    def never(command: list[str], *, timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(measure.subprocess, "run", never)
+    with pytest.raises(FastpipeError, match="fastpipe gave no results within 131 s and may be stuck"):
+        compare(task(flat), ["fastpipe"], repeats=1, seconds=0.1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
-import time
 from collections import Counter
 from pathlib import Path
 
-from bench.cluster_peers import Opened, Run, below, kill_worker, run, same, samples, struck_words
+from bench.cluster_peers import Opened, Run, same, samples, struck_words
 
 
 def made(files: dict[str, str], *, code: int | None = 0, found: Counter[str] | None = None) -> Run:
@@ -24,28 +21,6 @@ def test_every_opening_of_a_file_counts(tmp_path: Path) -> None:
     list(tmp_path.iterdir())
     assert opened.look() == 3
     opened.close()
-
-
-def test_a_pack_is_timed_and_its_output_is_read(flat: Path, tmp_path: Path) -> None:
-    found = run("fastpipe", flat.parent / "source", tmp_path / "out", 1, kill=False)
-    assert (found.code, found.opened, len(found.samples)) == (0, 37, 37)
-    assert found.cpu_s + found.start_s > 0
-    assert {"shard-000000.tar", "index.npy", "dataset.json"} <= set(found.files)
-
-
-def test_only_workers_are_killed() -> None:
-    worker = "import time; time.sleep(60)"
-    program = f"import subprocess, sys; subprocess.run(['ray::convert 7', '-c', {worker!r}], executable=sys.executable)"
-    parent = subprocess.Popen([sys.executable, "-c", program])
-    while len(below(parent.pid)) < 2:
-        time.sleep(0.05)
-    killed = ""
-    while not killed:  # the child may not have its name yet
-        killed = kill_worker(parent.pid)
-        time.sleep(0.05)
-    assert killed.startswith("ray::convert 7")
-    assert parent.wait(timeout=60) == 0
-    assert kill_worker(parent.pid) == ""
 
 
 def test_what_outputs_come_to(tmp_path: Path) -> None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from support.checkout import ROOT
-from support.running.soak import times
 
 from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
 from fastpipe.format.layout import shard_name
 from fastpipe.packing.shard.journal import read_entry
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES
-
-RECORDS = times(10_000_000, 100_000_000)
-MOST_BYTES = 300_000_000  # of the driver, at a billion records
 
 
 def test_drawn_shards_have_the_samples_and_the_size_that_are_said() -> None:
@@ -44,12 +35,3 @@ def test_cells_fill_up() -> None:
     assert filled(1000, 1) == pytest.approx(1, rel=1e-3)
     assert filled(1000, 10**6) == pytest.approx(1000)
     assert filled(1000, 1000) == pytest.approx(632, abs=1)
-
-
-@pytest.mark.parametrize("tables", [False, True])
-def test_the_memory_of_the_driver(tables: bool) -> None:
-    """Of 100,000,000 records in the long form; the short one has the same limit for each record."""
-    order = [sys.executable, "-m", "bench.cluster_simulation", "driver", str(RECORDS), *["--tables"] * tables]
-    found = json.loads(subprocess.run(order, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
-    assert (found["records"], found["tables"], found["shards"]) == (RECORDS, tables, Drawn(RECORDS, tables).shards)
-    assert found["driver_bytes"] < 12_000_000 + MOST_BYTES * (1 + tables) * RECORDS // 10**9

@@ -6,8 +6,9 @@ import inspect
 import json
 import os
 import re
+import signal
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from support.sources.pack_sources import jpeg_bytes, write_folder
 import fastpipe
 from fastpipe.bench.measure import Figures, Task
 from fastpipe.bench.measure import Result as Measured
-from fastpipe.cli import bench
+from fastpipe.cli import bench, interrupts
+from fastpipe.cli import pack as pack_command
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.packing.job.threads import pack
 
@@ -37,10 +39,6 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
-    as_module = subprocess.run(
-        [sys.executable, "-m", "fastpipe", "--version"], capture_output=True, text=True, check=True
-    )
-    assert as_module.stdout == f"fastpipe {fastpipe.__version__}\n"
 
 
 @pytest.mark.parametrize("command", ["pack", "add", "remove", "bench", "inspect", "preview", "doctor", "demo"])
@@ -125,7 +123,9 @@ def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path)
     assert "cannot write" in failed(1, "inspect", packed, "--sheet", tmp_path / "no" / "folder.png")
 
 
-def test_names_that_look_like_markup_or_are_not_utf_8(tmp_path: Path) -> None:
+def test_names_that_look_like_markup_or_are_not_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard output takes UTF-8 only: a name that is not would be an error there."""
+    monkeypatch.setenv("COLUMNS", "120")
     source, packed = os.fsencode(tmp_path / "source"), tmp_path / "packed"
     for name in (b"[red]", b"[bold]b", b"caf\xe9", b"[red]empty", b"empty\xff"):
         os.makedirs(source + b"/" + name)
@@ -134,19 +134,11 @@ def test_names_that_look_like_markup_or_are_not_utf_8(tmp_path: Path) -> None:
                 write_raw(source + b"/" + name + b"/" + file, content)
     write_raw(source + b"/[blue]", b"beside")
     write_raw(source + b"/beside\xff", b"beside")
-
-    def run(*arguments: object) -> str:
-        command = [COMMAND, *map(str, arguments)]
-        environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8:strict", "COLUMNS": "120"}
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False, env=environment)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
-
-    text = run("pack", tmp_path / "source", packed)
+    text = succeeded("pack", tmp_path / "source", packed)
     assert "packed         3 of 6 files" in text
     for name in ("[red]empty, empty\\xff", "[blue], beside\\xff", "[red]/[i]2\\xff.jpg: not an image"):
         assert name in text
-    text = run("inspect", packed, "--no-sheet")
+    text = succeeded("inspect", packed, "--no-sheet")
     for name in ("[red]", "[bold]b", "caf\\xe9"):
         assert name in text
     assert "[bold]b" in json.loads(succeeded("inspect", packed, "--no-sheet", "--json"))["class_counts"]
@@ -211,30 +203,6 @@ def test_bench_refuses(packed: Path) -> None:
     assert "size: expected 1" in failed(2, "bench", packed, "--size", 0)
 
 
-def test_bench_as_json(packed: Path) -> None:
-    run = subprocess.run(
-        [
-            COMMAND,
-            "bench",
-            str(packed),
-            *["--json", "--repeats", "1", "--seconds", "0.1", "--batch-size", "8", "--workers", "1", "--size", "32"],
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    content = json.loads(run.stdout)
-    assert content["task"] == {"data": str(packed), "batch_size": 8, "workers": 1, "size": 32, "seed": 0}
-    (result,) = content["results"]
-    assert result["contender"] == "fastpipe"
-    assert result["median"]["images_per_s"] > 0
-    assert result["ratio"] == 1
-    assert content["skipped"] == {}
-    assert "images/s" in run.stderr
-
-
 def test_a_damaged_dataset_is_reported_not_a_traceback(packed: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -245,3 +213,79 @@ def test_a_damaged_dataset_is_reported_not_a_traceback(packed: Path, tmp_path: P
     assert "pack the source again" in failed(1, "inspect", broken)
     (broken / "dataset.json").write_bytes(b"{")
     assert "not valid JSON" in failed(1, "bench", broken)
+
+
+def test_bench_as_json(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "compare", fake_compare)
+    size = ("--repeats", 1, "--seconds", 0.1, "--batch-size", 8, "--workers", 1, "--size", 32)
+    content = json.loads(succeeded("bench", packed, "--json", *size))
+    assert content["task"] == {"data": str(packed), "batch_size": 8, "workers": 1, "size": 32, "seed": 0}
+    (result,) = content["results"]
+    assert (result["contender"], result["ratio"], result["median"]["images_per_s"]) == ("fastpipe", 1, 1000)
+    assert content["skipped"] == {}
+
+
+@pytest.mark.new_python("the command line as a program")
+def test_the_program_needs_no_torch(packed: Path, tmp_path: Path) -> None:
+    """The console script itself, with a torch that cannot be imported."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch is imported')\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = subprocess.run(
+        [COMMAND, "verify", str(packed)], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"sound: {packed}: 24 samples in 1 shard, ")
+
+
+@pytest.fixture
+def at_ctrl_c() -> Iterator[None]:
+    """What Ctrl-C means to this process is the same again afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_what_ctrl_c_means(at_ctrl_c: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
+    interrupts.end_at_ctrl_c()
+    interrupts.raise_at_ctrl_c()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts.end_at_ctrl_c()  # while modules are imported
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    signal.raise_signal(signal.SIGINT)
+    assert codes == [130]
+    assert capfd.readouterr().err == "fastpipe: interrupted\n"
+    interrupts.raise_at_ctrl_c()  # there is work that must end well
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupted_command_ends_with_130(
+    source: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pack_command, "run_pack", interrupted)
+    monkeypatch.setattr(bench, "compare", interrupted)
+    result = fp("pack", source, tmp_path / "packed")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr.splitlines()[-2:] == [
+        "fastpipe: finished shards are kept; run the same command again to continue",
+        "fastpipe: interrupted",
+    ]
+    result = fp("bench", packed)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (130, "fastpipe: interrupted")
+
+
+def test_an_error_of_the_system_ends_with_1(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", "/data")
+
+    monkeypatch.setattr(bench, "compare", broken)
+    result = fp("bench", packed)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "fastpipe: system error: [Errno 5] Input/output error: '/data'"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,33 +77,3 @@ def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) 
 def test_errors_have_their_codes(tmp_path: Path, textured: Path) -> None:
     assert "is not a packed dataset" in failed(1, "verify", tmp_path)
     assert "--workers: expected" in failed(2, "verify", textured, "--workers", 0).replace("=", ": ")
-
-
-SLOW = """
-import sys, time
-from fastpipe import cli
-from fastpipe.verify import check_shards
-
-check = check_shards.check_span
-
-def slowly(piece):
-    print("begun", flush=True)
-    time.sleep(0.3)
-    return check(piece)
-
-check_shards.check_span = slowly
-sys.argv = ["fastpipe", "verify", sys.argv[1], "--workers", "1"]
-cli.main()
-"""
-
-
-def test_ctrl_c_ends_with_130(many_shards: Path) -> None:
-    command = [sys.executable, "-c", SLOW, str(many_shards)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        assert run.stdout is not None
-        assert run.stdout.readline() == "begun\n"
-        run.send_signal(signal.SIGINT)
-        output, errors = run.communicate(timeout=30)
-    assert run.returncode == 130
-    assert errors == "fastpipe: interrupted\n"
-    assert "sound" not in output

@@ -5,26 +5,38 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
 from fastpipe.demo.render import DemoPhoto
 from fastpipe.errors import ConfigError
 
-SAMPLE = 150
+# Of make_photo(0, n, n): width, height, sampling as TurboJPEG numbers it, then bits a pixel, and the mean and deviation
+# of blue, green and red, which depend a little on the encoder.
+KNOWN = [
+    ((375, 500, 0), 6.1, (138, 145, 153), (55, 50, 62)),
+    ((446, 276, 2), 1.34, (116, 120, 123), (35, 39, 46)),
+    ((500, 375, 0), 7.14, (91, 96, 86), (56, 67, 71)),
+    ((500, 375, 0), 4.66, (86, 105, 121), (35, 46, 56)),
+    ((1068, 745, 2), 0.84, (148, 145, 138), (34, 32, 27)),
+    ((500, 371, 0), 3.37, (86, 94, 127), (61, 56, 36)),
+    ((729, 995, 2), 5.28, (127, 122, 95), (54, 55, 62)),
+    ((500, 308, 0), 4.56, (144, 126, 105), (55, 45, 37)),
+    ((508, 800, 0), 1.47, (107, 107, 102), (40, 45, 51)),
+    ((362, 262, 2), 2.17, (122, 128, 135), (47, 56, 75)),
+]
 
 
 @pytest.fixture(scope="module")
 def sample() -> list[DemoPhoto]:
-    return [make_photo(0, index, index % len(CLASSES)) for index in range(SAMPLE)]
+    return [make_photo(0, index, index) for index in range(len(KNOWN))]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished folder that tests only read."""
     path = tmp_path_factory.mktemp("demo") / "photos"
-    assert write_photos(path, 23, seed=4, workers=3) == 23
+    assert write_photos(path, 13, seed=4, workers=3) == 13
     return path
 
 
@@ -43,13 +55,18 @@ def test_same_arguments_same_bytes_and_other_arguments_other_bytes() -> None:
     assert len(jpegs) == 4
 
 
-def test_photo_states_its_size_and_is_whole(sample: list[DemoPhoto]) -> None:
+def test_photos_are_those_that_they_always_were(sample: list[DemoPhoto]) -> None:
     from turbojpeg import TurboJPEG
 
     codec = TurboJPEG()
-    for photo in sample[:20]:
-        assert codec.decode(photo.jpeg).shape == (photo.height, photo.width, 3)
+    for photo, (facts, bits, means, deviations) in zip(sample, KNOWN, strict=True):
+        width, height, sampling, _ = codec.decode_header(photo.jpeg)
+        assert (photo.width, photo.height, sampling) == (width, height, sampling) == facts
         assert photo.jpeg.endswith(b"\xff\xd9")
+        assert 8 * len(photo.jpeg) / (width * height) == pytest.approx(bits, rel=0.02)
+        pixels = codec.decode(photo.jpeg).reshape(-1, 3)
+        assert pixels.mean(axis=0) == pytest.approx(means, abs=1)
+        assert pixels.std(axis=0) == pytest.approx(deviations, abs=1)
 
 
 def test_a_scale_makes_smaller_photos(tmp_path: Path, sample: list[DemoPhoto]) -> None:
@@ -66,55 +83,23 @@ def test_photo_arguments_out_of_range(arguments: tuple[int, int, int]) -> None:
         make_photo(*arguments)
 
 
-def test_sizes_like_imagenet(sample: list[DemoPhoto]) -> None:
-    sizes = np.array([(photo.width, photo.height) for photo in sample])
-    assert 0.17 < sizes.prod(axis=1).mean() / 1e6 < 0.24
-    assert np.median(sizes, axis=0).tolist() == [500, 375]
-    assert 0.55 < np.mean(sizes.max(axis=1) == 500) < 0.85
-    assert 0.60 < np.mean(sizes[:, 0] >= sizes[:, 1]) < 0.85
-    assert sizes.min() >= 100
-    assert sizes.max() <= 2000
-    assert sizes.max(axis=1).min() < 250
-    assert sizes.max() > 640
-
-
-def test_bits_per_pixel_like_imagenet(sample: list[DemoPhoto]) -> None:
-    pixels = np.array([photo.width * photo.height for photo in sample])
-    bits = 8.0 * np.array([len(photo.jpeg) for photo in sample])
-    assert 3.7 < bits.sum() / pixels.sum() < 4.9
-    low, middle, high = np.percentile(bits / pixels, (10, 50, 90))
-    assert 0.9 < low < 2.2
-    assert 3.6 < middle < 5.2
-    assert 6.8 < high < 8.8
-
-
-def test_subsampling_like_imagenet(sample: list[DemoPhoto]) -> None:
-    from turbojpeg import TJSAMP_420, TJSAMP_444, TJSAMP_GRAY, TurboJPEG
-
-    codec = TurboJPEG()
-    found = np.array([codec.decode_header(photo.jpeg)[2] for photo in sample])
-    assert 0.62 < np.mean(found == TJSAMP_444) < 0.86
-    assert 0.12 < np.mean(found == TJSAMP_420) < 0.32
-    assert 0.0 < np.mean(found == TJSAMP_GRAY) < 0.10
-
-
 def test_folder_is_balanced_and_numbered(folder: Path) -> None:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
-    assert names == sorted(f"{CLASSES[index % 10]}/{index:05d}.jpg" for index in range(23))
+    assert names == sorted(f"{CLASSES[index % 10]}/{index:05d}.jpg" for index in range(13))
     assert (folder / "crescent" / "00012.jpg").read_bytes() == make_photo(4, 12, 2).jpeg
     manifest = json.loads((folder / MANIFEST).read_text())
-    assert (manifest["seed"], manifest["count"]) == (4, 23)
+    assert (manifest["seed"], manifest["count"]) == (4, 13)
     assert {path.name for path in folder.iterdir()} == {*CLASSES, MANIFEST}
 
 
 def test_any_number_of_workers_writes_the_same(folder: Path, tmp_path: Path) -> None:
-    write_photos(tmp_path, 23, seed=4, workers=1)
+    write_photos(tmp_path, 13, seed=4, workers=1)
     assert contents(tmp_path) == contents(folder)
 
 
 def test_second_call_writes_nothing(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")}
-    assert write_photos(folder, 23, seed=4, workers=2) == 0
+    assert write_photos(folder, 13, seed=4, workers=2) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")} == before
 
 
@@ -159,10 +144,10 @@ def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> No
     assert contents(tmp_path) == {"holiday.jpg": b"mine"}
 
 
-@pytest.mark.parametrize(("count", "seed"), [(23, 5), (22, 4)])
+@pytest.mark.parametrize(("count", "seed"), [(13, 5), (12, 4)])
 def test_folder_of_another_seed_or_larger_count_is_refused(folder: Path, count: int, seed: int) -> None:
     before = contents(folder)
-    with pytest.raises(ConfigError, match="holds 23 of seed 4"):
+    with pytest.raises(ConfigError, match="holds 13 of seed 4"):
         write_photos(folder, count, seed=seed)
     assert contents(folder) == before
 
@@ -185,17 +170,3 @@ def test_opencv_threads_are_put_back(tmp_path: Path) -> None:
     before = cv2.getNumThreads()
     write_photos(tmp_path, 1)
     assert cv2.getNumThreads() == before
-
-
-def test_mean_colour_does_not_tell_the_class(sample: list[DemoPhoto]) -> None:
-    from turbojpeg import TurboJPEG
-
-    codec = TurboJPEG()
-    colours = np.array([codec.decode(photo.jpeg).reshape(-1, 3).mean(axis=0) for photo in sample])
-    labels = np.arange(SAMPLE) % len(CLASSES)
-    hits = 0
-    for left_out in range(SAMPLE):
-        known = np.arange(SAMPLE) != left_out
-        means = np.array([colours[known & (labels == label)].mean(axis=0) for label in range(len(CLASSES))])
-        hits += int(np.argmin(np.linalg.norm(means - colours[left_out], axis=1)) == labels[left_out])
-    assert hits / SAMPLE <= 0.2

@@ -36,26 +36,26 @@ def modified(folder: Path) -> dict[str, int]:
 
 def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[str]]]) -> None:
     folder = tmp_path / "new" / "demo"
-    said = succeeded("demo", folder, "--photos", 40)
-    assert len(list((folder / "photos").rglob("*.jpg"))) == 40
-    assert len(list((folder / "truth").rglob("*.png"))) == 40
-    assert len(json.loads((folder / "truth" / "photos.json").read_text())["annotations"]) == 40
+    said = succeeded("demo", folder, "--photos", 24)
+    assert len(list((folder / "photos").rglob("*.jpg"))) == 24
+    assert len(list((folder / "truth").rglob("*.png"))) == 24
+    assert len(json.loads((folder / "truth" / "photos.json").read_text())["annotations"]) == 24
     index = Index(folder / "packed")
-    assert len(index) == 40
+    assert len(index) == 24
     assert index.counts["rejected"] == 0
     assert len(index.classes) == 10
-    assert "one epoch: 40 images in" in said
+    assert "one epoch: 24 images in" in said
     assert "packed" in [line.split()[0] for line in said.splitlines() if line.strip()]
     with Image.open(folder / "batch.png") as sheet:
-        assert sheet.size == (8 * 166 + 6, 5 * 184 + 6)
+        assert sheet.size == (8 * 166 + 6, 3 * 184 + 6)
     assert quick[0][1] == ["fastpipe", "torch-pil", "torch-cv2"]
     assert quick[0][0].data == str(folder / "packed")
     for word in ("photos", "packing", "epoch", "masks", "batch.png", "measuring", "DataLoader, PIL"):
         assert word in said
 
     before = modified(folder)
-    again = succeeded("demo", folder, "--photos", 40)
-    assert "one epoch: 40 images in" in again
+    again = succeeded("demo", folder, "--photos", 24)
+    assert "one epoch: 24 images in" in again
     assert "packed" not in [line.split()[0] for line in again.splitlines() if line.strip()]
     assert modified(folder) == before
 

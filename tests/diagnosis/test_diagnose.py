@@ -6,8 +6,6 @@ import functools
 import json
 import random
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,9 @@ import numpy as np
 import pytest
 import support.workers.diagnosed as faults
 import torch
-from support.checkout import TESTS
-from support.programs.scripts import run_script
-from support.running.memory import frees_memory
-from support.running.patience import in_time
 from support.workers.diagnosed import (
     FAULTS,
     Failing,
-    Names,
     Numbers,
     Own,
     Slow,
@@ -52,21 +45,17 @@ def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Numbers(), {}),
         (Numbers(), {"num_workers": 0}),
-        (Numbers(), {"multiprocessing_context": "spawn", "num_workers": 1, "persistent_workers": True}),
-        (Numbers(), {"multiprocessing_context": "forkserver", "num_workers": 1, "persistent_workers": True}),
-        (Slow(0.001), {}),
         (Own(), {"worker_init_fn": faults.seed_own}),
         (Stream(split=True), {}),
-        (Names(np.array([f"{number:032d}" for number in range(300_000)], dtype="S"), 0.001), {}),
     ],
-    ids=["fork", "no workers", "spawn", "forkserver", "slow enough", "own seeds", "stream", "array of names"],
+    ids=["fork", "no workers", "own seeds", "stream"],
 )
 def test_nothing_is_found_in_a_sound_loader(dataset: Any, options: dict[str, Any]) -> None:
     diagnosis = diagnosed(dataset, **options)
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
     assert names(diagnosis) <= {"late-batches", "slow-transfer"}, json.dumps(diagnosis.as_dict(), indent=1)
     assert diagnosis.stages is not None
-    assert diagnosis.stages.batches in (16, 25, 26)
+    assert diagnosis.stages.batches == (16 if isinstance(dataset, Numbers) else 26)  # of a stream, 13 of each worker
     assert diagnosis.processes == options.get("num_workers", 2)
 
 
@@ -114,54 +103,12 @@ def same(batches: list[Any], others: list[Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_slow_samples_are_listed(workers: int) -> None:
-    found = finding(diagnosed(Slow(0.001, (40, 50)), num_workers=workers, epochs=2), "slow-samples")
+def test_slow_samples_are_listed() -> None:
+    found = finding(diagnosed(Slow(0.001, (40, 50)), num_workers=0, epochs=2), "slow-samples")
     assert "40 2" in found.what  # 40 200 ms
     assert "50 2" in found.what
     assert found.section == 13
     assert found.where.startswith(FAULTS)
-
-
-def test_the_stage_that_holds_the_loop_up() -> None:
-    diagnosis = diagnosed(Slow(0.05), step=lambda batch: time.sleep(0.002))
-    found = finding(diagnosis, "slow-dataset")
-    assert "num_workers=4" in found.change
-    assert found.where == f"{FAULTS}:{line_of('def __getitem__')}"
-    assert diagnosis.stages is not None
-    assert diagnosis.stages.dataset_s >= 0.2
-    assert in_time(diagnosis.stages.dataset_s, 1)
-    assert diagnosis.stages.dataset_s > 5 * diagnosis.stages.collate_s
-    assert diagnosis.stages.waiting > 0.5
-    found = finding(diagnosed(Numbers(), collate_fn=slow_collate, step=lambda batch: time.sleep(0.002)), "slow-collate")
-    assert found.where == f"{HERE}:{line_of('def slow_collate', HERE)}"
-
-
-def slow_collate(samples: list[Any]) -> list[Any]:
-    time.sleep(0.08)
-    return samples
-
-
-def test_a_step_that_makes_its_own_batch() -> None:
-    diagnosis = diagnosed(Slow(0.02), num_workers=0)
-    found = finding(diagnosis, "no-workers")
-    assert "num_workers=8" in found.change
-    assert found.severity == "bad"
-    assert found.where == f"{FAULTS}:{line_of('loader = DataLoader(')}"
-    assert finding(diagnosed(Slow(0.02), num_workers=0, step=None), "no-workers").severity == "note"
-
-
-def test_the_step_of_an_only_batch_counts() -> None:
-    diagnosis = diagnosed(Slow(0.004), num_workers=0, batches=1, step=lambda batch: time.sleep(0.3))
-    assert diagnosis.stages is not None
-    assert (diagnosis.stages.step_s or 0.0) > 0.25
-    assert names(diagnosis) == set(), str(diagnosis)
-
-
-def test_an_epoch_that_starts_slowly() -> None:
-    found = finding(diagnosed(Numbers(), worker_init_fn=lambda worker: time.sleep(1.2), epochs=2), "slow-epoch-start")
-    assert "persistent_workers=True" in found.change
-    assert found.section == 14
 
 
 def test_options_that_do_not_go_together() -> None:
@@ -177,25 +124,16 @@ def test_options_that_do_not_go_together() -> None:
         assert "torch.cuda.is_available()" in finding(diagnosis, "pin-without-gpu").change
 
 
-def test_lambdas_and_local_functions() -> None:
+def test_lambdas() -> None:
+    """pickle refuses them before a worker is started."""
     dataset = Numbers()
     dataset.transform = [len, functools.partial(print, lambda value: value), lambda value: value]  # type: ignore[attr-defined]
     assert "not-picklable" not in names(diagnosed(dataset)), "forked workers need no pickle"
-    (found,) = diagnosed(dataset, multiprocessing_context="spawn").findings
+    (found,) = diagnosed(dataset, num_workers=1, multiprocessing_context="spawn").findings
     assert (found.name, found.severity) == ("not-picklable", "bad")
     refused = "dataset.transform[2] (a lambda), dataset.transform[1].args[0] (a lambda) cannot be pickled: "
     assert refused in found.what
     assert found.where == f"{HERE}:{line_of('dataset.transform = ', HERE)}"
-
-    def init(worker: int) -> None:
-        pass
-
-    (found,) = diagnosed(Numbers(), multiprocessing_context="spawn", worker_init_fn=init).findings
-    assert found.name == "not-picklable"
-    assert "init, a local function) cannot be pickled: " in found.what
-    assert "local object" in found.what
-    kept = diagnosed(faults.Telling(), multiprocessing_context="spawn")
-    assert "not-picklable" not in names(kept), "workers do not get it"
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -213,62 +151,6 @@ def test_repeated_random_numbers() -> None:
     found = finding(diagnosed(Own()), "same-random-numbers")
     assert "dataset.rng is a random generator" in found.what
     assert found.section == 8
-
-
-def test_a_stream_that_every_worker_reads_whole() -> None:
-    found = finding(diagnosed(Stream(split=False)), "every-sample-per-worker")
-    assert "100 of the first 100 samples of worker 0 came from worker 1" in found.what
-    assert "get_worker_info" in found.change
-
-
-# Each in a process of its own: one that has freed much takes no new memory for a while, and what it then makes lies
-# among the holes.
-GROWS = {
-    "lists": """
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        from support.workers.diagnosed import Names, diagnosed, finding, slow_pause
-        names = [f"photos/class-{number % 1000:04d}/{number:09d}.jpg" for number in range(500_000)]
-        diagnosis = diagnosed(Names(names), batch_size=2, batches=50, step=slow_pause)
-        found = finding(diagnosis, "copy-on-write")
-        print(found.what, found.change, max(growth.grown_bytes for growth in diagnosis.memory), sep="\\n")
-    """,
-    **{
-        process: f"""
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        from support.workers.diagnosed import Keeping, diagnosed, finding
-        print(finding(diagnosed(Keeping(), num_workers={workers}), "memory-grows").what)
-    """
-        for process, workers in (("the main process", 0), ("worker 0", 1))
-    },
-}
-
-
-@pytest.fixture(scope="module")
-def grown() -> dict[str, str]:
-    """By name: what a program said. They wait most of their time, so they run side by side."""
-    with ThreadPoolExecutor() as pool:
-        ended = dict(zip(GROWS, pool.map(lambda script: run_script(script, TESTS), GROWS.values()), strict=True))
-    for name, ran in ended.items():
-        assert ran.returncode == 0, (name, ran.stdout + ran.stderr)
-    return {name: ran.stdout for name, ran in ended.items()}
-
-
-@frees_memory
-def test_lists_that_workers_copy(grown: dict[str, str]) -> None:
-    what, change, grew = grown["lists"].splitlines()
-    assert "dataset.names is a list of 500,000 str" in what
-    assert "grew by" in what
-    assert change.startswith("self.names = np.array")
-    assert int(grew) > 5e6
-
-
-@frees_memory
-@pytest.mark.parametrize("process", ["the main process", "worker 0"])
-def test_memory_that_grows_without_end(process: str, grown: dict[str, str]) -> None:
-    assert process in grown[process]
-    assert " grew by " in grown[process]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -309,23 +191,3 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(run, "observation", lambda path: None)
     with pytest.raises(ConfigError, match="check that the disk is not full"):
         diagnosed(Numbers(), num_workers=0)
-
-
-def test_it_reads_well_and_goes_into_json() -> None:
-    diagnosis = diagnosed(Slow(0.02), step=lambda batch: time.sleep(0.002))
-    text = str(diagnosis)
-    for words in (
-        "DataLoader(batch_size=4, num_workers=2",
-        "dataset",
-        "collate",
-        "transfer",
-        "step",
-        "memory",
-        "change",
-    ):
-        assert words in text
-    assert all(len(line) <= 120 for line in text.splitlines())
-    loaded = json.loads(json.dumps(diagnosis.as_dict()))
-    assert loaded["findings"][0]["name"] == "slow-dataset"
-    assert loaded["stages"]["dataset_s"] > 0.03
-    assert repr(diagnosis) == text

@@ -12,11 +12,11 @@ import pytest
 import torch
 from support.checkout import ROOT
 from support.workers.diagnosed import FAULTS, Numbers, Stream, line_of
+from support.workers.made_up import FETCH, ROOMY, found, late, seen
 from torch.utils.data import DataLoader
 
 import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
-from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.code import kept_at, seeded_at
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.findings import Code, Finding
@@ -29,44 +29,19 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     sample_name,
     unpicklable,
 )
-from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch, facts
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
 from fastpipe.diagnosis.observation import (
     Batch,
     Ending,
     Epoch,
-    Fetch,
     Observation,
     Snapshot,
-    Surroundings,
-    Worker,
     observation,
     records,
 )
 from fastpipe.diagnosis.report import report
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.words import WORDS
-
-ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
-FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), ())
-
-
-def seen(**changes: Any) -> Observation:
-    """A sound loader of 2 workers that makes a batch in 10 ms for a step of 20 ms; with other facts."""
-    made = facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
-    observation = Observation("1.0", {**made, "shared_free": 8 << 30, "step": True, **changes})
-    observation.epochs = [Epoch(0.0)]
-    for number in range(30):
-        asked = 0.03 + 0.02 * number
-        observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20))
-    for number in range(2):
-        fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
-        snapshots = [Snapshot(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
-        observation.workers.append(Worker(number, 100 + number, 0.0, fetches=fetches, snapshots=snapshots))
-    return observation
-
-
-def found(observation: Observation, around: Surroundings = ROOMY) -> dict[str, Finding]:
-    return {finding.name: finding for finding in check(observation, around)}
 
 
 def test_the_sound_one_is_sound() -> None:
@@ -136,9 +111,12 @@ def test_threads_of_other_libraries() -> None:
 
 @pytest.mark.parametrize(("method", "name"), [("fork", "copy-on-write"), ("spawn", "objects-in-each-worker")])
 def test_many_objects(method: str, name: str) -> None:
-    held = [{"path": "dataset.samples", "kind": "list of 10,000,000 tuple", "bytes": 2 << 30}]
+    held = [{"path": "dataset.dataset.samples", "kind": "list of 10,000,000 tuple", "bytes": 2 << 30}]
     finding = found(seen(heavy=held, method=method))[name]
-    assert "up to 4.3 GB in 2 workers" in finding.what
+    assert finding.what == (
+        "dataset.dataset.samples is a list of 10,000,000 tuple, about 2.1 GB: up to 4.3 GB in 2 workers"
+    )
+    assert finding.change.startswith("self.dataset.samples = np.array(..., dtype='S') for names, or a tensor")
     assert finding.severity == "bad"
     assert finding.section == 5
     assert found(seen(heavy=[{**held[0], "bytes": 1 << 20}], method=method)) == {}
@@ -177,6 +155,12 @@ def test_little_growth_counts_where_a_line_keeps_something() -> None:
     finding = found(grown(seen(dataset_place=keeping), 0, lambda batch: 50 + batch // 2))["memory-grows"]
     assert finding.where == keeping
     assert "this line keeps something: self.kept.append(" in finding.what
+    alone = seen(dataset_place=keeping, num_workers=0, prefetch_factor=None)
+    alone.workers = []
+    alone.snapshots = [Snapshot(batch, (50 + batch // 2) << 20, 3) for batch in range(60)]
+    assert found(alone)["memory-grows"].where == keeping
+    alone.facts |= {"num_workers": 2, "prefetch_factor": 2}
+    assert found(alone) == {}, "the process that iterates has the dataset, and does not read it"
 
 
 @pytest.mark.parametrize(("limit", "severity"), [(120, "bad"), (20_000, "note")])
@@ -276,21 +260,6 @@ def test_items_that_are_batches_are_counted_as_batches() -> None:
         worker.fetches = [replace(fetch, samples=1) for fetch in worker.fetches]
     assert "; 3.5 batches/s" in report(observation, ROOMY).summary
     assert "samples/s" not in report(observation, ROOMY).summary
-
-
-def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
-    """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
-    observation = seen(**facts)
-    observation.batches = [
-        replace(batch, asked_s=0.3 * batch.number, came_s=0.3 * batch.number + wait_s) for batch in observation.batches
-    ]
-    for worker in observation.workers:
-        own = [batch for batch in observation.batches if batch.number % len(observation.workers) == worker.number]
-        worker.fetches = [
-            replace(FETCH, at_s=batch.came_s - way_s, seconds=made_s(batch.number), dataset_s=made_s(batch.number))
-            for batch in own
-        ]
-    return observation
 
 
 def test_a_late_batch_is_one_that_took_longer_than_others() -> None:

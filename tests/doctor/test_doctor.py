@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,9 @@ from support.programs.cli_run import failed, fp
 import fastpipe
 from fastpipe.doctor import Check, Verdict, examine, libraries, system
 from fastpipe.doctor import dataset_checks as dataset
+from fastpipe.doctor.libraries import JpegSimd
+
+MEASURED, TIMED = libraries.jpeg_simd, libraries._timed
 
 
 def check_of(name: str, data: Path | None = None) -> Check:
@@ -43,6 +45,7 @@ def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "container_oom_kills", lambda: None)
     monkeypatch.setattr(system, "KERNEL_LOG", Path("/nowhere"))
     monkeypatch.setattr(system, "swap_used_bytes", lambda: 0)
+    monkeypatch.setattr(libraries, "jpeg_simd", lambda: JpegSimd("3.0.1", "/usr/lib/libjpeg.so.62", 2.5))
 
 
 def test_a_sound_machine_has_nothing_bad() -> None:
@@ -105,21 +108,6 @@ def test_more_threads_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.advice == "more than the 64 CPUs granted: set OMP_NUM_THREADS=64"
 
 
-# What the variables say, the libraries do: each is asked itself.
-COUNTS = "import json; from fastpipe.doctor.libraries import thread_counts; print(json.dumps(thread_counts()))"
-
-
-def test_each_library_is_asked_itself() -> None:
-    variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    variables["OPENCV_FOR_THREADS_NUM"] = "6"
-    command = [sys.executable, "-c", COUNTS]
-    said = subprocess.check_output(command, env={**os.environ, **variables}, text=True, timeout=120)
-    counts = json.loads(said)
-    assert counts.pop("OpenCV") == 6
-    assert counts["torch"] == 1
-    assert set(counts.values()) == {1}  # on a machine of one CPU they would be anyway
-
-
 def test_workers_whose_libraries_start_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "thread_counts", lambda: {"torch": 64, "OpenBLAS": 1, "OpenCV": 8})
     check = check_of("threads in workers")
@@ -172,28 +160,40 @@ def test_the_kernel_log_names_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_the_engine_names_its_code() -> None:
     assert check_of("engine").found.startswith("resize by ")
+
+
+def test_simd_of_libjpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     check = check_of("libjpeg-turbo")
-    assert check.found.startswith(("2.", "3."))
-    assert "SIMD in use, " in check.found
+    assert check.found == "3.0.1 (libjpeg.so.62); SIMD in use, 2.5 times as fast as without SIMD"
     assert check.verdict is Verdict.OK
-
-
-def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "jpeg_simd", libraries.jpeg_simd.__wrapped__)  # measured anew
-    monkeypatch.setenv("JSIMD_FORCENONE", "1")
+    monkeypatch.setattr(libraries, "jpeg_simd", lambda: JpegSimd("3.0.1", None, 1.0))
     check = check_of("libjpeg-turbo")
-    assert check.found.endswith("no SIMD in use")
-    assert (check.verdict, check.advice) == (Verdict.NOTE, "unset JSIMD_FORCENONE")
-    monkeypatch.setattr(sys, "executable", "/nowhere")
-    assert "could not be measured" in check_of("libjpeg-turbo").found
+    assert (check.found, check.verdict) == ("3.0.1; no SIMD in use", Verdict.NOTE)
+    assert check.advice.startswith(
+        "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel"
+    )
+    monkeypatch.setenv("JSIMD_FORCENONE", "1")
+    assert check_of("libjpeg-turbo").advice == "unset JSIMD_FORCENONE"
+    monkeypatch.setattr(libraries, "jpeg_simd", lambda: None)
+    assert check_of("libjpeg-turbo").found.endswith("; its speed could not be measured")
+
+
+@pytest.mark.new_python("a decode is timed in a process that has no torch")
+def test_a_decode_is_timed_in_a_process_of_its_own() -> None:
+    seconds, file = libraries._timed(libraries._smooth_jpeg(), {})
+    assert 0 < seconds < 1
+    assert file is None or "libjpeg" in file
 
 
 def test_simd_is_measured_beside_a_busy_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.7, 1.0, 1.0, 1.7, 1.7, 1.7, 1.0, 1.0])  # as is, without, as is, without, ...
     monkeypatch.setattr(libraries, "_timed", lambda jpeg, extra: (next(seconds), None))
-    measured = libraries.jpeg_simd.__wrapped__()
+    measured = MEASURED.__wrapped__()
     assert measured is not None
     assert measured.ratio == 1
+    monkeypatch.setattr(sys, "executable", "/nowhere")
+    monkeypatch.setattr(libraries, "_timed", TIMED)
+    assert MEASURED.__wrapped__() is None
 
 
 def test_a_dataset_is_looked_at(flat: Path) -> None:

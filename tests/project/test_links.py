@@ -24,18 +24,19 @@ def headings(document: Path) -> set[str]:
     return {title.replace(" ", "-") for title in plain} | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_lead_somewhere(name: str) -> None:
-    document = ROOT / name
-    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:", target):
-            continue  # to others
-        path, _, anchor = target.partition("#")
-        pointed = (document.parent / path).resolve() if path else document
-        assert pointed.exists(), f"{name} links to {target}"
-        if anchor and pointed.suffix == ".md":
-            assert anchor in headings(pointed), f"{name} links to {target}; {pointed.name} has {headings(pointed)}"
+def test_links_lead_somewhere() -> None:
+    dead = []
+    for name in DOCUMENTS:
+        document = ROOT / name
+        text = re.sub(r"^```.*?^```|`[^`\n]*`", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", target):
+                continue  # to others
+            path, _, anchor = target.partition("#")
+            pointed = (document.parent / path).resolve() if path else document
+            leads = pointed.exists() and (not anchor or pointed.suffix != ".md" or anchor in headings(pointed))
+            dead += [] if leads else [f"{name} links to {target}"]
+    assert dead == []
 
 
 def test_there_are_documents() -> None:

@@ -21,7 +21,7 @@ _LOADER = """
             return 4
 
         def __getitem__(self, number):
-            faulthandler.dump_traceback_later(3 if threads_in_worker else 30, exit=True)  # tells where it is stuck
+            faulthandler.dump_traceback_later(3 if threads_in_worker else 300, exit=True)  # tells where it is stuck
             total = (torch.ones(2000, 2000) * number).sum()
             faulthandler.cancel_dump_traceback_later()
             return total
@@ -119,7 +119,7 @@ def test_the_dataset_in_a_forked_worker(textured: Path) -> None:
         (torch.ones(3000, 3000) * 2).sum()
         cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
         dataset = fastpipe.open(sys.argv[1]).with_transform(large_sum)
-        batches = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=30)
+        batches = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=300)
         print(json.dumps([len(dataset), sum(len(labels) for _, labels in batches)]))
     """
     assert run(script, textured).figures() == [23, 23]

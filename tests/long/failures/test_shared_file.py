@@ -58,7 +58,7 @@ def test_fastpipe_opens_files_in_each_process(flat: Path) -> None:
     children = [context.Process(target=read, args=(range(start, 10, 2),)) for start in range(2)]
     for child in children:
         child.start()
-    read_there = {label for _ in children for label in answers.get(timeout=60)}
+    read_there = {label for _ in children for label in answers.get(timeout=300)}
     for child in children:
-        child.join(60)
+        child.join(300)
     assert sorted(read_there) == list(enumerate(expected))

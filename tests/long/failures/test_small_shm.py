@@ -24,7 +24,7 @@ def with_shm_of(size: str) -> Sequence[str]:
 def _rights() -> None:
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not installed (Debian: util-linux)")
-    refused = subprocess.run([*with_shm_of("64k"), "true"], capture_output=True, text=True, check=False, timeout=30)
+    refused = subprocess.run([*with_shm_of("64k"), "true"], capture_output=True, text=True, check=False, timeout=300)
     if refused.returncode != 0:
         pytest.skip(f"a /dev/shm of the test's own needs the right to mount: {refused.stderr.strip()}")
 

@@ -27,7 +27,7 @@ def test_threads_count_by_what_they_do() -> None:
     threads = [threading.Thread(target=work, name=f"fastpipe-write_{number}") for number in range(2)]
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (did := thread_seconds()["writing"]).ran < 0.5 and time.monotonic() < deadline:
         time.sleep(0.05)
     ended.set()
@@ -43,7 +43,7 @@ def test_threads_count_by_what_they_do() -> None:
 def test_another_process() -> None:
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while process_seconds(child.pid) < 0.3:
             assert time.monotonic() < deadline
             time.sleep(0.05)

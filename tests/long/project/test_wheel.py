@@ -59,7 +59,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spoiled = {"CFLAGS": "-march=nowhere", "CXXFLAGS": "-march=nowhere", "FASTPIPE_BUILD": "nothing"}
     objects = {"FASTPIPE_OBJECTS": str(OBJECTS)}
     environment = os.environ | spoiled | objects
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return folder
 
@@ -198,14 +198,14 @@ def test_it_works_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> N
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, timeout=120)
+    subprocess.run(pip, check=True, timeout=600)
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     smoke = [python, "-I", ROOT / "scripts" / "wheel_smoke.py"]
     # No compiler is on the path, and no library of the system is preferred.
     environment = {**os.environ, "PATH": str(python.parent)}
     environment.pop("LD_LIBRARY_PATH", None)
-    run = subprocess.run(smoke, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(smoke, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.endswith(f"fastpipe {fastpipe.__version__} works on Python {platform.python_version()}\n")
 
@@ -216,7 +216,7 @@ def test_a_python_that_is_not_there_is_named() -> None:
         env=os.environ | {"PYTHONS": "python3.2"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 1

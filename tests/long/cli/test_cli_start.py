@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from support.programs.cli_run import COMMAND
-from support.programs.scripts import run_script
 from support.sources.pack_sources import write_folder
 
 Environment = dict[str, str]
@@ -33,7 +32,7 @@ def with_module(tmp_path: Path) -> Callable[[str, str], Environment]:
 
 def run(environment: Environment, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [COMMAND, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 # Each command in a fork of a program that has imported what all of them have in common.
@@ -64,7 +63,7 @@ def test_only_commands_that_need_torch_import_it(
         ["verify", str(packed)],
     ]
     program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("all ended\n")
     for arguments in (["--version"], ["verify", packed]):  # the console script itself
@@ -114,20 +113,5 @@ def test_ctrl_c_in_the_middle_of_an_import(
         assert started.stdout is not None
         assert started.stdout.readline() == "importing\n"
         started.send_signal(signal.SIGINT)
-        output, errors = started.communicate(timeout=30)
+        output, errors = started.communicate(timeout=300)
     assert (started.returncode, output, errors) == (130, "", "fastpipe: interrupted\n")
-
-
-def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
-    done = run_script(
-        """
-        import signal, sys
-        from fastpipe.cli.interrupts import end_at_ctrl_c, raise_at_ctrl_c
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
-        end_at_ctrl_c()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        raise_at_ctrl_c()
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        """
-    )
-    assert done.returncode == 0, done.stderr

@@ -1,4 +1,7 @@
-"""`fastpipe doctor --train-script` on scripts of strangers: the fault comes first, with the user's line; or nothing."""
+"""`fastpipe doctor --train-script` on scripts of strangers: the fault comes first, with the user's line; or nothing.
+
+Here are those that need a program of their own, or time; tests/diagnosis/test_watched_scripts.py has the others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.programs import warm
 from support.workers.script_runs import Runs, findings, started_warm, watched
-from support.workers.strangers import FAULTY, SOUND
+from support.workers.strangers import FAULTY, HERE, SOUND
 
 from fastpipe.diagnosis.findings import Code
 from fastpipe.diagnosis.stacks import children
@@ -21,8 +24,6 @@ ALSO = {
     "test_a_lock_that_collate_fn_takes": ("stuck lock of a client",),
     "test_a_full_queue_is_called_so": ("stuck queue",),
     "test_the_signal_and_the_sample_of_a_worker_that_is_killed": ("worker-killed", "worker-killed segv"),
-    "test_workers_are_counted_for_next_iter": ("iterator-each-step",),
-    "test_the_step_of_an_only_batch_is_seen": ("one batch, again and again",),
 }
 
 
@@ -48,7 +49,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     assert set(children(os.getpid())) <= before
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", [name for name in FAULTY if name not in HERE])
 def test_the_fault_is_among_the_first_two_findings(name: str, runs: Runs) -> None:
     found = runs[name]
     assert found.trouble == ""
@@ -59,7 +60,7 @@ def test_the_fault_is_among_the_first_two_findings(name: str, runs: Runs) -> Non
     assert first[name.split()[0]].where == f"{runs.path(name)}:{line}"
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", [name for name in SOUND if name not in HERE])
 def test_nothing_is_found_in_a_sound_script(name: str, runs: Runs) -> None:
     found = runs[name]
     assert found.trouble == ""
@@ -123,13 +124,6 @@ def test_the_signal_and_the_sample_of_a_worker_that_is_killed(runs: Runs) -> Non
     assert "was ended by SIGSEGV, at sample 200" in findings(runs["worker-killed segv"])[0].what
 
 
-def test_the_step_of_an_only_batch_is_seen(runs: Runs) -> None:
-    (diagnosis,) = runs["one batch, again and again"].diagnoses
-    assert diagnosis.stages is not None
-    assert (diagnosis.stages.step_s or 0.0) >= 0.02
-    assert "without a training step" not in diagnosis.summary
-
-
 def test_an_iterator_is_freed_when_it_is_in_a_sound_program(tmp_path: Path) -> None:
     source = SOUND["set_epoch"].partition("from torch.utils.data.distributed")[0]
     source += (
@@ -143,11 +137,6 @@ def test_an_iterator_is_freed_when_it_is_in_a_sound_program(tmp_path: Path) -> N
         "    raise RuntimeError('a watched iterator lives longer than one that is not watched')\n"
     )
     assert findings(watched(source, tmp_path)) == []
-
-
-def test_workers_are_counted_for_next_iter(runs: Runs) -> None:
-    first = findings(runs["iterator-each-step"])[0]
-    assert first.what.startswith("12 iterators for 12 batches: 24 worker processes started")
 
 
 def test_a_report_for_one_line_not_for_each_loader(tmp_path: Path) -> None:
@@ -176,7 +165,7 @@ def test_a_program_that_is_stopped_ends_without_a_traceback(tmp_path: Path) -> N
     script.write_text(SOUND["tensors without workers"].replace("range(3)", "range(100_000)"))
     doctor = "from fastpipe.cli import main; main()"
     watch = ("--batches", "20", "--train-script", f"{sys.executable} {script}")
-    ended = warm.run("-c", doctor, "doctor", *watch, timeout_s=100)
+    ended = warm.run("-c", doctor, "doctor", *watch, timeout_s=600)
     assert "stopping the command: after" in ended.stderr
     assert "Traceback" not in ended.stderr + ended.stdout
     assert "KeyboardInterrupt" not in ended.stderr + ended.stdout

@@ -1,4 +1,4 @@
-"""Tests of the benchmark of fastpipe.wds: its table, and every pipeline that it measures, on a few photos."""
+"""Every pipeline that the benchmark of fastpipe.wds measures, on a few photos."""
 
 from __future__ import annotations
 
@@ -17,16 +17,7 @@ from support.programs import warm
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench import contest, wds
-from bench.wds import OURS, THEIRS, Run
-
-
-def test_ratios_are_those_of_a_round() -> None:
-    runs = {way: [Run(100, 50), Run(20, 10), Run(60, 30)] for way in OURS}
-    runs |= {way: [Run(50, 50), Run(5, 10), Run(20, 10)] for way in THEIRS}
-    lines = wds.table(runs).splitlines()
-    assert lines[-1].endswith("| 20 |" + 2 * " 3.00 x (2.00 to 4.00), by CPU time 1.00 x |")
-    assert lines[2].endswith("| 60 |  |  |")
-    assert len(lines) == 2 + len(OURS) + len(THEIRS)
+from bench.wds import OURS, THEIRS
 
 
 def test_every_pipeline_runs(

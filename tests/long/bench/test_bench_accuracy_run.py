@@ -1,4 +1,4 @@
-"""The benchmark of accuracies: its table, and that both loaders train the same network on the same photos."""
+"""The benchmark of accuracies: both loaders train the same network on the same photos."""
 
 from __future__ import annotations
 
@@ -13,18 +13,6 @@ from support.checkout import ROOT
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench import accuracy
-
-
-def test_the_table() -> None:
-    lines = accuracy.table({"one": [0.5, 0.7, 0.6], "other": [0.4, 0.4, 0.7]})
-    assert lines == [
-        "| | seed 0 | seed 1 | seed 2 | mean |",
-        "|---|---:|---:|---:|---:|",
-        "| one | 50.0 | 70.0 | 60.0 | 60.00 ± 5.77 |",
-        "| other | 40.0 | 40.0 | 70.0 | 50.00 ± 10.00 |",
-        "",
-        "difference +10.00 ± 11.55",
-    ]
 
 
 def test_both_loaders_train_the_network(

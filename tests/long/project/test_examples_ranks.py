@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
-from support.checkout import ROOT, SUPPORT
+from support.checkout import SUPPORT
+from support.examples.imagenet import QUICK, same, weights
 from support.pictures.drawn import FLAT_IMAGES
 from support.ranks.torchrun import ranks, torchrun
 from support.ranks.train_imagenet_rank import FEW_BLOCKS
 
-sys.path.append(str(ROOT / "examples"))
-
 import train_imagenet
 from resnet import DEPTHS
-
-QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
 
 
 def trained_by_two(out: Path, *arguments: object) -> str:
@@ -29,14 +25,6 @@ def trained_by_two(out: Path, *arguments: object) -> str:
     printed = "".join(words for _, words in ended)
     assert [code for code, _ in ended] == [0, 0], printed
     return printed
-
-
-def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
-    return dict(torch.load(checkpoint, weights_only=True)["model"])
-
-
-def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
 @pytest.fixture(scope="module")
