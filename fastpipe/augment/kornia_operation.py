@@ -259,8 +259,8 @@ def nature_of(module: Any, size: tuple[int, int], channels: int) -> Nature:
     if made is not None and module.p == 1:
         height, width = made.shape[2:]
         after = (height, width)
-    # One number is that of an image: RandomMotionBlur takes this image's kernel for all. RandomChannelDropout numbers the
-    # rows of the whole call in `batch_idx`, so a part of them would have numbers that are too large for it.
+    # One number is that of an image: RandomMotionBlur takes this image's kernel for all. RandomChannelDropout numbers
+    # the rows of the whole call in `batch_idx`, so a part of them would have numbers that are too large for it.
     can_be_cut = not any(leaf.shape == (1,) for leaf in leaves) and "batch_idx" not in parameters
     if after == size and can_be_cut:
         more = leaves if large else tree_flatten(_drawn(module, 3, size, channels)[0])[0]

@@ -18,6 +18,7 @@ FILES = [
     *(f"tests/augment/{name}.py" for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")),
     "tests/augment/test_kornia_fields.py",
     "tests/loading/test_loader_fields_kornia.py",
+    "tests/long/augment/test_kornia_layouts.py",
 ]
 
 
