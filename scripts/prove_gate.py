@@ -75,7 +75,14 @@ def make_clone() -> None:
             shared.symlink_to(ROOT.parent / "shared")
     run("git", "fetch", "--quiet", "origin", "HEAD")
     run("git", "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
+    take_back()
     build_engine()
+
+
+def take_back() -> None:
+    """The copy as it was committed; ignored files, as the engine, stay."""
+    run("git", "checkout", "--quiet", "--force", "HEAD")
+    run("git", "clean", "--quiet", "--force", "-d")
 
 
 def build_engine() -> bool:
@@ -165,7 +172,7 @@ def replays(count: int) -> Iterator[tuple[str, str, dict[str, set[int]]]]:
         subject = run("git", "log", "-1", "--format=%h %s", commit).stdout.strip()
         run("git", "apply", "-R", "-C1", PROOF / "patch")
         changed = changed_lines()
-        run("git", "checkout", "--quiet", "--force", "HEAD")
+        take_back()
         yield subject, patch, changed
 
 
@@ -268,7 +275,7 @@ def main() -> None:
                 (PROOF / "patch").write_text(patch)
                 run("git", "apply", "-R", "-C1", PROOF / "patch")
                 keep(file, judged(name, changed, options.whole))
-                run("git", "checkout", "--quiet", "--force", "HEAD")
+                take_back()
         return
     for mutation in drawn_mutations(options.count or 60, options.seed):
         path = str(mutation.path.relative_to(CLONE))
@@ -278,7 +285,7 @@ def main() -> None:
         if name not in done:
             mutation.path.write_text(mutation.apply(text))
             keep(file, judged(name, {path: {mutation.line}}, options.whole))
-            run("git", "checkout", "--quiet", "--force", "HEAD")
+            take_back()
 
 
 if __name__ == "__main__":
