@@ -10,7 +10,7 @@ from support.checkout import ROOT
 
 def note_test_file(item: pytest.Item) -> None:
     """From now on, lines that run belong to the file of this test."""
-    if "COVERAGE_RUN" not in os.environ:
+    if "COVERAGE_RUN" not in os.environ or not item.path.is_relative_to(ROOT):
         return
     from coverage import Coverage
 
