@@ -153,8 +153,15 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
         iterators = [iter(first), iter(second)]
         assert [len(next(each)[1]) for each in iterators] == [BATCH, BATCH]
         reader = second.parts.maker.engine.reader
-        wait_until(lambda: (delay := reader.delay()) is not None and delay.stage == "awaiting")
-        delay = reader.delay()
+        # The delay that has been seen is looked at: a moment later, the other loader may try its request again.
+        delays = []
+
+        def is_awaiting() -> bool:
+            delays.append(reader.delay())
+            return delays[-1] is not None and delays[-1].stage == "awaiting"
+
+        wait_until(is_awaiting)
+        delay = delays[-1]
         assert f"in this process {os.getpid()}, fetches bytes 0 to " in delay.note
         assert "of shard-000001.tar" in delay.note
         assert delay.shard > 0
