@@ -121,19 +121,28 @@ def note_lines() -> None:
 def tests_for(changed: dict[str, set[int]]) -> tuple[list[str], list[str]]:
     """(of the gate, of the long tier), the most promising first, for {file: changed lines}.
 
-    The gate's files that run a changed line, and those that are near by imports: these may run it in a program.
+    The gate's files that run a changed line; and those that are near by imports, if they run it in a program, where
+    nothing is noted, or if nothing is known of the line: it runs at import, or is C++.
     """
-    distances = files_by_distance(set(changed))
-    running: Counter[str] = Counter()
+    near = files_by_distance(set(changed))
+    running: set[str] = set()
     if LINES.exists():
         lines = json.loads(LINES.read_text())
         for name, numbers in changed.items():
             for number in numbers:
                 running.update(lines.get(name, {}).get(str(number), []))
-    near = [path for path in distances if not path.startswith(LONG)]
-    ran = sorted(running, key=lambda path: (near.index(path) if path in near else len(near), path))
-    gate = ran + [path for path in near if path not in running]
-    return gate, [path for path in distances if path.startswith(LONG)]
+    gate = []
+    for path in near:
+        is_needed = path in running or not running or starts_programs(path)
+        if is_needed and not path.startswith(LONG):
+            gate.append(path)
+    gate += sorted(running - set(gate))
+    return gate, [path for path in near if path.startswith(LONG)]
+
+
+def starts_programs(path: str) -> bool:
+    text = (CLONE / path).read_text()
+    return any(word in text for word in ("programs", "subprocess", "DataLoader(", "fork("))
 
 
 def first_failure(tests: list[str]) -> str:
@@ -141,7 +150,7 @@ def first_failure(tests: list[str]) -> str:
     parts = [tests[:6], tests[6:30], tests[30:]]
     for part in filter(None, parts):
         try:
-            done = run(PYTHON, "-m", "pytest", "-q", "-x", "-n", "auto", "-p", "no:cacheprovider", *part, check=False)
+            done = run(PYTHON, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *part, check=False)
         except subprocess.TimeoutExpired:
             return "(the tests hang)"
         if done.returncode not in (0, 5):
