@@ -73,19 +73,6 @@ def test_the_same_draws_give_the_same_bytes_whatever_happened_to_global_generato
     assert torch.equal(again[1], expected[1])
 
 
-@pytest.mark.parametrize("augment", [Augment.simclr(**MIXED), Augment.randaugment(), Augment([Noise()])], ids=str)
-def test_resuming_gives_what_an_uninterrupted_run_gives(augment: Augment) -> None:
-    images, labels = photos(6, 16, 16), torch.arange(6)
-
-    def batch(number: int) -> Tensor:
-        result = augment(images, labels, seed=9, epoch=1, batch=number)
-        return result[0]
-
-    run = [batch(number) for number in range(6)]
-    for number in (5, 3, 4, 0):
-        assert torch.equal(batch(number), run[number])
-
-
 @pytest.mark.parametrize("preset", ["simclr", "randaugment", "trivial_augment"])
 def test_another_seed_epoch_or_batch_gives_others(preset: str) -> None:
     images, augment = photos(12, 20, 20), PRESETS[preset]()

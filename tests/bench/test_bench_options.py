@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from support.checkout import ROOT
@@ -14,24 +13,15 @@ sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 from bench import accuracy, monitor_cost, roster, views
 
 
-@pytest.mark.parametrize(
-    ("bench", "options", "said"),
-    [
-        (monitor_cost, ["data", "--pairs", "1"], "--pairs: expected at least 2, for the middle half of the ratios"),
-        (accuracy, ["folder", "--seeds", "1"], "--seeds: expected at least 2, for the standard error, got 1"),
-    ],
-)
-def test_too_few_runs_for_a_spread(
-    bench: ModuleType,
-    options: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench", *options])
-    with pytest.raises(SystemExit):
-        bench.main()
-    assert said in capsys.readouterr().err
+def test_too_few_runs_for_a_spread(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for bench, option, said in (
+        (monitor_cost, "--pairs", "--pairs: expected at least 2, for the middle half of the ratios"),
+        (accuracy, "--seeds", "--seeds: expected at least 2, for the standard error, got 1"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["bench", "data", option, "1"])
+        with pytest.raises(SystemExit):
+            bench.main()
+        assert said in capsys.readouterr().err
 
 
 def test_views_without_their_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -63,13 +62,6 @@ def test_ratio_by_cpu_time_does_not_see_a_cpu_taken_away() -> None:
     assert Duel("it", "It", "x", "fastpipe", ours, theirs).summary()["ratio_by_cpu_time"] == 2
 
 
-def test_figures_that_were_not_taken_stay_unknown() -> None:
-    found = figures([Run(10, 1), Run(30, 1)])
-    assert found["images_per_s"] == 20
-    assert found["first_batch_s"] is None
-    assert found["memory_mb"] is None
-
-
 def results(duels: list[Duel], packing: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     return {
         "date": "2026-01-02",
@@ -112,11 +104,6 @@ def test_the_tables() -> None:
     assert len(columns) == 1
 
 
-def test_the_command_shown_has_no_folders() -> None:
-    options = run._arguments().parse_args(["/home/me/photos/", "--rounds", "2", "--out", "/x", "--peers=dali"])
-    assert run.command(options) == "python -m bench.run PHOTOS --peers dali --rounds 2"
-
-
 def test_runs_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     order: list[str] = []
 
@@ -141,20 +128,6 @@ def test_a_peer_that_is_not_installed_is_reported(nothing_installed: Path, tmp_p
     text = report.markdown(results([duel]))
     assert "| DALI on the CPU | missing | not installed; run `make bench-peers` |" in text
     assert roster.missing(roster.chosen(["fastpipe-default"])[0]) is None
-
-
-def test_nothing_is_packed_for_a_peer_that_is_not_installed(
-    nothing_installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # ffcv-jpg-same is beside photos that FFCV's environment shrinks.
-    monkeypatch.setattr(run, "INSTALLED", nothing_installed)
-    photos = tmp_path / "photos" / "class"
-    photos.mkdir(parents=True)
-    (photos / "photo.jpg").write_bytes(b"not decoded")
-    out = tmp_path / "out"
-    options = ["--peers", "ffcv-jpg-same", "--samples", "1", "--pack-rounds", "0", "--work", str(tmp_path / "work")]
-    run.main([str(photos.parent), *options, "--out", str(out)])
-    assert "not installed; run `make bench-peers`" in (out / "results.md").read_text()
 
 
 def test_a_peer_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -242,49 +215,10 @@ def test_the_clock_stands_still_while_an_epoch_starts(monkeypatch: pytest.Monkey
     assert found["memory_mb"] == 5
 
 
-def test_a_peer_that_does_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = contender.Task(Path("x"), workers=1, batch_size=8, size=16, variant="")
-    with pytest.raises(SystemExit, match=r"8 uint8 pictures of 3 x 16 x 16, got torch.uint8 \(8, 16, 16, 3\)"):
-        contender.measure(lambda _: Clock(monkeypatch, [1.0], (8, 16, 16, 3)), task, 0, 1)
-
-
-def test_results_survive_json() -> None:
-    duel = Duel("it", "It", "x", "fastpipe", runs(3, 3), runs(2))
-    found = results([duel])
-    assert report.markdown(json.loads(json.dumps(found))) == report.markdown(found)
-
-
-def test_an_epoch_that_is_too_short_to_measure_is_refused() -> None:
+def test_what_cannot_be_measured_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = contender.Task(Path("x"), workers=2, batch_size=8, size=16, variant="")
     batch = (torch.zeros((8, 3, 16, 16), dtype=torch.uint8), torch.zeros(8, dtype=torch.int64))
-    task = contender.Task(Path("data"), workers=2, batch_size=8, size=16, variant="")
     with pytest.raises(SystemExit, match=r"expected at least 6 batches an epoch.*got 5; raise --samples"):
         contender.measure(lambda _: [batch] * 5, task, 0, 1)
-
-
-def test_libraries_that_the_system_lacks_are_unpacked_beside_the_peer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Apt's plan is taken as it is; a link to a library of the system leads there."""
-    folder, library, commands = tmp_path / "debian", tmp_path / "debian" / "usr" / "lib" / "x86_64-linux-gnu", []
-
-    def fake(*command: str, **options: Any) -> str:
-        commands.append(command)
-        if command[0] == "dpkg-deb":
-            library.mkdir(parents=True)
-            (library / "libturbojpeg.so").symlink_to("libturbojpeg.so.0")
-        if command[1] == "--quiet":
-            (options["folder"] / "package.deb").touch()
-        return "Inst libopencv-core-dev (4.6)\nConf libopencv-core-dev (4.6)\nInst libturbojpeg0-dev (2.1)\n"
-
-    monkeypatch.setattr(install, "_run", fake)
-    monkeypatch.setattr(install, "_succeeds", lambda *_: False)
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/apt-get")
-    settings = install._libraries("ffcv", folder)
-    assert commands[1][-2:] == ("libopencv-core-dev", "libturbojpeg0-dev")
-    assert (library / "libturbojpeg.so").readlink() == Path("/usr/lib/x86_64-linux-gnu/libturbojpeg.so.0")
-    found = Path(settings["PKG_CONFIG_PATH"])
-    assert f"-L{library} -lopencv_imgproc -lopencv_core" in (found / "opencv4.pc").read_text()
-    assert f"-rpath,{library}" in settings["LDFLAGS"]
-    monkeypatch.setattr(install, "_succeeds", lambda *_: True)
-    assert install._libraries("ffcv", tmp_path / "other") == {}
-    assert install._libraries("dali", tmp_path / "other") == {}
+    with pytest.raises(SystemExit, match=r"8 uint8 pictures of 3 x 16 x 16, got torch.uint8 \(8, 16, 16, 3\)"):
+        contender.measure(lambda _: Clock(monkeypatch, [1.0], (8, 16, 16, 3)), task, 0, 1)

@@ -44,11 +44,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_ten_sorted_classes() -> None:
-    assert len(set(CLASSES)) == 10
-    assert list(CLASSES) == sorted(CLASSES)
-
-
 def test_same_arguments_same_bytes_and_other_arguments_other_bytes() -> None:
     assert make_photo(1, 2, 3) == make_photo(1, 2, 3)
     jpegs = {make_photo(*arguments).jpeg for arguments in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}
@@ -77,12 +72,6 @@ def test_a_scale_makes_smaller_photos(tmp_path: Path, sample: list[DemoPhoto]) -
         assert (tmp_path / CLASSES[index] / f"{index:05d}.jpg").read_bytes() == small.jpeg
 
 
-@pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 10)])
-def test_photo_arguments_out_of_range(arguments: tuple[int, int, int]) -> None:
-    with pytest.raises(ConfigError, match=r"expected .* got"):
-        make_photo(*arguments)
-
-
 def test_folder_is_balanced_and_numbered(folder: Path) -> None:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
     assert names == sorted(f"{CLASSES[index % 10]}/{index:05d}.jpg" for index in range(13))
@@ -92,81 +81,53 @@ def test_folder_is_balanced_and_numbered(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {*CLASSES, MANIFEST}
 
 
-def test_any_number_of_workers_writes_the_same(folder: Path, tmp_path: Path) -> None:
-    write_photos(tmp_path, 13, seed=4, workers=1)
-    assert contents(tmp_path) == contents(folder)
-
-
-def test_second_call_writes_nothing(folder: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")}
-    assert write_photos(folder, 13, seed=4, workers=2) == 0
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")} == before
-
-
-def test_larger_count_adds_and_lost_photos_come_back(tmp_path: Path) -> None:
-    write_photos(tmp_path, 3, seed=9)
-    (tmp_path / CLASSES[1] / "00001.jpg").unlink()
-    assert write_photos(tmp_path, 5, seed=9) == 3
-    assert len(list(tmp_path.rglob("*.jpg"))) == 5
-
-
-def test_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastpipe.demo import photos
-
-    def stop_at_three(seed: int, index: int, label: int, scale: float) -> DemoPhoto:
-        if index == 3:
-            raise KeyboardInterrupt
-        return make_photo(seed, index, label, scale)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(photos, "make_photo", stop_at_three)
-        with pytest.raises(KeyboardInterrupt):
-            write_photos(tmp_path, 6, seed=2)
-    assert not (tmp_path / MANIFEST).exists()
-    finished_before = len(list(tmp_path.rglob("*.jpg")))
-    assert finished_before >= 3
-    assert write_photos(tmp_path, 6, seed=2) == 6 - finished_before
-    assert {path.name for path in tmp_path.iterdir()} == {*CLASSES[:6], MANIFEST}
-
-
-@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -5}, {"seed": -1}, {"workers": 0}])
-def test_wrong_numbers_are_refused_before_anything_is_made(tmp_path: Path, wrong: dict[str, int]) -> None:
-    options = {"count": 1, "seed": 0, "workers": 1, **wrong}
-    with pytest.raises(ConfigError, match=r"expected count >= 1"):
-        write_photos(tmp_path / "new", options["count"], seed=options["seed"], workers=options["workers"])
-    assert not (tmp_path / "new").exists()
-
-
-def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "holiday.jpg").write_bytes(b"mine")
-    with pytest.raises(ConfigError, match="other files"):
-        write_photos(tmp_path, 1)
-    assert contents(tmp_path) == {"holiday.jpg": b"mine"}
-
-
-@pytest.mark.parametrize(("count", "seed"), [(13, 5), (12, 4)])
-def test_folder_of_another_seed_or_larger_count_is_refused(folder: Path, count: int, seed: int) -> None:
-    before = contents(folder)
-    with pytest.raises(ConfigError, match="holds 13 of seed 4"):
-        write_photos(folder, count, seed=seed)
-    assert contents(folder) == before
-
-
-def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ConfigError, match="cannot write demo photos"):
-        write_photos(tmp_path / "file", 1)
-
-
-def test_damaged_manifest_is_refused(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text("{}")
-    with pytest.raises(ConfigError, match="is not a list of demo photos"):
-        write_photos(tmp_path, 1)
-
-
 def test_opencv_threads_are_put_back(tmp_path: Path) -> None:
     import cv2
 
     before = cv2.getNumThreads()
     write_photos(tmp_path, 1)
     assert cv2.getNumThreads() == before
+
+
+def test_any_number_of_workers_writes_the_same_and_what_is_missing(folder: Path, tmp_path: Path) -> None:
+    expected = contents(folder)
+    assert write_photos(tmp_path, 3, seed=4, workers=1) == 3
+    (tmp_path / CLASSES[1] / "00001.jpg").unlink()
+    assert write_photos(tmp_path, 13, seed=4, workers=1) == 11
+    assert contents(tmp_path) == expected
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jpg")}
+    assert write_photos(tmp_path, 13, seed=4, workers=2) == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.jpg")} == before
+
+
+def test_mistakes_are_named_before_anything_is_made(folder: Path, tmp_path: Path) -> None:
+    for arguments in ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 10)):
+        with pytest.raises(ConfigError, match=r"expected .* got"):
+            make_photo(*arguments)
+    for wrong in ({"count": 0}, {"count": -5}, {"seed": -1}, {"workers": 0}):
+        with pytest.raises(ConfigError, match=r"expected count >= 1"):
+            write_photos(tmp_path / "new", **{"count": 1, **wrong})
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [("holiday.jpg", b"mine", "other files"), (MANIFEST, b"{}", "is not a list of demo photos")],
+)
+def test_a_folder_with_other_files_is_refused_and_left_alone(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=said):
+        write_photos(tmp_path, 1)
+    assert contents(tmp_path) == {name: content}
+    with pytest.raises(ConfigError, match="cannot write demo photos"):
+        write_photos(tmp_path / name, 1)
+
+
+def test_a_folder_of_another_seed_or_larger_count_is_refused(folder: Path) -> None:
+    before = contents(folder)
+    for count, seed in ((13, 5), (12, 4)):
+        with pytest.raises(ConfigError, match="holds 13 of seed 4"):
+            write_photos(folder, count, seed=seed)
+    assert contents(folder) == before

@@ -81,17 +81,13 @@ def test_fewer_photos_than_last_time_are_refused(tmp_path: Path, quick: object) 
     assert modified(tmp_path) == before
 
 
-def test_a_folder_that_holds_something_else(tmp_path: Path, quick: object) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "mine.jpg").write_bytes(b"precious")
+def test_what_a_user_has_in_the_folder_is_never_replaced(tmp_path: Path, quick: object) -> None:
     (tmp_path / "file").touch()
     assert "file is a file; pass a new folder" in failed(2, "demo", tmp_path / "file", "--photos", 10)
-    assert "no earlier demo made it; pass a new folder" in failed(2, "demo", tmp_path, "--photos", 5)
-    assert (tmp_path / "photos" / "mine.jpg").read_bytes() == b"precious"
-
-
-def test_a_users_dataset_in_the_folder_is_never_replaced(tmp_path: Path, quick: object) -> None:
-    (tmp_path / "packed").mkdir()
-    (tmp_path / "packed" / "dataset.json").write_text("precious")
-    assert "no earlier demo made it" in failed(2, "demo", tmp_path, "--photos", 5)
-    assert (tmp_path / "packed" / "dataset.json").read_text() == "precious"
+    for name in ("photos/mine.jpg", "packed/dataset.json"):
+        mine = tmp_path / Path(name).stem / name
+        mine.parent.mkdir(parents=True)
+        mine.write_bytes(b"precious")
+        folder = tmp_path / Path(name).stem
+        assert "no earlier demo made it; pass a new folder" in failed(2, "demo", folder, "--photos", 5)
+        assert mine.read_bytes() == b"precious"

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import fastpipe
 from fastpipe.demo import photos
 from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
 from fastpipe.demo.render import DemoPhoto
@@ -151,12 +150,6 @@ def test_captions_of_known_objects(
     assert caption_of(name, [np.array(colour, dtype=np.float64) for colour in bgr], mask, gray=gray) == caption
 
 
-@pytest.mark.parametrize("corner", [True, False])
-def test_run_lengths_begin_with_what_is_no_object(corner: bool) -> None:
-    mask = np.array([[corner, False, True], [False, False, True]])
-    assert run_lengths(mask) == ([0, 1, 3, 2] if corner else [4, 2])
-
-
 def test_photos_are_the_same_with_and_without_ground_truth(demo: Path, tmp_path: Path) -> None:
     write_photos(tmp_path, COUNT, seed=SEED)
     assert contents(tmp_path) == contents(demo / "photos")
@@ -176,12 +169,9 @@ def test_ground_truth_does_not_depend_on_threads_or_earlier_calls(demo: Path, tm
     (truth / CLASSES[3] / "00003.png").unlink()
     assert write_photos(source, COUNT, seed=SEED, truth=truth) == 0
     assert contents(truth) == contents(demo / "truth")
-
-
-def test_finished_ground_truth_is_left_alone(demo: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (demo / "truth").rglob("*")}
-    assert write_photos(demo / "photos", COUNT, seed=SEED, truth=demo / "truth") == 0
-    assert {path: path.stat().st_mtime_ns for path in (demo / "truth").rglob("*")} == before
+    before = {path: path.stat().st_mtime_ns for path in truth.rglob("*")}
+    assert write_photos(source, COUNT, seed=SEED, truth=truth) == 0
+    assert {path: path.stat().st_mtime_ns for path in truth.rglob("*")} == before
 
 
 def test_an_interrupted_call_has_no_coco_file_and_goes_on(
@@ -226,17 +216,6 @@ def test_a_damaged_mask_is_named(demo: Path, tmp_path: Path) -> None:
     assert len(json.loads((truth / MANIFEST).read_text())["images"]) == 4
 
 
-def test_photos_with_ground_truth_pack_as_those_without(demo: Path, tmp_path: Path) -> None:
-    summary = fastpipe.pack(demo / "photos", tmp_path / "packed")
-    assert summary.info["samples"] == COUNT
-    assert summary.tally.rejected == []
-    assert tuple(fastpipe.open(tmp_path / "packed").classes) == CLASSES
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
-def test_coco_api_reads_the_file(demo: Path, coco: dict[str, Any]) -> None:
-    library = pytest.importorskip("pycocotools.coco")
-    api = library.COCO(str(demo / "truth" / MANIFEST))
-    for name, image, _ in described(coco):
-        (entry,) = api.loadAnns(api.getAnnIds(imgIds=[image["id"]]))
-        assert np.array_equal(api.annToMask(entry), stored_mask(demo, name) > 0)
+def test_run_lengths_begin_with_what_is_no_object() -> None:
+    for corner, lengths in ((True, [0, 1, 3, 2]), (False, [4, 2])):
+        assert run_lengths(np.array([[corner, False, True], [False, False, True]])) == lengths

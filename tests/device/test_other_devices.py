@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
-from support.checkout import TESTS
-from support.programs import warm
-from torch.utils import backend_registration
 
+from fastpipe.device import streams
 from fastpipe.device.streams import SideStream, Stream, stream_of
 from fastpipe.errors import ConfigError
-
-PROGRAM = """
-    import json
-    import sys
-    import warnings
-    sys.path.append(sys.argv[2])
-    from support.devices import toy_device
-    import torch
-    import fastpipe
-
-    toy_device.install(toy_device.Waits())
-    asked, cannot_pin = {}, []
-    for kind in ("Waits", "Queue", "Streams"):
-        torch.toy = getattr(toy_device, kind)()
-        for augment in (None, fastpipe.Augment.imagenet(mixup=0.2), fastpipe.Augment.randaugment()):
-            toy_device.log.clear()
-            options = {"size": 16, "num_workers": 1, "augment": augment}
-            with (
-                warnings.catch_warnings(record=True) as warned,
-                fastpipe.loader(sys.argv[1], 4, **options) as here,
-                fastpipe.loader(sys.argv[1], 4, device="toy", **options) as there,
-            ):
-                warnings.filterwarnings("always", "cannot pin")
-                for (images, labels), (expected, numbers) in zip(there, here, strict=True):
-                    assert images.device == labels.device == torch.device("toy", 0)
-                    torch.testing.assert_close(images.cpu(), expected, atol=1e-4, rtol=1e-4)
-                    torch.testing.assert_close(labels.cpu(), numbers)
-                stats = there.stats()
-                assert stats.device_s > 0 if kind == "Streams" else stats.device_s == 0
-            if augment is None:
-                asked[kind] = toy_device.log.copy()
-                cannot_pin += [kind for warning in warned if "cannot pin" in str(warning.message)]
-    print(json.dumps([asked, cannot_pin]))
-"""
-SIDE, USERS = "record in the side stream", "record in the program's stream"
-COPIES = [SIDE, "copy", SIDE, "copy", SIDE, SIDE, SIDE]  # of the small arrays, of the images
-TAKEN = [USERS, "the program's stream waits", *["recorded for the program's stream"] * 2]
-ASKED = {
-    "Waits": [["copy and wait"] * 2] * 5,
-    "Queue": [["record", "copy", "copy", "record", "record", "record"]] * 5,
-    "Streams": [["to the side stream", *COPIES], *[["to the side stream", *COPIES, *TAKEN]] * 4, TAKEN],
-}
-
-
-@pytest.mark.skipif(
-    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"), reason="torch is older than 2.10"
-)
-def test_batches_on_devices_of_extensions_are_those_of_the_cpu(textured: Path) -> None:
-    """Copies wait where there is no event, else none does; and only a device with streams is asked for times."""
-    run = warm.run_script(PROGRAM, textured, TESTS)
-    assert run.returncode == 0, run.stderr
-    asked, cannot_pin = json.loads(run.stdout)
-    assert asked == {kind: [call for batch in batches for call in batch] for kind, batches in ASKED.items()}
-    assert cannot_pin == ["Streams"]  # torch pins for a device with streams; not for this one
 
 
 class Event:
@@ -84,16 +28,93 @@ class Event:
 
 
 def test_mps_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies wait where there is no event, else none does."""
+    copies: list[tuple[torch.device, bool]] = []
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, device, non_blocking: copies.append((device, non_blocking)))
     monkeypatch.setattr(torch.mps, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.mps, "Event", Event)
-    stream = stream_of("mps")
-    assert type(stream) is Stream
-    assert (stream.device, stream.copies, stream.lookahead) == (torch.device("mps", 0), True, 0)
-    first, last = stream.mark(), stream.hand_over(stream.mark(), ())
-    assert last.done()
-    assert last.since(first) == 0.0
+    for event in (Event, None):
+        monkeypatch.setattr(torch.mps, "Event", event)
+        stream = stream_of("mps")
+        assert type(stream) is Stream
+        assert (stream.device, stream.copies, stream.lookahead) == (torch.device("mps", 0), True, 0)
+        first, last = stream.mark(), stream.hand_over(stream.mark(), ())
+        assert last.done()
+        assert last.since(first) == 0.0
+        stream.copy(torch.zeros(1))
+    assert copies == [(torch.device("mps", 0), True), (torch.device("mps", 0), False)]
     with pytest.raises(ConfigError, match="got 'mps:1', but torch sees 1, mps:0 to mps:0"):
         stream_of("mps:1")
+
+
+class Queue:
+    """A stream of a device, which notes what it is asked."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name = name
+        self.log = log
+
+    def wait_event(self, event: object) -> None:
+        self.log.append(f"{self.name} waits")
+
+
+def test_a_device_with_streams_is_asked_for_nothing_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies on the side stream, each with an event behind it; and the program's stream waits for what it is given."""
+    log: list[str] = []
+    side, program = Queue("side", log), Queue("program", log)
+
+    class Timed:
+        def __init__(self, enable_timing: bool = False) -> None:
+            self.timed = enable_timing
+
+        def record(self, stream: Queue) -> None:
+            log.append(f"record in {stream.name}")
+
+        def query(self) -> bool:
+            return True
+
+        def elapsed_time(self, later: Timed) -> float:
+            assert self.timed
+            assert later.timed
+            return 1.0
+
+    @contextmanager
+    def entered(stream: Queue) -> Iterator[None]:
+        log.append(f"to {stream.name}")
+        yield
+
+    cpu = torch.device("cpu")  # in the place of the device
+    backend = SimpleNamespace(
+        Stream=lambda device: side,
+        Event=Timed,
+        device=lambda device: nullcontext(),
+        stream=entered,
+        current_stream=lambda device=None: program,
+        synchronize=lambda device: None,
+    )
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda tensor, stream: log.append(f"recorded for {stream.name}"))
+    stream = SideStream(cpu, backend)
+    images = torch.arange(3.0)
+    with stream.work():
+        first = stream.mark()
+        assert torch.equal(stream.copy(images), images)
+        last = stream.mark()
+    handed = stream.hand_over(last, (images, images))
+    assert handed.done()
+    assert last.since(first) == 0.001
+    assert log == [
+        "to side",
+        *["record in side"] * 3,
+        "record in program",
+        "program waits",
+        *["recorded for program"] * 2,
+    ]
+    monkeypatch.setattr(streams, "_allocate", refuse)
+    with pytest.warns(RuntimeWarning, match="cannot pin 6 bytes"):
+        assert SideStream(cpu, backend).slot((2, 3)).shape == (2, 3)
+
+
+def refuse(size_bytes: int) -> None:
+    raise RuntimeError("it cannot pin memory")
 
 
 @pytest.mark.parametrize(("local_rank", "number"), [("1", 1), ("2", 0)])

@@ -147,12 +147,6 @@ def test_threads_of_workers() -> None:
     )
 
 
-def test_repeated_random_numbers() -> None:
-    found = finding(diagnosed(Own()), "same-random-numbers")
-    assert "dataset.rng is a random generator" in found.what
-    assert found.section == 8
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sample_that_raises_is_named(workers: int) -> None:
     found = finding(diagnosed(Failing("raise"), num_workers=workers), "bad-sample")

@@ -77,13 +77,6 @@ def test_other_options_are_refused_by_the_loader(flat: Path, saved: Mapping[str,
             assert loader.state_dict()["batches"] == 0, "untouched"
 
 
-def test_what_differs_is_named_with_both_values(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
-    with loader_of(flat) as loader, pytest.raises(ConfigError, match="repeats was 2 and is now None"):
-        dcp.load({"loader": loader}, checkpoint_id=saved["repeats"][0])
-    with loader_of(flat, "repeats") as loader, pytest.raises(ConfigError, match="repeats was None and is now 2"):
-        dcp.load({"loader": loader}, checkpoint_id=saved["everything"][0])
-
-
 def test_a_size_that_was_set_is_kept(flat: Path, tmp_path: Path) -> None:
     with loader_of(flat) as loader:
         loader.set_size(12)

@@ -26,11 +26,6 @@ def epoch(batches: Batches) -> torch.Tensor:
     return total
 
 
-def step(batches: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    images, labels = next(batches)
-    return loss(images, labels)
-
-
 @pytest.fixture
 def graphs() -> Iterator[list[str]]:
     """What torch compiles, from one test."""
@@ -55,14 +50,6 @@ def test_a_loop_in_a_compiled_function(flat: Path, graphs: list[str]) -> None:
         assert torch.equal(torch.stack([loop(loader), loop(loader)]), torch.stack(expected))
     assert any("mean" in code for code in graphs), "the step is compiled"
     assert not any("fastpipe" in code for code in graphs)
-
-
-def test_next_in_a_compiled_function(flat: Path, graphs: list[str]) -> None:
-    with fastpipe.loader(flat, 5, size=12, num_workers=1) as loader:
-        expected = [loss(*batch) for batch in loader]
-        loader.set_epoch(0)
-        batches, take = iter(loader), compiled(step, graphs)
-        assert torch.equal(torch.stack([take(batches) for _ in expected]), torch.stack(expected))
 
 
 def test_one_graph_for_the_loop_is_refused_with_words(flat: Path, graphs: list[str]) -> None:

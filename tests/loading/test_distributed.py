@@ -17,30 +17,6 @@ import fastpipe
 LATE = SUPPORT / "ranks" / "late_ranks.py"
 
 
-def world_of(dataset: Path, world_size: int, batch_size: int, **options: Any) -> list[list[list[int]]]:
-    """For each batch, for each rank, the samples that count, told by their pixels."""
-    ranks = []
-    for rank in range(world_size):
-        options = {"size": 8, "num_workers": 1, **options}
-        with fastpipe.loader(dataset, batch_size, rank=rank, world_size=world_size, **options) as loader:
-            batches = []
-            for batch in loader:
-                images, labels = batch
-                numbers = [flat_number(pixel) for pixel in images[:, :, 4, 4].numpy()]
-                assert [number % 3 for number in numbers] == labels.tolist()
-                batches.append([number for number, good in zip(numbers, batch.valid.tolist(), strict=True) if good])
-            assert len(batches) == len(loader)
-            ranks.append(batches)
-    assert len({len(batches) for batches in ranks}) == 1
-    return [[batches[number] for batches in ranks] for number in range(len(ranks[0]))]
-
-
-@pytest.mark.parametrize("world_size", [3, 40])
-def test_all_ranks_together_see_each_sample_once(flat: Path, world_size: int) -> None:
-    world = world_of(flat, world_size, 4, drop_last=False)
-    assert sorted(number for batch in world for rank in batch for number in rank) == list(range(FLAT_IMAGES))
-
-
 def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Path) -> None:
     """World 8 -> 4 -> 2 -> 8, at the boundaries of global batches, each going on where the one before stood."""
 
@@ -71,29 +47,19 @@ def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Pa
 
 
 def test_nodes_share_nothing_and_cover_everything(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a part of the shards, whose pictures pack has shuffled: the first half, and the second."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    world = world_of(flat, 4, 4, drop_last=False, partition="node")
-    ranks = [{number for batch in world for number in batch[rank]} for rank in range(4)]
-    first, second = ranks[0] | ranks[1], ranks[2] | ranks[3]
-    assert not first & second
-    assert first | second == set(range(FLAT_IMAGES))
-    # By place in the shards, which pack has shuffled: the first half and the second.
-    order = [flat_number(image[:, 4, 4].numpy()) for image in in_shard_order(flat)]
-    assert first == set(order[: FLAT_IMAGES // 2])
-
-
-def in_shard_order(dataset: Path) -> list[Any]:
-    with fastpipe.loader(dataset, 64, size=8, train=False, num_workers=1) as loader:
-        return [image for images, _ in loader for image in images]
-
-
-def test_a_number_of_parts_keeps_the_global_batches(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def global_batches(nodes: int, local: int) -> list[list[int]]:
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
-        world = world_of(flat, nodes * local, 8 // (nodes * local), drop_last=False, partition=4)
-        return [sorted(number for rank in batch for number in rank) for batch in world]
-
-    assert global_batches(1, 1) == global_batches(2, 1) == global_batches(2, 2) == global_batches(4, 2)
+    order = [flat_number(image[:, 4, 4].numpy()) for image, _ in fastpipe.open(flat)]
+    nodes: list[list[int]] = [[], []]
+    for rank in range(4):
+        options = {"rank": rank, "world_size": 4, "drop_last": False, "partition": "node"}
+        with fastpipe.loader(flat, 4, size=8, num_workers=1, **options) as loader:
+            for batch in loader:
+                numbers = [flat_number(pixel) for pixel in batch.images[:, :, 4, 4].numpy()]
+                assert [number % 3 for number in numbers] == batch.labels.tolist()
+                nodes[rank // 2] += [number for number, good in zip(numbers, batch.valid, strict=True) if good]
+    assert sorted(nodes[0]) == sorted(order[: FLAT_IMAGES // 2])
+    assert sorted(nodes[1]) == sorted(order[FLAT_IMAGES // 2 :])
 
 
 def test_ranks_without_a_sample_of_the_last_batch_repeat_that_of_another(flat: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from support.pictures.picture_forms import (
     write_deep,
     write_mixed,
 )
-from support.remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -218,34 +216,6 @@ def test_unpacked_files_of_other_formats(tmp_path: Path) -> None:
             assert np.array_equal(image.permute(1, 2, 0).numpy(), expected[number])
 
 
-def test_a_url(mixed: Path, tmp_path: Path) -> None:
-    with RangeServer(mixed.parent / "packed") as server:
-        data = fastpipe.open(server.url, cache_dir=tmp_path)
-        assert np.array_equal(images_of(data, channels="rgba"), images_of(mixed.parent / "packed", channels="rgba"))
-        chosen = data.select(lambda columns: columns["channels"] == 1)
-        assert images_of(chosen, channels="own", dtype=torch.uint16).shape[-1] == 1
-
-
-def test_a_state_knows_neither_channels_nor_dtype(mixed: Path) -> None:
-    """They change no batch's samples."""
-    options: dict[str, Any] = {"size": 16, "seed": 3, "num_workers": 1, "channels": "gray", "dtype": torch.uint16}
-
-    def batches(loader: fastpipe.Loader) -> list[tuple[list[int], bytes]]:
-        return [(batch.ids.tolist(), batch.images.numpy().tobytes()) for batch in loader]
-
-    with fastpipe.loader(mixed.parent / "packed", 4, **options) as loader:
-        whole = batches(loader)
-        loader.set_epoch(0)
-        next(iter(loader))
-        state = json.loads(json.dumps(loader.state_dict()))
-    for other in ({}, {"channels": "rgba", "dtype": torch.uint8}):
-        with fastpipe.loader(mixed.parent / "packed", 4, **{**options, **other}) as loader:
-            loader.load_state_dict(state)
-            rest = batches(loader)
-        assert [ids for ids, _ in rest] == [ids for ids, _ in whole[1:]]
-        assert (rest == whole[1:]) == (not other)
-
-
 @pytest.mark.parametrize(
     ("fill", "expected"),
     [
@@ -265,21 +235,6 @@ def test_fill_is_converted_as_images_are(mixed: Path, fill: Any, expected: dict[
     boxed = fastpipe.Letterbox(fill=fill)
     image, _ = fastpipe.open(mixed).cropped(boxed, (40, 40)).with_pixels("rgba")[0]
     assert image[:, 0, 0].tolist() == expected["rgba"]
-
-
-def test_it_goes_with_views_crops_and_buckets(mixed: Path) -> None:
-    data = mixed.parent / "packed"
-    with fastpipe.loader(data, 3, channels="rgba", dtype=torch.uint16, size=16, views=2, num_workers=1) as loader:
-        images, _ = next(iter(loader))
-        assert [(each.shape, each.dtype) for each in images] == [((3, 4, 16, 16), torch.uint16)] * 2
-    five = fastpipe.FiveCrop()
-    with fastpipe.loader(data, 3, channels="gray", size=16, crop=five, train=False, num_workers=1) as loader:
-        assert next(iter(loader)).images.shape == (3, 5, 1, 16, 16)
-    with fastpipe.loader(data, 3, channels="gray", dtype=torch.float32, size="bucket", num_workers=1) as loader:
-        batch = next(iter(loader))
-        assert batch.images.shape[1] == 1
-        assert batch.pixel_mask.any()
-        assert (batch.images[~batch.pixel_mask[:, None]] == 0).all()
 
 
 @pytest.mark.parametrize(("channels", "count"), [("gray", 1), ("rgb", 3), ("rgba", 4)])
@@ -317,16 +272,3 @@ def test_what_is_neither(tmp_path: Path, options: dict[str, Any], words: str) ->
         fastpipe.loader(tmp_path / "nothing", **options)
     with pytest.raises(ConfigError, match=re.escape(words)):
         fastpipe.open(write_mixed(tmp_path / "some", ["gray.jpg"])).with_pixels(**options)
-
-
-def test_batches_that_are_kept_share_no_memory(mixed: Path) -> None:
-    """Slots of 16 bits are lent again only when nothing refers to them."""
-    data = mixed.parent / "packed"
-    options: dict[str, Any] = {**WHOLE, "channels": "gray", "dtype": torch.uint16, "seed": 1}
-    with fastpipe.loader(data, 2, **options) as loader:
-        kept = [images for _ in range(3) for images, _ in loader]
-        copies = [images.clone() for images in kept]
-        for _ in loader:
-            pass
-        assert all(torch.equal(one, other) for one, other in zip(kept, copies, strict=True))
-        assert len({images.untyped_storage().data_ptr() for images in kept}) == len(kept)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +77,7 @@ MOVES: dict[str, Any] = {
     "RandomPerspective": lambda: [k.RandomPerspective(0.4, p=1.0)],
     "RandomResizedCrop": lambda: [k.RandomResizedCrop((32, 40), scale=(0.4, 1.0))],
     "RandomCrop": lambda: [k.RandomCrop((50, 56), pad_if_needed=True)],
+    "same on a batch": lambda: [k.RandomAffine((20.0, 40.0), p=1.0, same_on_batch=True)],
     "several": lambda: [
         k.RandomRotation(30.0, p=1.0),
         k.RandomGamma((0.5, 1.5), p=1.0),
@@ -158,20 +158,6 @@ def test_boxes_stay_around_what_the_mask_shows(data: Path) -> None:
     assert seen > 15
 
 
-def test_kornias_mirror_is_the_loaders(data: Path) -> None:
-    pairs = {"flip_pairs": [(0, 1)], "crop": fastpipe.Resize(), "train": False}
-    with (
-        loader_of(data, plain_pixels(k.RandomHorizontalFlip(p=1.0)), **pairs) as kornias,
-        loader_of(data, hflip=1.0, **pairs) as own,
-    ):
-        for made, expected in zip(kornias, own, strict=True):
-            torch.testing.assert_close(made["image"] * 255, expected["image"].float(), atol=1e-3, rtol=0)
-            assert torch.equal(made["mask"], expected["mask"])
-            for name in ("boxes", "plain", "joints"):
-                for one, other in zip(made[name], expected[name], strict=True):
-                    torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
-
-
 def test_pairs_change_places_in_mirror_images_only(data: Path) -> None:
     twice = [k.RandomHorizontalFlip(p=1.0), k.RandomVerticalFlip(p=1.0)]
     for modules, swapped in ((twice[:1], True), (twice, False), ([k.RandomRotation90((2, 2), p=1.0)], False)):
@@ -201,43 +187,7 @@ def test_rows_that_a_module_does_not_choose_stay_as_they_are(data: Path) -> None
     assert 0 < sum(changed) < COUNT
 
 
-def told(batch: dict[str, Any]) -> dict[int, Any]:
-    """By sample: its fields."""
-    fields = ("mask", "wide", "boxes", "boxes_labels", "plain", "joints")
-    return {sample: [batch[name][row].tolist() for name in fields] for row, sample in enumerate(batch["id"].tolist())}
-
-
 SOME = [k.RandomAffine(20.0, (0.1, 0.1), p=0.7), k.RandomHorizontalFlip(), k.RandomPerspective(p=0.5)]
-
-
-def test_the_same_for_any_threads_batches_ranks_and_when_resumed(data: Path) -> None:
-    made: dict[int, Any] = {}
-    augment = container(*SOME)
-    with loader_of(data, augment, num_workers=1) as loader:
-        batches = iter(loader)
-        made |= told(next(batches))
-        state = json.loads(json.dumps(loader.state_dict()))
-        for batch in batches:
-            made |= told(batch)
-    assert len(made) == COUNT
-    with loader_of(data, container(*SOME), num_workers=3) as other:
-        other.load_state_dict(state)
-        resumed = [told(batch) for batch in other]
-    assert len(resumed) == 2
-    ranks = []
-    for rank in range(2):
-        with loader_of(data, container(*SOME), rank=rank, world_size=2) as part:
-            ranks += [told(batch) for batch in part]
-    alone = []
-    with fastpipe.loader(
-        data, 1, fields=asked(FIELDS, {"flip_pairs": []}), augment=augment, size=SIZE, seed=3
-    ) as single:
-        alone = [told(batch) for batch in single]
-    for batch in resumed + ranks + alone:
-        for sample, values in batch.items():
-            for value, expected in zip(values, made[sample], strict=True):
-                close = np.allclose(np.array(value, dtype=float), np.array(expected, dtype=float), atol=1e-4)
-                assert close, sample
 
 
 def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> None:
@@ -255,50 +205,6 @@ def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> No
                     counts[-1] += len(boxes)
     assert 0 < counts[1] < counts[0] < counts[3] == sum(number % 4 for number in range(COUNT))
     assert 0 < counts[2] < counts[0]
-
-
-def test_a_box_outside_the_crop_does_not_come_back(data: Path) -> None:
-    turn = plain_pixels(k.RandomRotation(45.0, p=1.0))
-    with loader_of(data, min_size=0) as plain, loader_of(data, turn, min_size=0) as loader:
-        lost = 0
-        for before, after in zip(plain, loader, strict=True):
-            for one, other in zip(before["boxes"], after["boxes"], strict=True):
-                gone = (one[:, :2] >= one[:, 2:]).any(dim=1)
-                assert (other[gone][:, :2] == other[gone][:, 2:]).all()
-                lost += int(gone.sum())
-    assert lost > 3
-
-
-@pytest.mark.parametrize("layout", ["list", "flat", "pad"])
-def test_layouts_hold_the_same_boxes(data: Path, layout: str) -> None:
-    with (
-        loader_of(data, container(*SOME)) as listed,
-        loader_of(data, container(*SOME), form=layout) as loader,
-    ):
-        for expected, batch in zip(listed, loader, strict=True):
-            for row, boxes in enumerate(expected["boxes"]):
-                if layout == "list":
-                    mine = batch["boxes"][row]
-                elif layout == "flat":
-                    mine = batch["boxes"][batch["boxes_offsets"][row] : batch["boxes_offsets"][row + 1]]
-                else:
-                    mine = batch["boxes"][row, : batch["boxes_counts"][row]]
-                assert torch.equal(mine, boxes)
-
-
-def test_modules_that_are_the_same_on_a_batch_move_all_rows_alike(data: Path) -> None:
-    augment = plain_pixels(k.RandomHorizontalFlip(p=0.5, same_on_batch=True))
-    with loader_of(data) as plain, loader_of(data, augment) as loader:
-        kinds = set()
-        for _ in range(3):
-            for before, after in zip(plain, loader, strict=True):
-                flipped = torch.equal(after["mask"], before["mask"].flip(2))
-                assert flipped or torch.equal(after["mask"], before["mask"])
-                for one, other in zip(before["boxes"], after["boxes"], strict=True):
-                    mirrored = torch.stack([SIZE[1] - one[:, 2], one[:, 1], SIZE[1] - one[:, 0], one[:, 3]], dim=1)
-                    torch.testing.assert_close(other, mirrored if flipped else one, atol=1e-4, rtol=0)
-                kinds.add(flipped)
-    assert kinds == {True, False}
 
 
 def test_masks_are_erased_where_images_are_if_they_are_named(data: Path) -> None:

@@ -71,8 +71,7 @@ def never_written_to(data: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried, other: str) -> None:
+def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried) -> None:
     rows, others = rows_of(data), open_shards(data)
     with loader_of(data) as loader:
         got = []
@@ -80,7 +79,7 @@ def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried,
             if number == 1:
                 wait_until_open(others + len(Index(data).shards), data)
                 with never_written_to(data):
-                    pack(source, data, OTHERS[other])
+                    pack(source, data, OTHERS["another order"])
             got.append(images.clone())
         assert torch.equal(torch.cat(got), rows)
         assert torch.equal(torch.cat([images for images, _ in loader]), rows), "the next epoch, too"

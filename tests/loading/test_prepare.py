@@ -87,18 +87,6 @@ def test_what_the_function_gets(fielded: Path) -> None:
         assert batch["y"].min() >= 0
 
 
-def test_a_resumed_loop_gets_the_same(fielded: Path) -> None:
-    with loader_of(fielded, tokens) as loader:
-        batches = iter(loader)
-        next(batches)
-        state = loader.state_dict()
-        rest = [batch["texts"] for batch in batches]
-    with loader_of(fielded, tokens, num_workers=1, prefetch_factor=1) as other:
-        other.load_state_dict(state)
-        assert [batch["texts"] for batch in other] == rest
-        assert len(rest) > 1
-
-
 def test_one_copy_brings_all_to_the_device(fielded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with loader_of(fielded, tokens) as loader:
         expected = list(loader)

@@ -115,17 +115,6 @@ def test_a_loader_made_before_has_the_epochs_of_one_made_afterwards(
     early.close()
 
 
-def test_a_mixture_made_before_has_the_epochs_of_one_made_afterwards(
-    flat: Path, textured: Path, connect: Connect
-) -> None:
-    mixture = fastpipe.mix({flat: 0.75, textured: 0.25})
-    with fastpipe.loader(mixture, 4, size=8, num_workers=1) as early:
-        connect(1, 2)
-        with fastpipe.loader(mixture, 4, size=8, num_workers=1) as fixed:
-            assert len(early) == len(fixed)
-            assert samples(early) == samples(fixed)
-
-
 def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(flat: Path, connect: Connect) -> None:
     with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
         samples(loader)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,135 +20,60 @@ STOPPED = 3, 4  # in this epoch, after this batch
 Weights = NDArray[np.float64]
 
 
-def train(loader: fastpipe.Loader, epochs: int, saved: dict[str, Any], on_batch: Callable[[str, Any], None]) -> None:
-    """The weights of an epoch follow from the losses so far, and these from the pixels. `saved` is what a checkpoint
-    has, and what it goes on from.
-    """
-    losses, weights = np.array(saved["losses"]), np.array(saved["weights"])
-    while (epoch := loader.state_dict()["epoch"]) < epochs:
-        for batch in loader:
-            mean = batch.images.float().mean(dim=(1, 2, 3)).numpy()
-            losses[batch.ids] = 0.02 + mean / 255 + 0.1 * epoch * (batch.labels.numpy() == 1)
-            row = hashlib.sha256(batch.images.contiguous().numpy().tobytes()).hexdigest()
-            state = {"loader": loader.state_dict(), "losses": losses.tolist(), "weights": weights.tolist()}
-            on_batch(f"{batch.epoch} {batch.ids.tolist()} {row}", state)
-        weights = losses**4
-        loader.set_weights(weights)
-
-
 def loader_of(data: Any, sampler: Any, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(data, 6, **{"size": 12, "num_workers": 1, "seed": 5, "sampler": sampler, **options})
 
 
-def unweighted(count: int) -> dict[str, Any]:
-    return {"losses": [1.0] * count, "weights": [1.0] * count}
+def weights_of(epoch: int) -> Weights:
+    """As they might follow from the losses so far."""
+    return np.random.default_rng(epoch).random(37) ** 4
 
 
-def undisturbed(data: Any, repeats: int = 1, **options: Any) -> tuple[list[str], dict[str, Any], int]:
-    """The batches of all epochs, the checkpoint in the middle of one, and how many batches came before it."""
-    lines: list[str] = []
-    kept: dict[str, Any] = {}
+def lines_of(batches: Iterable[Any]) -> list[str]:
+    return [f"{batch.ids.tolist()} {batch.images.contiguous().numpy().tobytes().hex()}" for batch in batches]
 
-    def on_batch(line: str, state: dict[str, Any]) -> None:
-        lines.append(line)
-        if (state["loader"]["epoch"], state["loader"]["batches"]) == STOPPED:
-            kept.update(json.loads(json.dumps(state)), done=len(lines))
 
-    with loader_of(data, fastpipe.Repeated(repeats, fastpipe.Weighted(np.ones(len(data)))), **options) as loader:
-        train(loader, EPOCHS, unweighted(len(data)), on_batch)
-    return lines, kept, kept["done"]
+class Run(NamedTuple):
+    """The batches of all epochs, and a state in the middle of one, before the batch `done`."""
+
+    lines: list[str]
+    state: dict[str, Any]
+    done: int
 
 
 @pytest.fixture(scope="module")
-def run(flat: Path) -> tuple[list[str], dict[str, Any], int]:
-    return undisturbed(fastpipe.open(flat))
-
-
-def test_weights_follow_from_losses(run: tuple[list[str], dict[str, Any], int], flat: Path) -> None:
-    """Samples with large losses come more often, epoch after epoch."""
-    lines, saved, _ = run
-    ids = [json.loads(line[line.index("[") : line.index("]") + 1]) for line in lines]
-    last = np.bincount(np.concatenate(ids[-6:]), minlength=37)
-    assert np.bincount(np.concatenate(ids[:6]), minlength=37).max() == 1, "at first all weights are the same"
-    heavy = np.argsort(saved["weights"])
-    assert last[heavy[-10:]].sum() > 2 * last[heavy[:10]].sum()
-    assert len(lines) == EPOCHS * 6
+def run(flat: Path) -> Run:
+    """Each epoch has weights of its own. test_option_draws.py sets weights of all kinds of data."""
+    lines: list[str] = []
+    with loader_of(flat, fastpipe.Weighted(np.ones(37))) as loader:
+        for epoch in range(EPOCHS):
+            loader.set_weights(weights_of(epoch))
+            batches = iter(loader)
+            if epoch == STOPPED[0]:
+                lines += lines_of(itertools.islice(batches, STOPPED[1]))
+                state, done = json.loads(json.dumps(loader.state_dict())), len(lines)
+            lines += lines_of(batches)
+    return Run(lines, state, done)
 
 
 @pytest.mark.parametrize("where", ["Weighted", "set_weights"])
-def test_another_loader_goes_on_in_the_middle_of_an_epoch(
-    run: tuple[list[str], dict[str, Any], int], flat: Path, where: str
-) -> None:
-    """With other threads; a process of its own does the same: test_state.py."""
-    lines, saved, done = run
-    first = saved["weights"] if where == "Weighted" else np.ones(37)
-    rest: list[str] = []
-    with loader_of(flat, fastpipe.Weighted(first), num_workers=2, prefetch_factor=4) as loader:
+def test_another_loader_goes_on_in_the_middle_of_an_epoch(run: Run, flat: Path, where: str) -> None:
+    """With other threads."""
+    weights = weights_of(STOPPED[0])
+    with loader_of(
+        flat, fastpipe.Weighted(weights if where == "Weighted" else np.ones(37)), num_workers=2, prefetch_factor=4
+    ) as loader:
         if where == "set_weights":
-            loader.set_weights(saved["weights"])
-        loader.load_state_dict(saved["loader"])
-        train(loader, EPOCHS, saved, lambda line, _: rest.append(line))
-    assert 0 < done < len(lines)
-    assert rest == lines[done:]
+            loader.set_weights(weights)
+        loader.load_state_dict(run.state)
+        rest = lines_of(loader)
+        loader.set_weights(weights_of(STOPPED[0] + 1))
+        rest += lines_of(loader)
+    assert rest == run.lines[run.done :]
 
 
-def mixed(flat: Path, textured: Path) -> fastpipe.Dataset:
-    return fastpipe.mix({flat: 0.7, textured: 0.3})
-
-
-def selected(flat: Path, textured: Path) -> fastpipe.Dataset:
-    return fastpipe.open(flat).select(range(36, 4, -1))
-
-
-def joined(flat: Path, textured: Path) -> fastpipe.Dataset:
-    return fastpipe.concat(flat, textured)
-
-
-@pytest.mark.parametrize(
-    ("make", "options"),
-    [
-        (mixed, {"partition": 2}),
-        (mixed, {"repeats": 2, "epoch_size": 40}),
-        (selected, {"partition": 2}),
-        (joined, {"repeats": 2}),
-        (joined, {"shuffle": False, "epoch_size": 40}),
-    ],
-)
-def test_any_dataset_goes_on(
-    flat: Path, textured: Path, make: Callable[[Path, Path], fastpipe.Dataset], options: dict[str, Any]
-) -> None:
-    data = make(flat, textured)
-    lines, saved, done = undisturbed(data, **options)
-    rest: list[str] = []
-    repeats = options.get("repeats", 1)
-    others = {name: value for name, value in options.items() if name != "repeats"}
-    sampler = fastpipe.Repeated(repeats, fastpipe.Weighted(saved["weights"]))
-    with loader_of(make(flat, textured), sampler, **others) as loader:
-        loader.load_state_dict(saved["loader"])
-        train(loader, EPOCHS, saved, lambda line, _: rest.append(line))
-    assert rest == lines[done:]
-
-
-def test_ranks_go_on(run: tuple[list[str], dict[str, Any], int], flat: Path) -> None:
-    """Two ranks have the batches of one, all from the same weights."""
-    lines, saved, done = run
-    ids = []
-    for rank in (0, 1):
-        sampler = fastpipe.Weighted(saved["weights"])
-        with fastpipe.loader(
-            flat, 3, size=12, num_workers=1, seed=5, sampler=sampler, rank=rank, world_size=2
-        ) as loader:
-            loader.load_state_dict(saved["loader"])
-            ids.append([batch.ids.tolist() for batch in loader])
-    expected = [json.loads(line[line.index("[") : line.index("]") + 1]) for line in lines[done : done + 2]]
-    assert [first + second for first, second in zip(*ids, strict=True)] == expected
-
-
-def test_other_weights_than_those_of_the_state_are_refused(
-    run: tuple[list[str], dict[str, Any], int], flat: Path
-) -> None:
-    lines, saved, done = run
-    state, weights = saved["loader"], saved["weights"]
+def test_other_weights_than_those_of_the_state_are_refused(run: Run, flat: Path) -> None:
+    state, weights = run.state, weights_of(STOPPED[0])
     mark = json.loads(state["order"])["weights"]
     what = r"\(a hash of them: pass those of that epoch, to fastpipe.Weighted or before to loader.set_weights\)"
     with loader_of(flat, fastpipe.Weighted(np.ones(37))) as loader:
@@ -160,7 +85,7 @@ def test_other_weights_than_those_of_the_state_are_refused(
         with pytest.raises(ConfigError, match=rf"weights was '{mark}' and is now"):
             next(iter(loader))
         loader.set_weights(weights)
-        assert next(iter(loader)).ids.tolist() == json.loads(lines[done][2 : lines[done].index("]") + 1])
+        assert lines_of(itertools.islice(loader, 1)) == [run.lines[run.done]]
     with loader_of(flat, None) as loader:
         with pytest.raises(ConfigError, match=rf"weights was '{mark}' and is now None {what}"):
             loader.load_state_dict(state)
@@ -201,14 +126,12 @@ def test_weights_of_any_form(flat: Path) -> None:
     """By class, by key and by sample; what the sampler was made with does not matter."""
     data = fastpipe.open(flat)
     bees = np.flatnonzero(data["label"] == data.class_to_idx["bee"])
-    forms: Iterator[Any] = iter(
-        [
-            {"ant": 0, "cow": 0},
-            {key: 0.0 for number, key in enumerate(data["key"][:]) if number not in bees},
-            np.isin(np.arange(37), bees).astype(np.float32),
-            [float(number in bees) for number in range(37)],
-        ]
-    )
+    forms: list[Any] = [
+        {"ant": 0, "cow": 0},
+        {key: 0.0 for number, key in enumerate(data["key"][:]) if number not in bees},
+        np.isin(np.arange(37), bees).astype(np.float32),
+        [float(number in bees) for number in range(37)],
+    ]
     with loader_of(data, fastpipe.Weighted(np.ones(37))) as loader:
         for weights in forms:
             loader.set_weights(weights)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 import torch
 from support.checkout import ROOT
 from support.datasets.field_scenes import write_scenes
-from support.datasets.packed import damage
 from support.running.distributions import assert_distribution
 
 import fastpipe
@@ -44,19 +41,15 @@ def shape(batch: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
+def growing(epoch: int) -> int:
+    return 32 + 8 * epoch
+
+
 def epoch_at(data: Path, size: Any, epoch: int, **options: Any) -> list[Any]:
     """The epoch of a loader that has one size."""
     with opened(data, size=size, **options) as loader:
         loader.set_epoch(epoch)
         return list(loader)
-
-
-def test_set_size_changes_the_epochs_to_come(textured: Path) -> None:
-    with opened(textured, size=16) as loader:
-        for epoch, size in enumerate((16, 16, 48, (20, 36), 16)):
-            loader.set_size(size)
-            assert same(list(loader), epoch_at(textured, size, epoch))
-        assert "16 x 16 pixels" in repr(loader)
 
 
 def test_an_epoch_that_runs_keeps_its_size(textured: Path) -> None:
@@ -70,12 +63,6 @@ def test_an_epoch_that_runs_keeps_its_size(textured: Path) -> None:
         assert sizes == [[16, 16]] * (len(loader) - 1) + [[40, 40]], "after the last batch, that of the next epoch"
         assert same(batches, epoch_at(textured, 16, 1))
         assert same(list(loader), epoch_at(textured, 40, 2))
-
-
-def test_the_centre_crop_follows_the_size(textured: Path) -> None:
-    with opened(textured, size=16, train=False) as loader:
-        loader.set_size(64)
-        assert same(list(loader), epoch_at(textured, 64, 0, train=False))
 
 
 def ramp(epoch: int, *, start: int, end: int, least: int, most: int) -> int:
@@ -109,27 +96,6 @@ def test_the_schedules_of_the_docs_are_ffcvs(page: str, epochs: int, bounds: dic
     _, sizes = batch_sizes(names["size"], None, None, train=True)
     assert sizes is not None
     assert [sizes.in_epoch(epoch, 0)(5) for epoch in range(epochs)] == [(side, side) for side in expected]
-
-
-def ffcv(epoch: int) -> int:
-    """From 32 to 64 pixels, between epochs 1 and 4."""
-    return ramp(epoch, start=1, end=4, least=32, most=64)
-
-
-def test_a_schedule_is_a_function_of_the_epoch(textured: Path) -> None:
-    with opened(textured, size=ffcv) as loader:
-        found = []
-        for epoch in range(6):
-            batches = list(loader)
-            found.append(batches[0][0].shape[-1])
-            assert same(batches, epoch_at(textured, ffcv(epoch), epoch))
-        assert found == [ffcv(epoch) for epoch in range(6)]
-        assert found == [32, 32, 32, 64, 64, 64]
-        loader.set_epoch(3)
-        state = loader.state_dict()
-    with opened(textured, size=ffcv) as loader:
-        loader.load_state_dict(json.loads(json.dumps(state)))
-        assert next(iter(loader))[0].shape[-1] == 64
 
 
 def test_each_batch_has_one_of_the_choices(textured: Path) -> None:
@@ -166,20 +132,6 @@ def test_fields_follow_the_size(tmp_path: Path) -> None:
             for name in ("image", "mask", "id"):
                 assert torch.equal(batch[name], expected[name])
             assert all(torch.equal(*pair) for pair in zip(batch["boxes"], expected["boxes"], strict=True))
-
-
-def test_a_bad_sample_is_replaced_at_the_batchs_size(textured: Path, copied: Callable[[Path], Path]) -> None:
-    dataset = copied(textured)
-    for sample in range(0, 23, 3):
-        damage(dataset, sample)
-    with opened(dataset, size_choices=CHOICES, on_error="replace", shuffle=False) as loader:
-        batches = list(loader)
-        assert loader.stats().replaced == 7
-    with opened(textured, size_choices=CHOICES, shuffle=False) as loader:
-        whole = list(loader)
-    for batch, expected in zip(batches, whole, strict=True):
-        assert batch[0].shape == expected[0].shape
-        assert all(image.any() for image in batch[0])
 
 
 def test_memory_of_the_largest_size_is_used_again() -> None:
@@ -221,13 +173,13 @@ def test_errors(textured: Path) -> None:
         with pytest.raises(ConfigError, match=r"CenterCrop\(resize=20\) makes the image smaller than size=\(32, 32\)"):
             loader.set_size(32)
         assert shape(next(iter(loader))) == (16, 16)
-    for options, source in (({"size_choices": CHOICES}, "size_choices="), ({"size": ffcv}, "a function, size=")):
+    for options, source in (({"size_choices": CHOICES}, "size_choices="), ({"size": growing}, "a function, size=")):
         with opened(textured, **options) as loader, pytest.raises(ConfigError, match=f"sizes come from {source}"):
             loader.set_size(16)
     with opened(textured, size=16) as loader:
         loader.set_size(24)
         state = loader.state_dict()
-    for others in ({"size": ffcv}, {"views": [fastpipe.View(16), fastpipe.View(8)]}):
+    for others in ({"size": growing}, {"views": [fastpipe.View(16), fastpipe.View(8)]}):
         with opened(textured, **others) as loader, pytest.raises(ConfigError, match=r"^load_state_dict: .* \[24, 24\]"):
             loader.load_state_dict(state)
     for choices in ([], 32, "32"):
@@ -246,13 +198,3 @@ def test_errors(textured: Path) -> None:
         assert len(list(loader)) == len(loader)
         with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 1"):
             next(iter(loader))
-
-
-def test_augmented_batches_are_those_of_each_size(textured: Path) -> None:
-    def epoch(**options: Any) -> list[Any]:
-        with opened(textured, augment=fastpipe.Augment.simclr(), **options) as loader:
-            return list(loader)
-
-    of_one = {size: epoch(size=size) for size in SIZES}
-    for number, batch in enumerate(epoch(size_choices=CHOICES)):
-        assert same([batch], [of_one[shape(batch)][number]])

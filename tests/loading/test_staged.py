@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
+from support.batches.same_batches import assert_same
 from support.datasets.packed import damage
 from support.devices.fake_stream import FakeStream
 from support.pictures.drawn import FLAT_IMAGES
@@ -51,13 +52,6 @@ def epochs(flat: Path) -> list[Batches]:
             loader.set_epoch(epoch)
             found.append(list(loader))
     return found
-
-
-def assert_same(got: Batches, expected: Batches) -> None:
-    assert len(got) == len(expected)
-    for (images, labels), (other, numbers) in zip(got, expected, strict=True):
-        assert torch.equal(images, other)
-        assert torch.equal(labels, numbers)
 
 
 def test_the_next_epochs_first_batch_is_queued_with_the_last_of_this_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.batches.same_batches import assert_same
 from support.datasets.billion_samples import RECIPE
 from support.pictures.drawn import FLAT_IMAGES
 from support.programs.warm import run_script
@@ -24,13 +26,6 @@ Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
 def loader_of(dataset: Path | fastpipe.Dataset, **options: Any) -> fastpipe.Loader:
     return fastpipe.loader(dataset, BATCH, **{"size": 12, "num_workers": 2, "drop_last": False, **options})
-
-
-def assert_same(got: Batches, expected: Batches) -> None:
-    assert len(got) == len(expected)
-    for (images, labels), (other, numbers) in zip(got, expected, strict=True):
-        assert torch.equal(images, other)
-        assert torch.equal(labels, numbers)
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +71,6 @@ def test_a_new_process_goes_on(textured: Path, undisturbed: Batches, states: lis
             for images, labels in loader:
                 print(hashlib.sha256(images.contiguous().numpy().tobytes()).hexdigest(), labels.tolist())
     """
-    import hashlib
-
     run = run_script(code, textured, json.dumps(states[2]))
     assert run.returncode == 0, run.stderr
     expected = [
@@ -94,36 +87,6 @@ def test_a_state_is_small_and_plain(flat: Path) -> None:
     assert len(json.dumps(state)) < 500
     assert json.loads(json.dumps(state)) == state
     assert (state["version"], state["epoch"], state["batches"]) == (3, 0, 1)
-
-
-def test_only_batches_handed_out_count(flat: Path) -> None:
-    with loader_of(flat, prefetch_factor=4) as loader:
-        batches = iter(loader)
-        assert loader.state_dict()["batches"] == 0
-        for number in range(1, 4):
-            next(batches)
-            assert loader.state_dict()["batches"] == number
-
-
-def test_a_finished_epoch_is_the_start_of_the_next(flat: Path) -> None:
-    with loader_of(flat) as loader:
-        list(loader)
-        assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (1, 0)
-        list(loader)
-        assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (2, 0)
-
-
-def test_a_state_after_an_epochs_last_batch_leaves_none_of_it(flat: Path) -> None:
-    with loader_of(flat) as loader:
-        batches = iter(loader)
-        for _ in range(len(loader)):
-            next(batches)
-        state = loader.state_dict()
-        following = list(loader)
-    with loader_of(flat) as loader:
-        loader.load_state_dict(state)
-        assert list(loader) == []
-        assert_same(list(loader), following)
 
 
 def test_set_epoch_of_the_loaded_epoch_goes_on_within_it(flat: Path) -> None:
@@ -147,17 +110,6 @@ def test_set_epoch_of_the_loaded_epoch_goes_on_within_it(flat: Path) -> None:
         loader.set_epoch(7)
         assert loader.state_dict()["epoch"] == 7
         assert len(list(loader)) == len(whole)
-
-
-def test_an_epoch_that_was_begun_early_does_not_stand_in_the_way(flat: Path) -> None:
-    with loader_of(flat) as loader:
-        list(loader)
-        second = list(loader)
-        third = list(loader)
-        state = {**loader.state_dict(), "epoch": 1, "batches": 3}
-        loader.load_state_dict(state)
-        assert_same(list(loader), second[3:])
-        assert_same(list(loader), third)
 
 
 def test_resuming_decodes_nothing_of_what_is_skipped(large: Path) -> None:
@@ -222,7 +174,16 @@ def test_other_samples_or_labels_are_refused_with_both_values(
         loader.load_state_dict(state)
 
 
-@pytest.mark.parametrize("options", [{"size": 20}, {"crop": fastpipe.Resize()}, {"exact": True}, {"num_workers": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": 20},
+        {"crop": fastpipe.Resize()},
+        {"exact": True},
+        {"num_workers": 1},
+        {"channels": "gray", "dtype": torch.uint16},
+    ],
+)
 def test_what_leaves_the_order_alone_may_change(flat: Path, options: dict[str, Any]) -> None:
     with loader_of(flat) as loader:
         next(iter(loader))
@@ -260,11 +221,14 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
             loader.load_state_dict({**loader.state_dict(), **change})
 
 
-@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, {"version": 3}, "text", [1, 2]])
-def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
+def test_what_is_no_state_and_no_epoch_is_refused(flat: Path) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
-            loader.load_state_dict(state)  # type: ignore[arg-type]
+        for state in (None, {}, {"epoch": 1}, {"version": 3}, "text", [1, 2]):
+            with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
+                loader.load_state_dict(state)  # type: ignore[arg-type]
+        for epoch in (-1, 1.5, "x", None, True):
+            with pytest.raises(ConfigError, match="epoch: expected"):
+                loader.set_epoch(epoch)  # type: ignore[arg-type]
         assert len(list(loader)) == len(loader)  # untouched
 
 
@@ -291,18 +255,3 @@ def test_another_epoch_than_the_loaded_one_is_told(flat: Path, caplog: pytest.Lo
     (record,) = caplog.records
     assert "set_epoch(7) drops the position of load_state_dict, batch 1 of epoch 0" in record.getMessage()
     assert "begin the loop over epochs at 0" in record.getMessage()
-
-
-def test_remaining_of_a_loaded_epoch(flat: Path) -> None:
-    with loader_of(flat) as loader:
-        batches = iter(loader)
-        states = [loader.state_dict() for _ in batches]
-    for state in (states[2], states[-1]):
-        with loader_of(flat) as loader:
-            loader.load_state_dict(state)
-            assert (loader.remaining, len(loader)) == (8 - state["batches"], 8)
-            assert len(list(loader)) == 8 - state["batches"]
-            assert loader.remaining == 8
-            loader.load_state_dict(state)
-            loader.set_epoch(5)
-            assert loader.remaining == 8, "another epoch begins at its start"

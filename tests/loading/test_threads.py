@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.batches.same_batches import assert_same
 from support.running.soak import times
 
 import fastpipe
@@ -64,12 +65,6 @@ def batches_of(data: Any, seed: int, **options: Any) -> Batches:
     """The images and labels of some epochs."""
     with fastpipe.loader(data, 4, size=24, num_workers=2, seed=seed, **options) as loader:
         return [[images.clone(), labels.clone()] for _ in range(EPOCHS) for images, labels in loader]
-
-
-def assert_same(got: Batches, expected: Batches) -> None:
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 OPTIONS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -266,18 +266,6 @@ def test_repeats_and_batches(data: fastpipe.Dataset) -> None:
     assert next(iter(train(data, input_size=(1, 16, 24), mean=(0.5,), std=(0.5,))))[0].shape == (6, 1, 16, 24)
 
 
-def test_a_state_goes_on(data: fastpipe.Dataset) -> None:
-    loader = train(data, auto_augment="rand-m9-mstd0.5", re_prob=0.5)
-    batches = iter(loader)
-    for _ in range(2):
-        next(batches)
-    again = train(data, auto_augment="rand-m9-mstd0.5", re_prob=0.5)
-    again.load_state_dict(loader.state_dict())
-    rest = [images for images, _ in batches]
-    assert len(rest) == len(loader) - 2
-    assert all(torch.equal(left, right[0]) for left, right in zip(rest, again, strict=True))
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -11,8 +11,10 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
+from support.batches.views import options_of
 from support.checkout import ROOT
 from support.datasets.field_values import FIELDS, sample
+from support.datasets.packed import damage
 from support.devices.fake_stream import FakeStream
 from support.walk.refusals import words
 
@@ -63,27 +65,23 @@ def turning() -> Any:
     return fastpipe.Augment(k.AugmentationSequential(k.RandomAffine(30.0, (0.1, 0.1), p=1.0), data_keys=KEYS))
 
 
-# Views, and the options of a loader with each of them alone. The last one moves masks, too.
-VIEWS: list[tuple[View, dict[str, Any]]] = [
-    (View(), {}),
-    (View((16, 40), hflip=1.0, crop=fastpipe.Resize()), {"size": (16, 40), "hflip": 1.0, "crop": fastpipe.Resize()}),
-    (
-        View(crop=fastpipe.RandomCrop(pad_if_needed=True, mask_fill=7)),
-        {"crop": fastpipe.RandomCrop(pad_if_needed=True, mask_fill=7)},
-    ),
-    (View(augment=turning()), {"augment": turning()}),
+# The last one moves masks, too.
+VIEWS = [
+    View(),
+    View((16, 40), hflip=1.0, crop=fastpipe.Resize()),
+    View(crop=fastpipe.RandomCrop(pad_if_needed=True, mask_fill=7)),
+    View(augment=turning()),
 ]
 
 
-@pytest.mark.parametrize(("form", "moved"), [("flat", True), ("pad", False)])
-def test_each_view_has_boxes_masks_points_and_second_pictures_of_its_own(data: Path, form: str, moved: bool) -> None:
-    fields = [each for each in fields_of(form) if each != "second" or not moved]
-    views = VIEWS if moved else VIEWS[:-1]
-    with loader_of(data, fields, views=[view for view, _ in views]) as loader:
+def test_each_view_has_boxes_masks_and_points_of_its_own(data: Path) -> None:
+    """test_option_draws.py compares views of all kinds."""
+    fields = [each for each in fields_of("flat") if each != "second"]  # which no module moves
+    with loader_of(data, fields, views=VIEWS) as loader:
         epochs = [list(loader) for _ in range(2)]
         seeds = loader.view_seeds
-    for number, (seed, (_, alone)) in enumerate(zip(seeds, views, strict=True)):
-        with loader_of(data, fields, **{"seed": seed, **alone}) as own:
+    for number, (seed, view) in enumerate(zip(seeds, VIEWS, strict=True)):
+        with loader_of(data, fields, seed=seed, **options_of(view)) as own:
             for epoch in epochs:
                 for batch, expected in zip(epoch, own, strict=True):
                     assert list(batch) == list(expected)
@@ -93,22 +91,19 @@ def test_each_view_has_boxes_masks_points_and_second_pictures_of_its_own(data: P
 
 
 def test_a_bad_sample_is_replaced_in_each_view_with_its_fields(data: Path, copied: Any) -> None:
-    from support.datasets.packed import damage
-
     copy = copied(data)
     damage(copy, 3)
     fields = fields_of("list")
-    views = [view for view, _ in VIEWS[:-1]]
-    with loader_of(copy, fields, views=views, on_error="replace") as loader:
+    with loader_of(copy, fields, views=VIEWS[:-1], on_error="replace") as loader:
         batches, seeds = list(loader), loader.view_seeds
     for number, seed in enumerate(seeds):
-        with loader_of(copy, fields, **{"seed": seed, **VIEWS[number][1]}, on_error="replace") as own:
+        with loader_of(copy, fields, seed=seed, on_error="replace", **options_of(VIEWS[number])) as own:
             for batch, expected in zip(batches, own, strict=True):
                 ids = batch["id"].tolist()
                 rows = [row for row, sample in enumerate(expected["id"].tolist()) if sample == ids[row]]
                 assert 3 not in ids
                 assert len(rows) >= len(ids) - 1  # another one may stand in, where seeds differ
-                for key in ("boxes", "pose", "seg", "second"):
+                for key in ("image", "boxes", "pose", "seg", "second"):
                     assert all(same(batch[key][number][row], expected[key][row]) for row in rows)
 
 
@@ -124,18 +119,6 @@ def test_prepare_gets_boxes_by_view(data: Path) -> None:
             assert batch["objects"].tolist() == [sum(map(len, view)) for view in batch["pose"]]
             assert batch["boxes"] == [len(batch["id"])] * 2
             assert list(batch) == ["image", "boxes", "boxes_labels", "pose", "id", "objects"]
-
-
-def test_prepare_gets_boxes_of_each_crop(data: Path) -> None:
-    def prepare(batch: dict[str, Any]) -> dict[str, Any]:
-        assert all(len(crops) == 5 for key in ("boxes", "boxes_labels", "pose") for crops in batch[key])
-        return {"many": np.array([[len(each) for each in crops] for crops in batch["boxes"]])}
-
-    fields = ["image", Boxes("boxes", min_size=0), POSE, "id"]
-    crop = fastpipe.FiveCrop(resize=30)
-    with loader_of(data, fields, size=20, train=False, crop=crop, prepare=prepare) as loader:
-        for batch in loader:
-            assert batch["many"].tolist() == [[len(each) for each in crops] for crops in batch["boxes"]]
 
 
 def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
@@ -167,38 +150,25 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
 
 def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) -> None:
     fields = ["image", "boxes", "seg", POSE, "caption"]
-    with loader_of(data, fields, views=[view for view, _ in VIEWS]) as loader:
+    with loader_of(data, fields, views=VIEWS) as loader:
         seen = seen_by(loader.parts, np.arange(3), 1)
         assert [each.fields["seg"].shape[1:] for each in seen] == [each.images.shape[2:] for each in seen]
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=2).photos == 2
 
 
-@pytest.mark.parametrize("kind", [fastpipe.FiveCrop, fastpipe.TenCrop])
-def test_each_of_several_crops_has_its_own(data: Path, kind: Any) -> None:
+def test_each_of_several_crops_has_its_own(data: Path) -> None:
+    """The middle one is a CenterCrop's, and the last five are the first five, mirrored."""
     options: dict[str, Any] = {"size": 20, "train": False}
     fields = fields_of("list")
-    with loader_of(data, fields, crop=kind(resize=26, mask_fill=3), **options) as loader:
-        batches, rows = list(loader), loader.parts.recipe.crop.rows
-    dataset = fastpipe.open(data).cropped(kind(resize=26, mask_fill=3), size=20)
-    dataset = dataset.with_fields(["id", "image", "boxes", POSE, "seg", "second"])
-    middle = fastpipe.CenterCrop(resize=26, mask_fill=3)
-    with loader_of(data, fields, crop=middle, **options) as loader:
+    with loader_of(data, fields, crop=fastpipe.TenCrop(resize=26, mask_fill=3), **options) as loader:
+        batches = list(loader)
+    with loader_of(data, fields, crop=fastpipe.CenterCrop(resize=26, mask_fill=3), **options) as loader:
         for batch, expected in zip(batches, loader, strict=True):
             count = len(batch["id"])
-            assert batch["image"].shape == batch["second"].shape == (count, rows, 3, 20, 20)
-            assert batch["seg"].shape == (count, rows, 20, 20)
+            assert batch["image"].shape == batch["second"].shape == (count, 10, 3, 20, 20)
+            assert batch["seg"].shape == (count, 10, 20, 20)
             for key in ("image", "boxes", "boxes_labels", "pose", "seg", "depth", "second"):
                 assert same([each[4] for each in batch[key]], list(expected[key])), key
-            for row, number in enumerate(batch["id"].tolist()):
-                alone = dataset[number]
-                for key in ("image", "seg", "second"):
-                    assert torch.equal(torch.as_tensor(alone[key]), batch[key][row]), key
-                for crop in range(rows):
-                    assert torch.equal(torch.as_tensor(alone["boxes"][crop]), batch["boxes"][row][crop])
-                    assert torch.equal(alone["boxes_labels"][crop], batch["boxes_labels"][row][crop])
-                    assert torch.equal(torch.as_tensor(alone["pose"][crop]), batch["pose"][row][crop][..., :2])
-    if rows == 5:
-        return
     swapped, other = [1, 0, 2, 4, 3], [1, 0, 3, 2]  # not the middle, which may be a pixel beside it
     objects = 0
     for batch in batches:
@@ -213,25 +183,6 @@ def test_each_of_several_crops_has_its_own(data: Path, kind: Any) -> None:
                 assert torch.equal(turned[:, [0, 2]], 20 - boxes[:, [2, 0]])
                 objects += len(points) + len(boxes)
     assert objects > 20
-
-
-@pytest.mark.parametrize("form", ["flat", "pad"])
-def test_the_other_forms_of_boxes_on_several_crops(data: Path, form: str) -> None:
-    options: dict[str, Any] = {"size": 20, "train": False, "crop": fastpipe.FiveCrop(resize=26)}
-    with loader_of(data, ["image", "boxes"], **options) as loader:
-        listed = list(loader)
-    with loader_of(data, ["image", Boxes("boxes", form=form)], **options) as loader:
-        for batch, expected in zip(loader, listed, strict=True):
-            for row, crops in enumerate(expected["boxes"]):
-                for crop, boxes in enumerate(crops):
-                    if form == "pad":
-                        many = int(batch["boxes_counts"][row, crop])
-                        mine, labels = (batch[key][row, crop, :many] for key in ("boxes", "boxes_labels"))
-                    else:
-                        begin, end = batch["boxes_offsets"][row * 5 + crop :][:2].tolist()
-                        mine, labels = batch["boxes"][begin:end], batch["boxes_labels"][begin:end]
-                    assert torch.equal(mine, boxes)
-                    assert torch.equal(labels, expected["boxes_labels"][row][crop])
 
 
 def test_mirroring_crops_need_pairs_of_points(data: Path) -> None:
@@ -375,35 +326,6 @@ def test_what_is_mixed_several_times_has_no_partner(marked: Path) -> None:
     for augment in (plain_pixels(mixup=0.2), plain_pixels(mixup=0.2, cutmix=0.2), plain_pixels(k.RandomMosaic())):
         with pytest.raises(fastpipe.ConfigError, match=r"does not go with masks and second images in fields= \(who\)"):
             loader_of(marked, ["image", "who"], augment=augment)
-
-
-def test_views_of_their_own_size_beside_sizes_that_change(data: Path) -> None:
-    fields = fields_of("list")
-    for sizes in ({"size": lambda epoch: 20 + 4 * epoch}, {"size": 224, "size_choices": [18, (20, 30), 26]}):
-        for fixed in (0, 1):
-            views = [View(), View()]
-            views[fixed] = View((17, 21), crop=fastpipe.Resize())
-            with loader_of(data, fields, views=views, **sizes) as loader:
-                epochs, seeds = [list(loader) for _ in range(2)], loader.view_seeds
-            with loader_of(data, fields, size=(17, 21), crop=fastpipe.Resize(), seed=seeds[fixed]) as own:
-                for epoch in epochs:
-                    for batch, expected in zip(epoch, own, strict=True):
-                        assert all(same(batch[key][fixed], expected[key]) for key in BY_VIEW if key in batch)
-            with loader_of(data, fields, **sizes) as plain:
-                shapes = [[batch["image"].shape for batch in plain] for _ in range(2)]
-            assert [[batch["image"][1 - fixed].shape for batch in epoch] for epoch in epochs] == shapes
-
-
-def test_a_sample_that_replaces_a_bad_one_has_the_batchs_size(data: Path, copied: Any) -> None:
-    from support.datasets.packed import damage
-
-    copy = copied(data)
-    damage(copy, 3)
-    views = [View(12), View()]
-    with loader_of(copy, views=views, size=lambda epoch: 30 + epoch, on_error="replace") as loader:
-        for epoch in range(2):
-            assert [[each.shape[-1] for each in batch.images] for batch in loader] == [[12, 30 + epoch]] * len(loader)
-        assert loader.stats().replaced == 2
 
 
 BUCKETS = fastpipe.Buckets(area=40 * 40, size_divisible=16, mask_fill=0)

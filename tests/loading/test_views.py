@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +10,25 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.devices.fake_stream import FakeStream
-from support.pictures.drawn import FLAT_IMAGES, smooth_noise
+from support.batches.views import options_of
+from support.pictures.drawn import smooth_noise
 
 import fastpipe
 from fastpipe import View
-from fastpipe.errors import ConfigError, SampleError
-from fastpipe.format.index import Index
+from fastpipe.errors import ConfigError
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 
 LOCAL = fastpipe.RandomResizedCrop(scale=(0.05, 0.14))
 DINO = [View(64, count=2), View(32, crop=LOCAL, count=3)]
 # Of every kind: views of one size each, that may be decoded reduced or not, padded, picked, of other aspect.
-KINDS: list[tuple[View, dict[str, Any]]] = [
-    (View(), {"size": 40}),
-    (View(48, crop=LOCAL, hflip=1.0), {"size": 48, "crop": LOCAL, "hflip": 1.0}),
-    (View(crop=fastpipe.CenterCrop(), hflip=False), {"size": 40, "crop": fastpipe.CenterCrop(), "hflip": False}),
-    (
-        View((30, 70), crop=fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")),
-        {"size": (30, 70), "crop": fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")},
-    ),
-    (
-        View(56, crop=fastpipe.RandomResizedCrop(interpolation="bicubic"), augment=fastpipe.Augment.simclr()),
-        {
-            "size": 56,
-            "crop": fastpipe.RandomResizedCrop(interpolation="bicubic"),
-            "augment": fastpipe.Augment.simclr(),
-        },
-    ),
-    (View(crop=fastpipe.Letterbox(interpolation="nearest")), {"crop": fastpipe.Letterbox(interpolation="nearest")}),
+KINDS = [
+    View(),
+    View(48, crop=LOCAL, hflip=1.0),
+    View(crop=fastpipe.CenterCrop(), hflip=False),
+    View((30, 70), crop=fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")),
+    View(56, crop=fastpipe.RandomResizedCrop(interpolation="bicubic"), augment=fastpipe.Augment.simclr()),
+    View(crop=fastpipe.Letterbox(interpolation="nearest")),
 ]
 
 
@@ -75,41 +62,19 @@ def data(request: pytest.FixtureRequest, source: Path) -> Path:
 def test_each_view_is_bit_identical_to_its_own_loader(data: Path) -> None:
     """Over two epochs, in the order of the samples, with a last batch that is not full."""
     options = {"shuffle": False, "seed": 5}
-    with loader_of(data, views=[view for view, _ in KINDS], **options) as loader:
+    with loader_of(data, views=KINDS, **options) as loader:
         batches = [list(loader) for _ in range(2)]
         seeds = loader.view_seeds
     assert seeds[0] == 5
     assert len(set(seeds)) == len(KINDS)
-    for view, (_, alone) in enumerate(KINDS):
-        with loader_of(data, **{**options, **alone, "seed": seeds[view]}) as own:
+    for view, kind in enumerate(KINDS):
+        with loader_of(data, **{**options, **options_of(kind), "seed": seeds[view]}) as own:
             for epoch in batches:
                 for batch, expected in zip(epoch, own, strict=True):
                     assert isinstance(batch.images, list)
                     assert torch.equal(batch.images[view], expected.images), f"view {view}"
                     assert torch.equal(batch.labels, expected.labels)
                     assert torch.equal(batch.ids, expected.ids)
-
-
-def by_id(batches: Iterator[Any] | Any, view: int | None = None) -> dict[int, bytes]:
-    found = {}
-    for images, _, ids in ((batch.images, batch.labels, batch.ids) for batch in batches):
-        rows = images if view is None else images[view]
-        found.update(
-            {number: row.contiguous().numpy().tobytes() for number, row in zip(ids.tolist(), rows, strict=True)}
-        )
-    return found
-
-
-def test_the_first_view_and_the_order_are_those_of_the_loader_without_views(data: Path) -> None:
-    with loader_of(data, views=DINO) as loader, loader_of(data, size=64) as plain:
-        batches, expected = list(loader), list(plain)
-        seeds = loader.view_seeds
-    for batch, other in zip(batches, expected, strict=True):
-        assert torch.equal(batch.images[0], other.images)
-        assert torch.equal(batch.ids, other.ids)
-    assert [tuple(each.shape[1:]) for each in batches[0].images] == [(3, 64, 64)] * 2 + [(3, 32, 32)] * 3
-    with loader_of(data, size=64, seed=seeds[1]) as other:  # in another order
-        assert by_id(other) == by_id(batches, 1) != by_id(batches, 0)
 
 
 def test_a_photo_is_read_once(data: Path) -> None:
@@ -121,39 +86,6 @@ def test_a_photo_is_read_once(data: Path) -> None:
     assert all_views.images_decoded == 5 * samples
     if "coefficients" not in data.name:  # of which a crop needs a part
         assert all_views.bytes_read == one.bytes_read
-
-
-def test_threads_and_hashes_change_nothing(data: Path) -> None:
-    def rows(**options: Any) -> list[bytes]:
-        with loader_of(data, views=DINO, **options) as loader:
-            return [each.contiguous().numpy().tobytes() for batch in loader for each in batch.images]
-
-    expected = rows(num_workers=1)
-    assert rows(num_workers=4) == expected
-    if "unpacked" not in data.name:
-        assert rows(verify=True) == expected
-
-
-def test_a_bad_sample_is_replaced_in_all_views(large: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad"
-    shutil.copytree(large, bad)
-    index = Index(bad)
-    record = index.records[2]
-    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
-        file.seek(int(record["offset"]))
-        file.write(bytes(int(record["size"])))
-    with loader_of(bad, views=DINO, shuffle=False, on_error="replace") as loader:
-        batches = list(loader)
-        ids = torch.cat([batch.ids for batch in batches]).tolist()
-        assert loader.stats().replaced == 1
-        seeds = loader.view_seeds
-    other = ids[2]
-    assert other != 2
-    for view, size, crop in ((0, 64, None), (1, 64, None), (4, 32, LOCAL)):
-        with loader_of(large, shuffle=False, size=size, crop=crop, seed=seeds[view]) as own:
-            assert by_id(own)[other] == batches[0].images[view][2].contiguous().numpy().tobytes()
-    with loader_of(bad, views=2, shuffle=False) as loader, pytest.raises(SampleError, match=str(index.where(2)[1])):
-        list(loader)
 
 
 def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
@@ -190,20 +122,6 @@ def test_each_views_crop_has_room_for_sizes_that_change(large: Path) -> None:
 def test_a_crop_for_all_views_need_not_fit_the_default_size(large: Path) -> None:
     with loader_of(large, size=224, crop=fastpipe.CenterCrop(resize=40), views=[View(32), View(24)]) as loader:
         assert [each.shape[-1] for each in next(iter(loader)).images] == [32, 24]
-
-
-def test_a_dict_has_the_list_of_views(large: Path) -> None:
-    with loader_of(large, views=DINO, fields=("id", "image", "label")) as loader:
-        batch = next(iter(loader))
-        assert list(batch) == ["id", "image", "label"]
-        assert [each.shape[-1] for each in batch["image"]] == [64, 64, 32, 32, 32]
-
-
-def test_batches_are_never_written_to_again(large: Path) -> None:
-    with loader_of(large, views=DINO, batch_size=2) as loader:
-        kept = [(batch, [each.clone() for each in batch.images]) for _ in range(4) for batch in loader]
-    for batch, copies in kept:
-        assert all(torch.equal(one, other) for one, other in zip(batch.images, copies, strict=True))
 
 
 def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
@@ -247,17 +165,9 @@ def test_wrong_views(flat: Path, options: dict[str, Any], words: str) -> None:
         loader_of(flat, **options)
 
 
-def test_an_epoch_of_views_has_each_sample_once(flat: Path) -> None:
-    with loader_of(flat, views=2) as loader:
-        ids = torch.cat([batch.ids for batch in loader]).tolist()
-    assert sorted(ids) == list(range(FLAT_IMAGES))
-
-
-@pytest.mark.parametrize("storage", ["jpeg", "coefficients"])
-def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path, tmp_path: Path, storage: str) -> None:
+def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path) -> None:
     """The first view is the loader without views; the second one has the same sizes, and crops of its own."""
-    fastpipe.pack(large.parent / "source", tmp_path / "packed", storage=storage, workers=1)
-    mixture = fastpipe.mix({tmp_path / "packed": 0.4, flat: 0.6})
+    mixture = fastpipe.mix({large: 0.4, flat: 0.6})
     options: dict[str, Any] = {"size_choices": [24, 32, 40], "epoch_size": 40, "num_workers": 2}
     with fastpipe.loader(mixture, 4, views=2, **options) as loader, fastpipe.loader(mixture, 4, **options) as plain:
         for batch, expected in zip(loader, plain, strict=True):
@@ -266,17 +176,3 @@ def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path, tmp_path:
             assert torch.equal(batch.labels, expected.labels)
             assert second.shape == first.shape
             assert not torch.equal(second, first)
-
-
-def test_all_views_are_handed_to_the_loops_stream(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    views = [View(40, count=2, augment=fastpipe.Augment.simclr()), View(24)]
-    with loader_of(flat, views=views) as loader:
-        expected = list(loader)
-    stream = FakeStream()
-    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
-    with loader_of(flat, views=views) as loader:
-        got = list(loader)
-    for number, (batch, other) in enumerate(zip(got, expected, strict=True)):
-        for one, its in zip(batch.images, other.images, strict=True):
-            assert torch.equal(one, its)
-            assert one.untyped_storage().data_ptr() in stream.handed[number]

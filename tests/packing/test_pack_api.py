@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.programs.cli_run import fp, succeeded
+from support.programs.cli_run import succeeded
 from support.sources.pack_sources import digests, exif, jpeg_bytes, saved, write_large_folder
 
 import fastpipe
-from fastpipe.errors import ConfigError, PackError
+from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 
 
@@ -64,21 +64,6 @@ def test_each_option_does_what_it_does_in_the_command(
     assert summary.info == Index(tmp_path / "packed").info
 
 
-def test_progress_overwrite_and_on_error(source: Path, tmp_path: Path) -> None:
-    seen: list[int] = []
-    packed = tmp_path / "packed"
-    fastpipe.pack(source, packed, on_progress=lambda now: seen.append(now.files))
-    assert seen == list(range(1, 14))
-    assert fastpipe.pack(source, packed).already_packed
-    with pytest.raises(PackError, match="holds a different dataset"):
-        fastpipe.pack(source, packed, seed=1)
-    assert not fastpipe.pack(source, packed, seed=1, overwrite=True).already_packed
-    (source.parent / "bad" / "a").mkdir(parents=True, exist_ok=True)
-    (source.parent / "bad" / "a" / "bad.jpg").write_bytes(b"no picture at all")
-    with pytest.raises(PackError, match="cannot be packed: not an image"):
-        fastpipe.pack(source.parent / "bad", tmp_path / "bad", on_error="fail")
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"quality": 80, "lossless": True}, "--lossless does not go with --quality"),
     ({"shard_size": "much"}, "expected a number of bytes, or text such as"),
@@ -88,6 +73,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"overwrite": 1}, "expected True or False"),
     ({"shuffle": None}, "expected True or False"),
     ({"workers": 0}, "expected 1 to"),
+    ({"storage": "pixels"}, r"--storage.*jpeg.*coefficients"),
 ]
 
 
@@ -119,9 +105,3 @@ def test_wrong_words_about_a_source_are_named(tmp_path: Path) -> None:
     for options, words in WRONG_OF_SOURCE:
         with pytest.raises(ConfigError, match=words):
             fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", **options)
-
-
-def test_the_command_still_names_a_wrong_size(source: Path, tmp_path: Path) -> None:
-    result = fp("pack", source, tmp_path / "packed", "--shard-size", "much")
-    assert result.exit_code == 2
-    assert "expected a number of bytes, or text such as" in " ".join(result.stderr.split())

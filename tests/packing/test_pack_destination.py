@@ -1,19 +1,33 @@
-"""Tests of what packing refuses before it begins: destinations that are not its own, options out of range."""
+"""Destinations: those that packing refuses before it begins, and those that hold a dataset already."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.sources.pack_sources import digests, files, write_folder
+from support.sources.pack_sources import (
+    digests,
+    files,
+    jpeg_bytes,
+    states,
+    write_files,
+    write_folder,
+    write_large_folder,
+)
 
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.index import Index
+from fastpipe.packing.job import destination
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.pipeline import converting
-from fastpipe.packing.shard.options import PackOptions
-from fastpipe.sources.listing import Source
+from fastpipe.packing.shard import journal
+from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.sources.picture.convert import EncodeOptions
 
 
@@ -22,14 +36,24 @@ def source(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "source")
 
 
-@pytest.mark.parametrize(
-    ("destination", "words"),
-    [("source", "must not contain"), ("source/inside", "must not contain"), (".", "must not contain")],
-)
-def test_source_and_destination_lie_apart(source: Path, destination: str, words: str) -> None:
+@pytest.fixture
+def packed(source: Path, tmp_path: Path) -> Path:
+    """The dataset that it gives."""
+    pack(source, tmp_path / "packed")
+    return tmp_path / "packed"
+
+
+def assert_as_packed_anew(source: Path, packed: Path, options: PackOptions | None = None) -> None:
+    fresh = packed.with_name("fresh")
+    pack(source, fresh, options)
+    assert digests(packed) == digests(fresh)
+
+
+def test_source_and_destination_lie_apart(source: Path) -> None:
     before = digests(source)
-    with pytest.raises(ConfigError, match=words):
-        pack(source, source.parent / destination)
+    for place in ("source", "source/inside", "."):
+        with pytest.raises(ConfigError, match="must not contain"):
+            pack(source, source.parent / place)
     assert digests(source) == before
 
 
@@ -49,14 +73,14 @@ def test_a_destination_that_is_not_ours_is_not_touched(source: Path, tmp_path: P
 
 @pytest.mark.parametrize("kind", ["absent", "empty", "packed"])
 def test_swapped_source_and_destination_are_named(source: Path, tmp_path: Path, kind: str) -> None:
-    destination = tmp_path / "packed"
+    place = tmp_path / "packed"
     if kind == "empty":
-        destination.mkdir()
+        place.mkdir()
     elif kind == "packed":
-        pack(source, destination)
+        pack(source, place)
     before = digests(source)
     with pytest.raises(PackError, match=rf"If {source} is the source, it comes first: fastpipe pack {source} DST"):
-        pack(destination, source)
+        pack(place, source)
     assert digests(source) == before
     with pytest.raises(PackError, match="does not exist") as caught:
         pack(tmp_path / "nowhere", tmp_path / "new")
@@ -101,50 +125,185 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
     assert pack(source, tmp_path / "packed").info["samples"] == 24
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"shard_size": 99_999},
-        {"seed": -1},
-        {"workers": 0},
-        {"encode": EncodeOptions(max_size=0)},
-        {"encode": EncodeOptions(quality=101)},
-        {"encode": EncodeOptions(max_pixels=0)},
-        {"encode": EncodeOptions(max_scans=0)},
-    ],
-)
-def test_options_out_of_range(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"expected [\d]+ to [\d]+, got"):
-        PackOptions(**wrong)  # type: ignore[arg-type]
+def test_options_out_of_range() -> None:
+    encoding = ({"max_size": 0}, {"quality": 101}, {"max_pixels": 0}, {"max_scans": 0})
+    for wrong in (*encoding, {"shard_size": 99_999}, {"seed": -1}, {"workers": 0}):
+        with pytest.raises(ConfigError, match=r"expected [\d]+ to [\d]+, got"):
+            pack_options(**wrong)
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("theirs", ["dataset.json", ".pack/notes.txt"])
-def test_files_of_the_same_names_that_are_not_ours_are_never_touched(
-    tmp_path: Path, theirs: str, overwrite: bool
-) -> None:
-    source, folder = write_folder(tmp_path / "source"), tmp_path / "theirs"
-    for name in (theirs, "index.npy", "shard-000000.tar", "shard-mine.tar"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"name": "nobody else\'s"}')
-    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    with pytest.raises(PackError, match="not empty and holds no packed dataset"):
-        pack(source, folder, PackOptions(overwrite=overwrite))
-    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+def test_files_of_the_same_names_that_are_not_ours_are_never_touched(source: Path, tmp_path: Path) -> None:
+    for number, theirs in enumerate(("dataset.json", ".pack/notes.txt")):
+        names = (theirs, "index.npy", "shard-000000.tar", "shard-mine.tar")
+        folder = write_files(tmp_path / str(number), dict.fromkeys(names, b'{"name": "nobody else\'s"}'))
+        before = files(folder)
+        for overwrite in (False, True):
+            with pytest.raises(PackError, match="not empty and holds no packed dataset"):
+                pack(source, folder, PackOptions(overwrite=overwrite))
+            assert files(folder) == before
 
 
-def test_a_systems_error_stops_the_pack_and_rejects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
-    real = converting.read_source
+# Destinations that hold a dataset: nothing is done, it is refused, or it is replaced.
 
-    def fail(root: Path, file: Source) -> bytes:
-        if file.path == "ant/00.jpg":
-            raise OSError(errno.EIO, "Input/output error")
-        return real(root, file)
 
-    monkeypatch.setattr(converting, "read_source", fail)
-    with pytest.raises(PackError, match=r"cannot read .*ant/00.jpg: Input/output error.*run the same command again"):
+def test_a_finished_dataset_is_left_alone(source: Path, packed: Path) -> None:
+    before, content = states(packed), digests(packed)
+    for options in (PackOptions(workers=1), PackOptions(overwrite=True)):
+        again = pack(source, packed, options)
+        assert again.already_packed
+        assert again.info == Index(packed).info
+        assert states(packed) == before
+        assert digests(packed) == content
+
+
+OTHER_OPTIONS = [
+    (PackOptions(seed=1), "seed 0 there, 1 now"),
+    (PackOptions(shard_size=200_000), "shard_size 256000000 there, 200000 now"),
+    (PackOptions(EncodeOptions(max_size=20)), "max_size None there, 20 now"),
+    (PackOptions(EncodeOptions(keep_metadata=True)), "keep_metadata False there, True now"),
+    (PackOptions(EncodeOptions(tile=8)), "tile 32 there, 8 now"),
+    (PackOptions(EncodeOptions(tile=0)), "tile 32 there, 0 now"),
+    (PackOptions(EncodeOptions(storage="coefficients")), "storage 'jpeg' there, 'coefficients' now"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), OTHER_OPTIONS)
+def test_other_options_need_overwrite(source: Path, packed: Path, options: PackOptions, words: str) -> None:
+    before = digests(packed)
+    with pytest.raises(PackError, match=rf"{words}.*--overwrite"):
+        pack(source, packed, options)
+    assert digests(packed) == before, "a refusal leaves the dataset as it was"
+    assert not pack(source, packed, replace(options, overwrite=True)).already_packed
+    assert_as_packed_anew(source, packed, options)
+
+
+@pytest.mark.parametrize("change", ["added", "removed", "same size", "class"])
+def test_changed_sources_need_overwrite(source: Path, packed: Path, change: str) -> None:
+    if change == "added":
+        (source / "ant" / "new.jpg").write_bytes(jpeg_bytes())
+    elif change == "removed":
+        (source / "ant" / "00.jpg").unlink()
+    elif change == "same size":
+        time.sleep(0.02)  # a file system's clock may be that coarse
+        data = (source / "ant" / "00.jpg").read_bytes()
+        (source / "ant" / "00.jpg").write_bytes(bytes(len(data)))
+    else:
+        (source / "zebra").mkdir()
+    with pytest.raises(PackError, match=r"the source files have changed.*--overwrite"):
         pack(source, packed)
-    monkeypatch.undo()
+    pack(source, packed, PackOptions(overwrite=True))
+    assert_as_packed_anew(source, packed)
+
+
+def renew(file: Path, how: str) -> None:
+    """Gives a file a new time and leaves its content."""
+    if how == "permissions":
+        file.chmod(0o640)
+    elif how == "link":
+        os.link(file, file.parent.parent.parent / f"link-{file.parent.name}-{file.name}")
+    elif how == "copy":
+        shutil.copy2(file, file.with_suffix(".new"))
+        os.replace(file.with_suffix(".new"), file)
+    else:
+        file.touch()
+
+
+@pytest.mark.parametrize("how", ["permissions", "link", "copy", "touch"])
+def test_files_with_a_new_time_and_the_same_content_are_packed_already(source: Path, tmp_path: Path, how: str) -> None:
+    packed = tmp_path / "packed"
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
     pack(source, packed)
-    assert not (packed / "rejected.jsonl").exists()
+    content = digests(packed)
+    time.sleep(0.01)
+    for file in [file for file in source.rglob("*") if file.is_file()]:
+        renew(file, how)
+    assert pack(source, packed).already_packed
+    assert digests(packed) == content
+    looked_at: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(destination.Repack, "remade", lambda *_: looked_at.append(source))
+        assert pack(source, packed).already_packed
+    assert not looked_at, "the second time nobody has to look"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_other_content_of_the_same_size_and_time_is_seen(source: Path, tmp_path: Path, before: bool) -> None:
+    """Also where a file could not be packed, and now can."""
+    packed = tmp_path / "packed"
+    one, other = (jpeg_bytes(seed=seed) for seed in (1, 2))
+    size = max(len(one), len(other))
+    one, other = one + b"\0" * (size - len(one)), other + b"\0" * (size - len(other))
+    file = source / "ant" / "changing.jpg"
+    file.write_bytes(one if before else bytes(size))
+    times = file.stat()
+    pack(source, packed)
+    time.sleep(0.01)
+    file.write_bytes(other)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(PackError, match="the source files have changed"):
+        pack(source, packed)
+
+
+def test_fewer_shards_than_before(tmp_path: Path) -> None:
+    """Replacing leaves no shard and no list of the old dataset behind."""
+    source, packed = write_large_folder(tmp_path / "source", images=8), tmp_path / "packed"
+    (source / "class-0" / "bad").write_bytes(b"bad")
+    pack(source, packed, PackOptions(shard_size=100_000))
+    assert {"rejected.jsonl", "shard-000001.tar"} <= set(os.listdir(packed))
+    (source / "class-0" / "bad").unlink()
+    pack(source, packed, PackOptions(overwrite=True))
+    assert sorted(os.listdir(packed)) == ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
+
+
+def test_a_damaged_dataset_is_not_taken_for_packed(source: Path, packed: Path) -> None:
+    whole = digests(packed)
+    info = json.loads((packed / "dataset.json").read_text())
+    del info["class_counts"]
+    damages: list[Callable[[], object]] = [
+        lambda: (packed / "shard-000000.tar").unlink(),
+        lambda: os.truncate(packed / "shard-000000.tar", 5000),
+        lambda: os.truncate(packed / "index.npy", 300),
+        lambda: (packed / "dataset.json").write_text(json.dumps(info)),
+    ]
+    for damage in damages:
+        damage()
+        with pytest.raises(PackError, match=r"or a damaged dataset: .*--overwrite"):
+            pack(source, packed)
+        pack(source, packed, PackOptions(overwrite=True))
+        assert digests(packed) == whole
+
+
+def test_the_old_dataset_stays_until_a_new_shard_is_there(source: Path, packed: Path, tmp_path: Path) -> None:
+    whole = digests(packed)
+    bad = write_files(tmp_path / "bad", {"a/1.jpg": b"no image"})
+    with pytest.raises(
+        PackError, match=r"none of the 1 files in .* could be packed; the first: a/1\.jpg: not an image"
+    ):
+        pack(bad, packed, PackOptions(overwrite=True))
+    assert {name: digest for name, digest in digests(packed).items() if ".pack" not in name} == whole
+    assert pack(source, packed).already_packed
+
+
+def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    (source / "ant" / "bad.jpg").write_bytes(b"no image")
+    pack(source, packed)
+    with pytest.raises(PackError, match=r"1 files were rejected.*--overwrite"):
+        pack(source, packed, PackOptions(fail_fast=True))
+
+
+def test_a_stop_while_replacing_never_takes_an_old_shard_for_a_new_one(
+    source: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another seed the only shard has the same size; only its content tells it from the old one."""
+    other = PackOptions(seed=1, overwrite=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal.Journal, "make_way", stop)
+    with pytest.raises(KeyboardInterrupt):
+        pack(source, packed, other)
+    monkeypatch.undo()
+    pack(source, packed, other)
+    assert_as_packed_anew(source, packed, other)

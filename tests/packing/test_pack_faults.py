@@ -116,12 +116,14 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(packs: Packs, tried: Trie
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
 def test_a_source_that_the_disk_does_not_give(packs: Packs, source: Path, code: int) -> None:
-    ended = packs.run(Fault(source, ("pread",), "error", at=3, number=code))
-    assert ended.code == 1
-    assert f"cannot read {source}" in ended.err
-    assert f": {os.strerror(code)}" in ended.err
-    packs.assert_whole_files()
-    packs.assert_goes_on()
+    for call, at in (("pread", 3), ("open", 0)):
+        packs.fresh()
+        ended = packs.run(Fault(source, (call,), "error", at=at, number=code))
+        assert ended.code == 1
+        assert f"cannot read {source}" in ended.err
+        assert f": {os.strerror(code)}" in ended.err
+        packs.assert_whole_files()
+        packs.assert_goes_on()
 
 
 def test_a_source_that_the_disk_gives_in_pieces(packs: Packs, source: Path) -> None:

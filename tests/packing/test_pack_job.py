@@ -27,7 +27,6 @@ from support.sources.pack_sources import (
     write_large_folder,
 )
 
-import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
@@ -166,11 +165,6 @@ def test_rejected_files_are_listed_with_reasons(source: Path, tmp_path: Path) ->
     assert summary.info["samples"] == 24
 
 
-def test_there_is_no_list_of_rejected_files_when_none_was(source: Path, tmp_path: Path) -> None:
-    pack(source, tmp_path / "packed")
-    assert sorted(os.listdir(tmp_path / "packed")) == ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
-
-
 def test_fail_fast_stops_at_the_first_bad_file(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
     with pytest.raises(PackError, match=r"ant/bad.jpg cannot be packed: not an image") as caught:
@@ -179,15 +173,6 @@ def test_fail_fast_stops_at_the_first_bad_file(source: Path, tmp_path: Path) -> 
     assert not (tmp_path / "packed" / "dataset.json").exists()
     (source / "ant" / "bad.jpg").write_bytes(jpeg_bytes())
     assert pack(source, tmp_path / "packed", PackOptions(fail_fast=True)).info["samples"] == 25
-
-
-def test_nothing_but_bad_files(tmp_path: Path) -> None:
-    (tmp_path / "source" / "a").mkdir(parents=True)
-    for name in "123":
-        (tmp_path / "source" / "a" / name).write_bytes(b"bad")
-    with pytest.raises(PackError, match=r"none of the 3 files in .* could be packed; the first: a/[123]: not an image"):
-        pack(tmp_path / "source", tmp_path / "packed")
-    assert not (tmp_path / "packed" / "dataset.json").exists()
 
 
 def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> None:
@@ -199,14 +184,6 @@ def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> 
     assert (summary.info["packs"][0]["options"]["max_size"], summary.info["packs"][0]["options"]["quality"]) == (70, 80)
 
 
-def test_the_seed_orders_the_samples(source: Path, tmp_path: Path) -> None:
-    for seed in (0, 1):
-        pack(source, tmp_path / str(seed), PackOptions(seed=seed))
-    first, second = (Index(tmp_path / str(seed)).records["xxh3_64"].tolist() for seed in (0, 1))
-    assert first != second
-    assert sorted(first) == sorted(second)
-
-
 def test_progress_counts_up_to_the_end(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
     seen: list[PackProgress] = []
@@ -214,14 +191,6 @@ def test_progress_counts_up_to_the_end(source: Path, tmp_path: Path) -> None:
     assert [one.files for one in seen] == list(range(1, 26))
     assert seen[-1].bytes == seen[-1].total_bytes == sum(map(len, files(source).values()))
     assert (seen[-1].total_files, seen[-1].rejected) == (25, 1)
-
-
-def test_the_loader_reads_what_was_packed(source: Path, tmp_path: Path) -> None:
-    pack(source, tmp_path / "packed")
-    index = Index(tmp_path / "packed")
-    with fastpipe.loader(tmp_path / "packed", 8, size=32, train=False) as batches:
-        labels = np.concatenate([labels.numpy() for images, labels in batches if images.shape == (8, 3, 32, 32)])
-    np.testing.assert_array_equal(labels, index.records["label"])
 
 
 @pytest.mark.photos

@@ -6,10 +6,11 @@ import os
 import pickle
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.sources.pack_sources import digests, write_large_folder
+from support.sources.pack_sources import digests, states, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
@@ -41,11 +42,6 @@ def shards(destination: Path) -> list[Path]:
     return sorted(destination.glob("shard-*.tar"))
 
 
-def states(destination: Path) -> dict[str, tuple[int, int]]:
-    """What a file system tells of the finished shards: another inode or time, and they were written anew."""
-    return {shard.name: (shard.stat().st_ino, shard.stat().st_mtime_ns) for shard in shards(destination)}
-
-
 def assert_unfinished(destination: Path) -> None:
     """No final name holds an unfinished file, and nobody takes the folder for a dataset."""
     for shard in shards(destination):
@@ -56,32 +52,29 @@ def assert_unfinished(destination: Path) -> None:
         Index(destination)
 
 
-def stop_after(destination: Path, finished: int) -> None:
+def stop_after(source: Path, destination: Path, finished: int) -> None:
     def stop(_: PackProgress) -> None:
         if len(shards(destination)) >= finished:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pack(source_of(destination), destination, SHARDS, on_progress=stop)
-
-
-def source_of(destination: Path) -> Path:
-    return Path((destination.parent / "source").resolve())
+        pack(source, destination, SHARDS, on_progress=stop)
 
 
 @pytest.fixture
-def destination(source: Path, tmp_path: Path) -> Path:
-    (tmp_path / "source").symlink_to(source)
+def destination(tmp_path: Path) -> Path:
     return tmp_path / "packed"
 
 
 @pytest.mark.parametrize("finished", [0, 1, 5])
-def test_an_interrupted_pack_goes_on(destination: Path, undisturbed: dict[str, str], finished: int) -> None:
-    stop_after(destination, finished)
+def test_an_interrupted_pack_goes_on(
+    source: Path, destination: Path, undisturbed: dict[str, str], finished: int
+) -> None:
+    stop_after(source, destination, finished)
     assert_unfinished(destination)
     before = states(destination)
     assert finished <= len(before) <= finished + 2  # the next one was on its way to the disk
-    summary = pack(source_of(destination), destination, SHARDS)
+    summary = pack(source, destination, replace(SHARDS, workers=1))  # others go on, too
     assert digests(destination) == undisturbed
     assert before.items() <= states(destination).items()
     assert summary.resumed == len(before)
@@ -89,99 +82,80 @@ def test_an_interrupted_pack_goes_on(destination: Path, undisturbed: dict[str, s
     assert summary.info["packs"][0]["source"]["files"] == 34
 
 
-def test_a_pack_interrupted_again_and_again(destination: Path, undisturbed: dict[str, str]) -> None:
-    for finished in range(1, 5):
-        stop_after(destination, finished)
-        assert_unfinished(destination)
-    pack(source_of(destination), destination, PackOptions(shard_size=100_000, workers=1))  # others go on, too
-    assert digests(destination) == undisturbed
-
-
-def test_harmed_notes_of_an_unfinished_pack_count_for_nothing(destination: Path, undisturbed: dict[str, str]) -> None:
+def test_harmed_notes_of_an_unfinished_pack_count_for_nothing(
+    source: Path, destination: Path, undisturbed: dict[str, str]
+) -> None:
     for content in (b"", pickle.dumps([1]), b"[" * 100_000, b"[]\n", b"{}\n"):
         shutil.rmtree(destination, ignore_errors=True)
-        stop_after(destination, 3)
+        stop_after(source, destination, 3)
         there = len(shards(destination))
         (note,) = (destination / ".pack").glob("shard-000001-*.done")
         note.write_bytes(content)
-        assert pack(source_of(destination), destination, SHARDS).resumed == there - 1, content[:10]
+        assert pack(source, destination, SHARDS).resumed == there - 1, content[:10]
         assert digests(destination) == undisturbed
 
 
 @pytest.mark.parametrize("name", ["shard-000002.tar", "index.npy"])
 def test_nothing_is_written_through_a_link(
-    destination: Path, undisturbed: dict[str, str], tmp_path: Path, name: str
+    source: Path, destination: Path, undisturbed: dict[str, str], tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "precious").write_bytes(b"precious")
-    stop_after(destination, 1)
+    stop_after(source, destination, 1)
     (destination / name).unlink(missing_ok=True)
     (destination / name).symlink_to(tmp_path / "precious")
-    pack(source_of(destination), destination, SHARDS)
+    pack(source, destination, SHARDS)
     assert (tmp_path / "precious").read_bytes() == b"precious"
     assert digests(destination) == undisturbed
 
 
 @pytest.mark.parametrize("harm", ["removed", "shortened"])
 def test_a_harmed_shard_of_an_unfinished_pack_is_made_anew(
-    destination: Path, undisturbed: dict[str, str], harm: str
+    source: Path, destination: Path, undisturbed: dict[str, str], harm: str
 ) -> None:
-    stop_after(destination, 4)
+    stop_after(source, destination, 4)
     there = len(shards(destination))
     if harm == "removed":
         shards(destination)[1].unlink()
     else:
         os.truncate(shards(destination)[1], 512)
-    assert pack(source_of(destination), destination, SHARDS).resumed == there - 1
+    assert pack(source, destination, SHARDS).resumed == there - 1
     assert digests(destination) == undisturbed
 
 
-def test_an_unfinished_pack_of_other_options_needs_overwrite(destination: Path, undisturbed: dict[str, str]) -> None:
-    stop_after(destination, 2)
+def test_an_unfinished_pack_of_other_options_needs_overwrite(
+    source: Path, destination: Path, undisturbed: dict[str, str]
+) -> None:
+    stop_after(source, destination, 2)
     before = states(destination)
     with pytest.raises(PackError, match=r"unfinished pack with other sources or options \(seed 0 there, 1 now"):
-        pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1))
+        pack(source, destination, PackOptions(shard_size=100_000, seed=1))
     assert states(destination) == before
-    pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1, overwrite=True))
-    pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True))
+    pack(source, destination, PackOptions(shard_size=100_000, seed=1, overwrite=True))
+    pack(source, destination, PackOptions(shard_size=100_000, overwrite=True))
     assert digests(destination) == undisturbed
 
 
-def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed: dict[str, str]) -> None:
-    pack(source_of(destination), destination, PackOptions(shard_size=120_000))
-    seen = 0
-
-    def stop(_: PackProgress) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 9:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True), on_progress=stop)
-    assert_unfinished(destination)
-    pack(source_of(destination), destination, SHARDS)
-    assert digests(destination) == undisturbed
-
-
-def test_a_pack_does_not_go_on_with_another_pillow(destination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stop_after(destination, 2)
+def test_a_pack_does_not_go_on_with_another_pillow(
+    source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_after(source, destination, 2)
     before = digests(destination)
     for module in (destination_of_packs, threads):
         monkeypatch.setattr(module, "made_with", lambda: {**made_with(), "pillow": "1.1.7"})
     with pytest.raises(PackError, match=r"made_with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
-        pack(source_of(destination), destination, SHARDS)
+        pack(source, destination, SHARDS)
     assert digests(destination) == before
 
 
 def test_shards_of_another_format_are_made_anew(
-    destination: Path, undisturbed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    source: Path, destination: Path, undisturbed: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index records in their notes may have other fields."""
     with monkeypatch.context() as patch:
         patch.setattr(threads, "FORMAT_VERSION", 6)
-        stop_after(destination, 2)
+        stop_after(source, destination, 2)
     before = states(destination)
     assert len(before) >= 2
-    pack(source_of(destination), destination, SHARDS)
+    pack(source, destination, SHARDS)
     assert digests(destination) == undisturbed
     assert not before.items() & states(destination).items()

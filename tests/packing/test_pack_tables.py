@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 from support.programs.cli_run import failed, succeeded
-from support.sources.pack_sources import digests, files, pillow, saved, turbo
+from support.sources.pack_sources import digests, files, pillow, saved, turbo, write_files
 from support.sources.tables import jpegs, paths_of, write_table
 
 import fastpipe
@@ -186,10 +186,7 @@ def test_shards_are_those_of_a_folder_whose_files_are_called_as_the_rows(
     tmp_path: Path, small_runs: None, seed: int
 ) -> None:
     images = jpegs(40)
-    folder = tmp_path / "folder" / "a.parquet"
-    folder.mkdir(parents=True)
-    for row, data in enumerate(images):
-        (folder / f"{row:06d}").write_bytes(data)
+    write_files(tmp_path / "folder", {f"a.parquet/{row:06d}": data for row, data in enumerate(images)})
     write_table(tmp_path / "tables" / "a.parquet", images, label=["a.parquet"] * 40)
     how = PackOptions(seed=seed)  # one shard: where there are several, the bytes of files and of tables differ
     pack(tmp_path / "folder", tmp_path / "of folder", how)
@@ -374,25 +371,13 @@ def test_a_format_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert paths_of(tmp_path / "packed") == ["table.bin/000000"]
 
 
-def test_splits(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
-        write_table(source / f"{name}.parquet", jpegs(2))
-    for options in ((), ("--split", "val")):
-        said = failed(1, "pack", source, tmp_path / "packed", *options)
-        assert "has the splits test, train: --split picks one" in said
-    succeeded("pack", source, tmp_path / "packed", "--split", "train")
-    assert len(Index(tmp_path / "packed")) == 4
-    succeeded("pack", source / "test-00000-of-00001.parquet", tmp_path / "test")
-    assert len(Index(tmp_path / "test")) == 2
-
-
 SPLITS: list[tuple[list[str], str | None]] = [
     (["0000.parquet", "0001.parquet"], None),
     (["train/0000.parquet", "validation/0000.parquet"], "validation"),
     (["photos-val.parquet", "photos-train.parquet"], "val"),
     (["part-00000-of-00002.parquet", "part-00001-of-00002.parquet"], None),
     (["a.train.parquet", "b.parquet"], "train"),
+    (["train-00000-of-00002.parquet", "train-00001-of-00002.parquet", "test-00000-of-00001.parquet"], "test"),
 ]
 
 
@@ -404,8 +389,11 @@ def test_names_that_say_a_split(tmp_path: Path) -> None:
         summary = pack(source, tmp_path / f"packed-{number}", pack_options(format="parquet", split=split))
         assert summary.info["samples"] == (2 if split is None else 1), names
         if split is not None:
-            with pytest.raises(PackError, match=r"has the splits .*: --split picks one"):
-                pack(source, tmp_path / "none", pack_options(format="parquet"))
+            for other in (None, "nowhere"):
+                with pytest.raises(PackError, match=r"has the splits .*: --split picks one"):
+                    pack(source, tmp_path / "none", pack_options(format="parquet", split=other))
+    one = pack(source / names[0], tmp_path / "one", pack_options())
+    assert one.info["samples"] == 1, "a file of a split needs no --split"
 
 
 def test_links_to_folders_are_followed_and_cycles_are_not(tmp_path: Path) -> None:
@@ -541,7 +529,7 @@ def test_other_options_do_not_use_the_spool(tmp_path: Path, small_runs: None) ->
     source = large_tables(tmp_path / "source")
     with pytest.raises(StoppedError):
         pack(source, tmp_path / "packed", SEVERAL, on_progress=stopped_in("packing", 9))
-    how = pack_options(shard_size=100_000, max_size=100, seed=4, overwrite=True)
+    how = pack_options(shard_size=100_000, max_size=100, seed=4, storage="coefficients", overwrite=True)
     pack(source, tmp_path / "packed", how)
     pack(source, tmp_path / "anew", how)
     assert digests(tmp_path / "packed") == digests(tmp_path / "anew")
@@ -596,17 +584,6 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, mon
     assert verify(packed).sound
 
 
-def test_a_repair_refuses_another_table(tmp_path: Path) -> None:
-    source = large_tables(tmp_path / "source", 1)
-    packed = tmp_path / "packed"
-    pack(source, packed, SEVERAL)
-    (packed / "shard-000001.tar").unlink()
-    write_table(source / "0.parquet", jpegs(15), label=[0] * 15)
-    with pytest.raises(PackError, match="16 files then, 15 now"):
-        repair(packed, source, verify(packed))
-    assert not (packed / ".pack").exists()
-
-
 # Room, and pyarrow.
 
 
@@ -629,8 +606,7 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
 
 def test_a_missing_pyarrow_is_named_and_folders_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_table(tmp_path / "a.parquet", jpegs(1))
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "1.jpg").write_bytes(jpegs(1)[0])
+    write_files(tmp_path / "folder", {"1.jpg": jpegs(1)[0]})
     for name in [name for name in sys.modules if name.startswith("fastpipe.sources.parquet_arrow")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -639,17 +615,9 @@ def test_a_missing_pyarrow_is_named_and_folders_need_none(tmp_path: Path, monkey
     succeeded("pack", tmp_path / "folder", tmp_path / "packed")
 
 
-def test_on_error_fail_stops_at_once(tmp_path: Path) -> None:
-    source = write_table(tmp_path / "a.parquet", [*jpegs(3), None])
-    told = failed(1, "pack", source, tmp_path / "packed", "--on-error", "fail")
-    assert "a.parquet/000003 cannot be packed: no image: expected bytes, got null" in told
-
-
 def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     """As a manifest's: the shards are those of a CSV file with the same rows."""
-    for name, data in zip(("a.jpg", "b/c.jpg", "b/d.jpg"), jpegs(3), strict=True):
-        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "photos" / name).write_bytes(data)
+    write_files(tmp_path / "photos", dict(zip(("a.jpg", "b/c.jpg", "b/d.jpg"), jpegs(3), strict=True)))
     columns = {"file": ["a.jpg", None, "b/c.jpg", "b/d.jpg"], "label": ["x", "y", None, "w"], "n": [1, 2, 3, 4]}
     pq.write_table(pa.table(columns), tmp_path / "photos" / "a.parquet", row_group_size=2)
     options = ["--image-column", "file"]

@@ -6,7 +6,6 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,14 @@ from support.sources.pack_sources import (
     twelve_bit,
     unusual_sampling,
     with_segments,
+    write_files,
 )
 
 import fastpipe
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.sources.picture.png import encode_png
 from fastpipe.sources.scan.opening import open_data
-from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
 GRAIN = pixels(70, 45)
@@ -98,11 +96,8 @@ PHOTO, GRAY_DEEP = PixelForm(3, 8), PixelForm(1, 16)
 
 
 def written(folder: Path, names: list[str]) -> Path:
-    for number, name in enumerate(names):
-        place = folder / "ab"[number % 2]
-        place.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(FILES[name][0])
-    return folder
+    placed = {f"{'ab'[number % 2]}/{name}": FILES[name][0] for number, name in enumerate(names)}
+    return write_files(folder, placed)
 
 
 @pytest.fixture(scope="module")
@@ -173,32 +168,6 @@ def test_a_mixture_has_the_forms_of_all(tmp_path: Path, work: Path) -> None:
     assert data.index.form_counts[PHOTO] == 1 + sum(form == PHOTO for _, form in FILES.values())
     assert sum(data.index.form_counts.values()) == len(data) == 2 + len(FILES)
     assert sorted(data["bits"][:2]) == [8, 16]
-
-
-@pytest.mark.parametrize(("field", "value", "got"), [("channels", 3, "1"), ("bits", 8, "16")])
-def test_a_changed_form_is_found_and_repaired(tmp_path: Path, field: str, value: int, got: str) -> None:
-    source, data = written(tmp_path / "source", ["deep.png"]), tmp_path / "data"
-    fastpipe.pack(source, data)
-    before = (data / INDEX_FILE).read_bytes()
-    records = np.load(data / INDEX_FILE, mmap_mode="r+")
-    records[field][0] = value
-    records.flush()
-    del records
-    report = verify(data)
-    (found,) = (each for each in report.findings if each.sample is not None)
-    assert (found.file, found.sample, found.expected, found.got) == (INDEX_FILE, 0, str(value), got)
-    assert f"its {field} differs from the index" in found.problem
-    assert repair(data, source, report) == [INDEX_FILE]
-    assert (data / INDEX_FILE).read_bytes() == before
-    assert verify(data).sound
-
-
-def test_a_sum_that_differs_from_the_index_is_found(work: Path, copied: Callable[[Path], Path]) -> None:
-    data = copied(work / "jpeg")
-    info = json.loads((data / DATASET_FILE).read_bytes())
-    info["forms"][0]["samples"] += 1
-    (data / DATASET_FILE).write_text(json.dumps(info))
-    assert any("forms differs from the index" in found.problem for found in verify(data, quick=True).findings)
 
 
 def test_inspect_shows_forms_that_are_not_all_the_usual_one(work: Path, flat: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of --storage coefficients: the same samples, batches and pixels as with JPEGs, and the JPEGs back."""
+"""--storage coefficients: of any source the same samples, batches and pixels as with JPEGs, and the JPEGs back."""
 
 from __future__ import annotations
 
@@ -18,13 +18,25 @@ from support.datasets.keys import key_of
 from support.datasets.packed import damage, packed_jpeg
 from support.pictures import fpc
 from support.programs.cli_run import failed, succeeded
-from support.sources.pack_sources import digests, jpeg_bytes, saved, twelve_bit, with_segments, write_large_folder
+from support.sources.listed import class_folders
+from support.sources.pack_sources import (
+    digests,
+    jpeg_bytes,
+    saved,
+    twelve_bit,
+    with_segments,
+    write_files,
+    write_large_folder,
+)
+from support.sources.tables import jpegs, write_table
+from support.sources.unpacked_sources import assert_same_epochs, epoch
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.pipeline import exchange
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.unpack import unpack
 from fastpipe.sources.picture.convert import EncodeOptions
@@ -56,6 +68,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Images of several kinds with labels and a column that becomes a field."""
+    images = [*jpegs(27), saved("PNG"), saved(progressive=True), b"no image"]
+    columns = {"label": [at % 3 for at in range(30)], "caption": [f"photo {at}" for at in range(30)]}
+    return write_table(tmp_path / "source" / "a.parquet", images, **columns)
+
+
 @pytest.fixture(scope="module")
 def packs(source: Path) -> dict[str, Path]:
     """Both storages of the same source."""
@@ -70,19 +90,6 @@ def packs(source: Path) -> dict[str, Path]:
 def stored(packs: dict[str, Path], tmp_path: Path) -> Path:
     """A copy of the coefficients, to be damaged."""
     return Path(shutil.copytree(packs["coefficients"], tmp_path / "copy"))
-
-
-def batches(data: Path, *, epoch: int = 0, **options: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    with fastpipe.loader(data, 5, size=(48, 56), num_workers=2, **options) as loader:
-        loader.set_epoch(epoch)
-        return [(images.numpy().copy(), labels.numpy().copy()) for images, labels in loader]
-
-
-def assert_same_batches(one: list[tuple[np.ndarray, np.ndarray]], other: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    assert len(one) == len(other) > 0
-    for (images, labels), (images_there, labels_there) in zip(one, other, strict=True):
-        assert np.array_equal(images, images_there)
-        assert np.array_equal(labels, labels_there)
 
 
 def test_the_description_says_how_images_are_stored(packs: dict[str, Path]) -> None:
@@ -106,44 +113,25 @@ def test_shards_are_webdatasets_of_fpc_members(packs: dict[str, Path]) -> None:
         assert fpc.read(data.read()).width == index.records[0]["width"]
 
 
-def test_both_storages_give_the_same_batches(packs: dict[str, Path]) -> None:
-    later = {"epoch": 3, "seed": 9}
-    for options in ({}, {"train": False}, {"verify": True}, later):
-        assert_same_batches(batches(packs["jpeg"], **options), batches(packs["coefficients"], **options))
-
-
-def test_both_storages_give_the_same_order_where_chunks_decide_it(
-    packs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_storages_give_the_same_batches(packs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[dict[str, Any]] = [{}, {"train": True}, {"verify": True}, {"train": True, "seed": 9}]
+    for options in cases:
+        assert_same_epochs(epoch(packs["jpeg"], **options), epoch(packs["coefficients"], **options))
+    # Where the order is one of chunks, their sizes are those of JPEGs.
     monkeypatch.setattr("fastpipe.plan.order.CHUNK_BYTES", 30_000)
     monkeypatch.setattr("fastpipe.plan.order.CHUNKS_PER_WINDOW", 2)
-    assert_same_batches(batches(packs["jpeg"]), batches(packs["coefficients"]))
-
-
-def test_an_epoch_goes_on_where_it_stopped(packs: dict[str, Path]) -> None:
-    whole = batches(packs["coefficients"], seed=4)
-    first = fastpipe.loader(packs["coefficients"], 5, size=(48, 56), num_workers=2, seed=4)
-    batch = iter(first)
-    next(batch), next(batch)
-    state = first.state_dict()
-    first.close()
-    second = fastpipe.loader(packs["coefficients"], 5, size=(48, 56), num_workers=1, seed=4)
-    second.load_state_dict(state)
-    assert_same_batches([(images.numpy(), labels.numpy()) for images, labels in second], whole[2:])
+    assert_same_epochs(epoch(packs["jpeg"], train=True), epoch(packs["coefficients"], train=True))
 
 
 def test_single_samples_are_the_same(packs: dict[str, Path]) -> None:
-    jpeg, coefficients = fastpipe.open(packs["jpeg"]), fastpipe.open(packs["coefficients"])
-    assert len(jpeg) == len(coefficients)
-    for one, other in zip(jpeg, coefficients, strict=True):
+    for one, other in zip(fastpipe.open(packs["jpeg"]), fastpipe.open(packs["coefficients"]), strict=True):
         assert one[1] == other[1]
         assert np.array_equal(one[0].numpy(), other[0].numpy())
 
 
 def test_a_crop_reads_only_the_rows_that_it_needs(tmp_path: Path) -> None:
-    (tmp_path / "source" / "a").mkdir(parents=True)
-    (tmp_path / "source" / "a" / "1.jpg").write_bytes(jpeg_bytes((400, 4000), quality=95))
-    pack(tmp_path / "source", tmp_path / "packed", COEFFICIENTS)
+    source = write_files(tmp_path / "source", {"a/1.jpg": jpeg_bytes((400, 4000), quality=95)})
+    pack(source, tmp_path / "packed", COEFFICIENTS)
     index = Index(tmp_path / "packed")
     loader = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1)
     list(loader)
@@ -151,24 +139,6 @@ def test_a_crop_reads_only_the_rows_that_it_needs(tmp_path: Path) -> None:
     checked = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1, verify=True)
     list(checked)
     assert checked.stats().bytes_read == index.stored_bytes
-
-
-def test_a_pack_that_was_stopped_goes_on(source: Path, packs: dict[str, Path], tmp_path: Path) -> None:
-    class StopError(Exception):
-        pass
-
-    def stop(progress: PackProgress) -> None:
-        if len(list((tmp_path / "packed" / ".pack").glob("*.done"))) >= 2:
-            raise StopError
-
-    with pytest.raises(StopError):
-        pack(source, tmp_path / "packed", COEFFICIENTS, on_progress=stop)
-    with pytest.raises(PackError, match="storage 'coefficients' there, 'jpeg' now"):
-        pack(source, tmp_path / "packed", JPEGS)
-    summary = pack(source, tmp_path / "packed", COEFFICIENTS)
-    assert summary.resumed >= 2
-    assert digests(tmp_path / "packed") == digests(packs["coefficients"])
-    assert pack(source, tmp_path / "packed", COEFFICIENTS).already_packed
 
 
 def test_sources_with_a_new_time_are_compared(source: Path, tmp_path: Path) -> None:
@@ -248,11 +218,8 @@ def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
 
 def test_a_class_without_images_has_a_folder(tmp_path: Path) -> None:
     """Else the labels of the classes behind it would be others when the files are packed again."""
-    source = tmp_path / "source"
-    (source / "bee").mkdir(parents=True)
-    for name in ("ant", "cow"):
-        (source / name).mkdir()
-        (source / name / "1.jpg").write_bytes(jpeg_bytes())
+    source = write_files(tmp_path / "source", {"ant/1.jpg": jpeg_bytes(), "cow/1.jpg": jpeg_bytes()})
+    (source / "bee").mkdir()
     fastpipe.pack(source, tmp_path / "packed")
     unpack(tmp_path / "packed", tmp_path / "files")
     fastpipe.pack(tmp_path / "files", tmp_path / "again")
@@ -274,25 +241,27 @@ def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:
 
 def test_fields_and_second_pictures(tmp_path: Path) -> None:
     """They are stored as with JPEGs; a second picture stays a JPEG."""
-    fields = {"caption": "text", "second": "image", "boxes": "boxes"}
+    fields = {"caption": "text", "second": "image", "boxes": "boxes", "seg": "mask"}
+    mask = np.arange(50 * 70, dtype=np.uint16).reshape(50, 70)
     for storage in ("jpeg", "coefficients"):
         with fastpipe.Writer(tmp_path / storage, fields=fields, workers=1, storage=storage) as writer:
             for number in range(5):
                 first, second = (jpeg_bytes((70, 50), seed=seed) for seed in (number, 100 + number))
                 boxes = {"boxes": [[1, 2, 30, 40]]}
                 label = number % 2 if number else None
-                writer.add(first, label, f"key {number}", caption=f"number {number}", second=second, boxes=boxes)
-    names = ("image", "label", "caption", "second", "boxes")
+                values = {"caption": f"number {number}", "second": second, "boxes": boxes, "seg": mask + number}
+                writer.add(first, label, f"key {number}", **values)
+    names = ("image", "label", *fields)
     loaded = [
         next(iter(fastpipe.loader(tmp_path / storage, 5, size=32, fields=names, num_workers=1)))
         for storage in ("jpeg", "coefficients")
     ]
-    for name in ("image", "label", "second"):
+    for name in ("image", "label", "second", "seg"):
         assert np.array_equal(loaded[0][name].numpy(), loaded[1][name].numpy()), name
     assert loaded[0]["caption"] == loaded[1]["caption"]
     unpack(tmp_path / "coefficients", tmp_path / "unpacked", "webdataset")
     assert contents(Index(tmp_path / "jpeg").shards[0].path) == contents(tmp_path / "unpacked" / "shard-000000.tar")
-    assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == ["caption", "second", "boxes"]
+    assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == list(fields)
     assert (tmp_path / "folder" / f"{key_of(tmp_path / 'coefficients', 0)}.jpg").exists(), "a sample without a label"
 
 
@@ -338,6 +307,56 @@ def test_classes_that_cannot_have_folders_of_their_own(tmp_path: Path) -> None:
         assert unpack(root / "packed", root / "shards", "webdataset").images == 2
 
 
+def test_tables(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_SPOOLED_BYTES", 6000)  # several spool files
+    made = {}
+    for storage in ("jpeg", "coefficients"):
+        made[storage] = fastpipe.pack(table, tmp_path / storage, storage=storage, workers=2).info
+    assert len(list((tmp_path / "coefficients").glob("shard-*.tar"))) == 1
+    for name in ("samples", "jpeg_bytes", "counts", "classes"):
+        assert made["jpeg"][name] == made["coefficients"][name], name
+    assert made["coefficients"]["counts"]["rejected"] == 1
+    fields = ("image", "label", "id", "key", "caption")
+    jpeg, coefficients = (epoch(tmp_path / name, fields=fields) for name in ("jpeg", "coefficients"))
+    assert_same_epochs(jpeg, coefficients)
+    assert [batch["caption"] for batch in jpeg] == [batch["caption"] for batch in coefficients]
+    assert verify(tmp_path / "coefficients").sound
+
+
+def test_shards_of_ours_are_sources_as_tars_are(tmp_path: Path) -> None:
+    """Without dataset.json they are WebDataset tars, in which KEY.fpc is the picture."""
+    fastpipe.pack(class_folders(tmp_path / "photos"), tmp_path / "packed", storage="coefficients", shuffle=False)
+    fastpipe.pack(tmp_path / "photos", tmp_path / "jpeg", shuffle=False)
+    (tmp_path / "tars").mkdir()
+    for shard in (tmp_path / "packed").glob("shard-*.tar"):
+        shutil.copy(shard, tmp_path / "tars")
+    fastpipe.pack(tmp_path / "tars", tmp_path / "again", shuffle=False)
+    one, other = Index(tmp_path / "jpeg"), Index(tmp_path / "again")
+    assert sorted(one.records["xxh3_64"].tolist()) == sorted(other.records["xxh3_64"].tolist())
+
+
+def test_a_coefficient_file_that_is_damaged_is_rejected(tmp_path: Path) -> None:
+    fastpipe.pack(class_folders(tmp_path / "photos", 3), tmp_path / "packed", storage="coefficients")
+    stored = packed_jpeg(Index(tmp_path / "packed"), 0)
+    newer = stored[:3] + b"\2" + stored[4:]
+    contents = {"a/whole.fpc": stored, "a/cut.fpc": stored[:-200], "a/newer.fpc": newer}
+    source = write_files(tmp_path / "source", contents)
+    rejected = dict(fastpipe.pack(source, tmp_path / "again").tally.rejected)
+    assert rejected.keys() == {"a/cut.fpc", "a/newer.fpc"}
+    assert "damaged" in rejected["a/cut.fpc"]
+    assert "version 2; this fastpipe reads version 1" in rejected["a/newer.fpc"]
+    assert len(Index(tmp_path / "again")) == 1
+
+
+def test_the_spool_needs_more_room(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = table.stat().st_size
+    free = type("Usage", (), {"free": round(1.2 * size)})
+    monkeypatch.setattr(exchange.shutil, "disk_usage", lambda _: free)
+    fastpipe.pack(table, tmp_path / "jpeg")
+    with pytest.raises(PackError, match="are free there"):
+        fastpipe.pack(table, tmp_path / "coefficients", storage="coefficients")
+
+
 def test_the_commands(packs: dict[str, Path], tmp_path: Path) -> None:
     packed = packs["coefficients"]
     assert re.search(r"stored as +coefficients", succeeded("inspect", packed, "--no-sheet"))
@@ -352,8 +371,3 @@ def test_the_commands(packs: dict[str, Path], tmp_path: Path) -> None:
     assert (tmp_path / "by url" / "class-0").is_dir()
     image = next((tmp_path / "out" / "class-0").glob("*.jpg"))
     assert Image.open(io.BytesIO(image.read_bytes())).format == "JPEG"
-
-
-def test_an_unknown_storage_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--storage.*jpeg.*coefficients"):
-        fastpipe.pack(tmp_path, tmp_path / "packed", storage="pixels")

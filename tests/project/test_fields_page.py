@@ -55,36 +55,24 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
 
 
 def test_the_demo_with_its_fields(tmp_path: Path) -> None:
-    """Boxes and masks of the demo are about the same object, in whole photos and in crops."""
+    """Boxes and masks of the demo are about the same object."""
     section = PAGE[PAGE.index("## Try it") : PAGE.index("## Python instead")]
     (program,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
     write_photos(tmp_path / "fastpipe-demo" / "photos", 20, truth=tmp_path / "fastpipe-demo" / "truth")
     exec(compile(program, "docs/fields.md", "exec"), {})
     assert fastpipe.open("data/objects").classes == list(CLASSES)
     wanted = ("image", "label", "boxes", "mask", "caption")
-    seen = 0
-    for crop in (fastpipe.Resize(), fastpipe.RandomResizedCrop()):
-        with fastpipe.loader("data/objects", 20, size=128, crop=crop, fields=wanted, num_workers=1) as loader:
-            (batch,) = loader
-        for row, label in enumerate(batch["label"].tolist()):
-            assert CLASSES[label] in batch["caption"][row].split()
-            mask, boxes = batch["mask"][row].numpy(), batch["boxes"][row].numpy()
-            assert set(np.unique(mask)) <= {0, label + 1}
-            if not len(boxes):
-                assert mask.sum() <= 2 * (label + 1) * 128, "no more than the edge of an object"
-                continue
-            assert batch["boxes_labels"][row].tolist() == [label + 1]
-            rows, columns = np.nonzero(mask)
-            if not len(rows):
-                continue  # a corner of the box, where the object is not
-            seen += 1
-            extent = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
-            assert (extent[:2] >= boxes[0, :2] - 1).all()
-            assert (extent[2:] <= boxes[0, 2:] + 1).all()
-            if isinstance(crop, fastpipe.Resize):
-                # Nearest neighbours can miss the tip of a star.
-                assert np.abs(extent - boxes[0]).max() <= 6
-    assert seen >= 35
+    with fastpipe.loader("data/objects", 20, size=128, crop=fastpipe.Resize(), fields=wanted, num_workers=1) as loader:
+        (batch,) = loader
+    for row, label in enumerate(batch["label"].tolist()):
+        assert CLASSES[label] in batch["caption"][row].split()
+        assert batch["boxes_labels"][row].tolist() == [label + 1]
+        mask = batch["mask"][row].numpy()
+        assert set(np.unique(mask)) == {0, label + 1}
+        rows, columns = np.nonzero(mask)
+        extent = np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1])
+        # Nearest neighbours can miss the tip of a star.
+        assert np.abs(extent - batch["boxes"][row].numpy()[0]).max() <= 6
 
 
 def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:

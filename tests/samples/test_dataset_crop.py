@@ -6,10 +6,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.datasets.field_scenes import write_scenes
+from support.datasets.packed import damage
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
@@ -92,39 +92,15 @@ def test_several_crops_and_transforms(large: Path) -> None:
     assert torch.equal(torch.as_tensor(with_fields[2]["image"]), images[2])
 
 
-def test_what_is_not_packed(tmp_path: Path) -> None:
-    from PIL import Image
-
-    (tmp_path / "a").mkdir()
-    noise = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
-    for name in ("0.png", "1.jpg"):
-        Image.fromarray(noise).save(tmp_path / "a" / name, quality=95)
-    options: dict[str, Any] = {"size": SIZE, "crop": fastpipe.CenterCrop(resize=50)}
-    dataset = fastpipe.open(tmp_path).cropped(**options)
-    with fastpipe.loader(tmp_path, 2, train=False, num_workers=1, **options) as loader:
-        images = next(iter(loader))[0]
-    assert all(torch.equal(dataset[sample][0], images[sample]) for sample in range(2))
-
-
 def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
-    wrong: list[dict[str, Any]] = [
-        {"size": np.array([[8, 9]])},
-        {"size": 0},
-        {"hflip": torch.tensor([1, 0])},
-        {"exact": 0},
-        {"seed": False},
-        {"crop": "centre"},
-    ]
-    for options in wrong:
-        (name,) = options
-        with pytest.raises(ConfigError, match=f"{name}: expected|{name}=.*expected|expected .*got"):
-            fastpipe.open(large).cropped(**{"crop": fastpipe.Resize(), **options})
+    wrong = {"size": 0, "hflip": torch.tensor([1, 0]), "exact": 0, "seed": False, "crop": "centre"}
+    for option, value in wrong.items():
+        with pytest.raises(ConfigError, match=f"{option}: expected|{option}=.*expected|expected .*got"):
+            fastpipe.open(large).cropped(**{"crop": fastpipe.Resize(), option: value})
     with pytest.raises(ConfigError, match="TenCrop is for evaluation"):
         fastpipe.open(large).cropped(fastpipe.TenCrop(), hflip=True)
     with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
         fastpipe.open(fielded).with_fields(("image", "joints")).cropped(fastpipe.Resize(), hflip=True)
-    from support.datasets.packed import damage
-
     broken = copied(large)
     damage(broken, 1)
     dataset = fastpipe.open(broken).cropped(fastpipe.Resize(), size=16)

@@ -53,9 +53,7 @@ def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[An
     assert sample["gaze"].tolist() == np.array(values["gaze"][number], dtype=np.float32).tolist()
 
 
-def test_samples_are_dicts_of_their_values(
-    fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None
-) -> None:
+def test_samples_are_dicts(fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None) -> None:
     dataset, plain = fastpipe.open(fielded).with_fields(FIELDS), fastpipe.open(flat)
     for number in (0, 1, 2, 17, FLAT_IMAGES - 1):
         sample = dataset[number]
@@ -69,28 +67,7 @@ def test_samples_are_dicts_of_their_values(
         for name, kind in (("boxes", kinds.BoundingBoxes), ("joints", kinds.KeyPoints)):
             assert type(sample[name]) is kind
             assert sample[name].canvas_size == size
-
-
-def test_v2_moves_all_of_a_sample(fielded: Path, torchvision: ModuleType) -> None:
-    import torchvision.transforms.v2 as v2
-
-    samples_single._tv_tensors.cache_clear()
-    transform = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((40, 80))])
-    plain = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption"))
-    moved = fastpipe.open(fielded).with_fields(("image", "boxes", "joints", "caption")).with_transform(transform)
-    for number in (2, 5, 8):
-        before, after = plain[number], moved[number]
-        height, width = before["image"].shape[1:]
-        assert after["image"].shape == (3, 40, 80)
-        assert after["caption"] == before["caption"]
-        x0, y0, x1, y1 = before["boxes"].T
-        expected = torch.stack(
-            [(width - x1) * 80 / width, y0 * 40 / height, (width - x0) * 80 / width, y1 * 40 / height]
-        )
-        torch.testing.assert_close(torch.as_tensor(after["boxes"]), expected.T.as_subclass(torch.Tensor))
-        x = (width - 1 - before["joints"][..., 0]) * 80 / width
-        torch.testing.assert_close(after["joints"][..., 0].as_subclass(torch.Tensor), x.as_subclass(torch.Tensor))
-        assert torch.equal(after["joints_visibility"], before["joints_visibility"])
+        assert sample["boxes"].format == kinds.BoundingBoxFormat.XYXY
 
 
 def test_a_transform_gets_the_dict(fielded: Path, values: dict[str, list[Any]]) -> None:
@@ -100,13 +77,6 @@ def test_a_transform_gets_the_dict(fielded: Path, values: dict[str, list[Any]]) 
         .with_transform(lambda sample: (sample["caption"], len(sample)))
     )
     assert [dataset[-1], dataset[3]] == [(values["caption"][-1], 2), (values["caption"][3], 2)]
-
-    def fails(sample: dict[str, Any]) -> None:
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError) as caught:
-        fastpipe.open(fielded).with_fields(("caption",)).with_transform(fails)[9]
-    assert "in the transform of sample 9" in caught.value.__notes__[0]
 
 
 def test_without_image_nothing_is_decoded(fielded: Path, copied: Callable[[Path], Path]) -> None:
@@ -143,15 +113,12 @@ def test_wrong_fields(fielded: Path) -> None:
             fastpipe.open(fielded).with_fields(fields)
 
 
-@pytest.mark.parametrize(("transform", "words"), [(5, "expected None or a callable"), (dict, "got the class dict")])
-def test_wrong_transforms(fielded: Path, transform: Any, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        fastpipe.open(fielded).with_fields(("image",)).with_transform(transform)
+def test_wrong_transforms(fielded: Path) -> None:
+    with pytest.raises(ConfigError, match="transform: expected None or a callable"):
+        fastpipe.open(fielded).with_fields(("image",)).with_transform(5)
 
 
-def test_fields_and_transforms_come_in_any_order_and_stay_where_samples_are_chosen(
-    fielded: Path, values: dict[str, list[Any]]
-) -> None:
+def test_fields_and_transforms_come_in_any_order_and_stay(fielded: Path, values: dict[str, list[Any]]) -> None:
     """Also where the dataset has read samples before: files that are open are those of one dataset."""
     data = fastpipe.open(fielded).with_fields(("caption", "id"))
     assert data[0] == {"caption": values["caption"][0], "id": 0}

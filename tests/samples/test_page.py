@@ -54,13 +54,9 @@ def test_what_was_chosen_and_mixed(flat: Path) -> None:
     assert re.findall("<figcaption>(.*?)</", page) == ["no label", "ant"]
     numbers = [flat_number(np.asarray(each)[48, 5]) for each in pictures_of(page)]
     assert numbers == [flat_number(data[number][0][:, 0, 0].numpy()) for number in (30, 2)]
-    assert "mixed 0.7 : 0.3" in fastpipe.mix({data: 0.7, data.select([30]): 0.3})._repr_html_()
-
-
-def test_single_samples_in_another_form_change_nothing(flat: Path) -> None:
-    data = fastpipe.open(flat)
     other = data.cropped(fastpipe.CenterCrop(), 8).with_transform(lambda image: image * 0).with_fields(["label"])
-    assert other._repr_html_() == data._repr_html_()
+    assert other._repr_html_() == data._repr_html_(), "the form of single samples changes nothing"
+    assert "mixed 0.7 : 0.3" in fastpipe.mix({data: 0.7, data.select([30]): 0.3})._repr_html_()
 
 
 def test_nothing_is_decoded_until_it_is_shown(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,28 @@
-"""Datasets of every kind, pickled and copied: small, the same in another process, and opened when they are read."""
+"""Datasets of every kind, pickled and copied: small, the same in other processes, and opened when they are read."""
 
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import pickle
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.datasets.kinds import KINDS, told
+from support.pictures.drawn import FLAT_IMAGES
 from support.programs.warm import run_script
+from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import DatasetError
+
+ROWS = np.random.default_rng(0).random((FLAT_IMAGES, 2), dtype=np.float32)
+# Spawned workers import torch anew, each of them.
+WORKERS = {"fork": 2, "forkserver": 2, "spawn": 1}
 
 
 @pytest.fixture(params=KINDS)
@@ -31,23 +39,6 @@ def test_a_copy_is_the_same_and_a_pickle_small(data: fastpipe.Dataset) -> None:
     for again in (pickle.loads(pickle.dumps(data)), copy.copy(data), copy.deepcopy(data)):  # noqa: S301 (our own)
         assert told(again) == expected
     assert told(data) == expected
-
-
-@pytest.mark.parametrize(
-    "data",
-    ["fold", "column of a file", "labels of a file", "concat of all that", "mix", "all", "not packed"],
-    indirect=True,
-)
-def test_batches_are_the_same(data: fastpipe.Dataset) -> None:
-    again: fastpipe.Dataset = pickle.loads(pickle.dumps(data))  # noqa: S301 (our own)
-    options: dict[str, Any] = {"size": 16, "num_workers": 1, "seed": 3, "drop_last": False}
-    with fastpipe.loader(data, 2, **options) as one, fastpipe.loader(again, 2, **options) as other:
-        for first, second in zip(one, other, strict=True):
-            assert torch.equal(first.images, second.images)
-            assert first.labels.tolist() == second.labels.tolist()
-            assert first.ids.tolist() == second.ids.tolist()
-        state = one.state_dict()
-        other.load_state_dict(state)
 
 
 def test_in_another_process(fielded: Path, many_shards: Path, tmp_path: Path) -> None:
@@ -83,3 +74,38 @@ def test_nothing_is_opened_before_it_is_read(fielded: Path, many_shards: Path, t
         for read in (lambda each=again: each[0], lambda each=again: each["label"][0], lambda each=again: len(each)):
             with pytest.raises(DatasetError, match=f"{gone} does not exist"):
                 read()
+
+
+@pytest.fixture
+def preloaded() -> Iterator[None]:
+    """The process that forks the workers of forkserver imports torch, for all of them."""
+    multiprocessing.set_forkserver_preload(["torch", "fastpipe"])
+    yield
+    multiprocessing.set_forkserver_preload(["__main__"])
+
+
+@pytest.mark.new_python("DataLoader workers by start method")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork where there are threads
+@pytest.mark.usefixtures("preloaded")
+@pytest.mark.parametrize("method", WORKERS)
+def test_workers_give_the_same_samples(fielded: Path, tmp_path: Path, method: str) -> None:
+    """Columns of the dataset, of an array and of a file, and crops of the epoch that was set last."""
+    np.save(tmp_path / "rows.npy", ROWS)
+    data = fastpipe.open(fielded).with_column("array", ROWS).with_column("file", tmp_path / "rows.npy")
+    data = data.select(range(FLAT_IMAGES - 1, -1, -6)).with_fields(["image", "caption", "key", "array", "file", "id"])
+    data = data.cropped(fastpipe.RandomResizedCrop(), size=20, hflip=True)
+    mine: fastpipe.Dataset = pickle.loads(pickle.dumps(data))  # noqa: S301 (our own)
+    assert data[0]["id"] == 0  # its files are open in the parent
+    batches = DataLoader(
+        data, 2, num_workers=WORKERS[method], multiprocessing_context=method, persistent_workers=True, timeout=300
+    )
+    for epoch in (0, 5):
+        data.set_epoch(epoch)
+        mine.set_epoch(epoch)
+        seen = list(batches)
+        assert torch.cat([batch["id"] for batch in seen]).tolist() == list(range(len(data)))
+        for name in ("image", "array", "file"):
+            found = torch.cat([batch[name] for batch in seen])
+            assert torch.equal(found, torch.stack([torch.as_tensor(sample[name]) for sample in mine])), name
+        for name in ("caption", "key"):
+            assert [text for batch in seen for text in batch[name]] == [sample[name] for sample in mine], name

@@ -16,6 +16,7 @@ from support.pictures.drawn import FLAT_CLASSES, FLAT_IMAGES
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.layout import INDEX_FILE
 
 NUMBERS = np.arange(FLAT_IMAGES)
 TEACHER = np.random.default_rng(0).random((FLAT_IMAGES, 2, 3), dtype=np.float32)
@@ -59,9 +60,7 @@ def test_values_of_a_file(flat: Path, tmp_path: Path) -> None:
             assert np.array_equal(np.asarray(data.with_fields(["mine"])[7]["mine"]), expected[7])
 
 
-def test_of_a_file_only_the_rows_of_a_batch_are_read(
-    flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_file_only_rows_of_a_batch_are_read(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And its pickle has the path; the values are opened where they are read."""
     row = 1 << 16
     values = np.random.default_rng(1).integers(0, 255, (FLAT_IMAGES, row), dtype=np.uint8)
@@ -131,37 +130,30 @@ VALUES_THAT_DO_NOT_FIT: list[tuple[Any, str]] = [
 ]
 
 
-def test_values_that_do_not_fit(flat: Path) -> None:
+def test_values_that_do_not_fit_and_names_that_no_field_may_have(flat: Path) -> None:
     for values, words in VALUES_THAT_DO_NOT_FIT:
         with pytest.raises(ConfigError, match=f"with_column: .*{words}"):
             fastpipe.open(flat).with_column("mine", values)
-
-
-NAMES_OF_NO_FIELD: list[Any] = ["label", "image", "id", "key", "a b", "", 3]
-
-
-def test_names_that_no_field_may_have(flat: Path) -> None:
-    for name in NAMES_OF_NO_FIELD:
+    names: list[Any] = ["label", "image", "id", "key", "a b", "", 3]
+    for name in names:
         with pytest.raises(ConfigError, match=r"with_column: expected a field's name of small letters.* got"):
             fastpipe.open(flat).with_column(name, NUMBERS)
 
 
 def test_files_that_are_no_columns(flat: Path, tmp_path: Path) -> None:
-    file = tmp_path / "mine.npy"
+    data, file = fastpipe.open(flat), tmp_path / "mine.npy"
     with pytest.raises(DatasetError, match=r"mine\.npy cannot be opened: No such file"):
-        fastpipe.open(flat).with_column("mine", file)
-    file.write_bytes(b"nothing")
-    with pytest.raises(ConfigError, match=r"mine\.npy: expected an \.npy file with a row for each sample"):
-        fastpipe.open(flat).with_column("mine", file)
-    np.save(file, np.array([{}] * FLAT_IMAGES), allow_pickle=True)
-    with pytest.raises(ConfigError, match=r"mine\.npy: expected an \.npy file"):
-        fastpipe.open(flat).with_column("mine", file)
-    np.save(file, np.asfortranarray(TEACHER))
-    with pytest.raises(ConfigError, match=r"not in C order; save np\.ascontiguousarray\(values\)"):
-        fastpipe.open(flat).with_column("mine", file)
-    np.save(file, TEACHER[:5])
-    with pytest.raises(ConfigError, match=r"expected 37 rows .* got float32 of shape \(5, 2, 3\)"):
-        fastpipe.open(flat).with_column("mine", file)
+        data.with_column("mine", file)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: file.write_bytes(b"nothing"), r"mine\.npy: expected an \.npy file with a row for each sample"),
+        (lambda: np.save(file, np.array([{}] * FLAT_IMAGES), allow_pickle=True), r"mine\.npy: expected an \.npy file"),
+        (lambda: np.save(file, np.asfortranarray(TEACHER)), r"not in C order; save np\.ascontiguousarray\(values\)"),
+        (lambda: np.save(file, TEACHER[:5]), r"expected 37 rows .* got float32 of shape \(5, 2, 3\)"),
+    ]
+    for write, words in wrong:
+        write()
+        with pytest.raises(ConfigError, match=words):
+            data.with_column("mine", file)
 
 
 def test_a_file_that_changes_is_an_error(flat: Path, tmp_path: Path) -> None:
@@ -248,18 +240,13 @@ def test_labels_that_are_none(flat: Path) -> None:
             fastpipe.open(flat).with_labels(labels, classes=classes)
 
 
-@pytest.mark.parametrize("change", [lambda data: data.with_labels(NUMBERS % 2), lambda data: data.only(["bee", "ant"])])
-def test_damaged_labels_are_named_where_they_are_read(
-    flat: Path, copied: Callable[[Path], Path], change: Callable[[fastpipe.Dataset], fastpipe.Dataset]
-) -> None:
+def test_damaged_labels_are_named_where_they_are_read(flat: Path, copied: Callable[[Path], Path]) -> None:
     """A label of the index that no class has: of a sample that a user labels anew, it does not count."""
-    from fastpipe.format.layout import INDEX_FILE
-
     path = copied(flat)
     records = np.load(path / INDEX_FILE)
     records["label"][4] = 10**6
     np.save(path / INDEX_FILE, records)
-    data = change(fastpipe.open(path))
-    assert len(data) >= 20
+    for data in (fastpipe.open(path).with_labels(NUMBERS % 2), fastpipe.open(path).only(["bee", "ant"])):
+        assert len(data) >= 20
     with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
         [label for _, label in fastpipe.open(path)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from support.pictures.picture_forms import MIXED, SIZE, as_array, by_pillow, with_alpha, write_mixed
-from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError
@@ -47,6 +45,7 @@ def test_whole_images_are_pillows(photos: Path, kind: str, channels: str) -> Non
 
 def test_without_it_they_are_rgb_of_8_bits(packed: fastpipe.Dataset) -> None:
     assert {(each.shape[0], each.dtype) for each, _ in packed} == {(3, torch.uint8)}
+    assert repr(packed.with_pixels("rgba", torch.uint16)).endswith("channels='rgba', dtype=torch.uint16>")
     assert all(torch.equal(one, other) for (one, _), (other, _) in zip(packed, packed.with_pixels(), strict=True))
 
 
@@ -98,14 +97,6 @@ def test_own_is_that_of_the_samples(packed: fastpipe.Dataset) -> None:
     assert both[4][0].shape == (1, HEIGHT, WIDTH)
     with pytest.raises(ConfigError, match="other transforms, crops, pixels or fields"):
         fastpipe.concat(gray, packed)
-
-
-def test_it_goes_with_other_processes(packed: fastpipe.Dataset) -> None:
-    data = pickle.loads(pickle.dumps(packed.with_pixels("rgba", torch.uint16)))  # noqa: S301
-    assert repr(data).endswith("channels='rgba', dtype=torch.uint16>")
-    images, _ = next(iter(DataLoader(data, batch_size=4, num_workers=1, multiprocessing_context="fork")))
-    assert (images.shape, images.dtype) == ((4, 4, HEIGHT, WIDTH), torch.uint16)
-    assert torch.equal(images[3], data[3][0])
 
 
 @pytest.mark.parametrize("cropped", [False, True])

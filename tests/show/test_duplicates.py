@@ -83,13 +83,6 @@ def test_what_was_added_is_found_and_can_be_removed(source: Path, tmp_path: Path
     assert len(fastpipe.open(data)) == 12
 
 
-def test_a_dataset_without_any(tmp_path: Path) -> None:
-    source = write_large_folder(tmp_path / "source", images=4)
-    fastpipe.pack(source, tmp_path / "packed")
-    found = fastpipe.duplicates(tmp_path / "packed")
-    assert (found.groups, found.samples, found.contradictions, found.group_keys()) == ([], 0, 0, [])
-
-
 def test_the_groups_are_those_of_a_dictionary() -> None:
     from fastpipe.show.duplicates import _groups
 

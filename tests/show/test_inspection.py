@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -84,11 +82,6 @@ def test_a_sample_of_the_rows_of_a_large_dataset(flat: Path, monkeypatch: pytest
     found = inspect(Index(flat))
     assert found.samples == 37
     assert sum(found.width.counts) == 10
-
-
-def test_figures_are_json(flat: Path) -> None:
-    content = json.loads(json.dumps(asdict(inspect(Index(flat)))))
-    assert content["width"]["percentiles"] == {"0": 24, "10": 27.6, "50": 42, "90": 56.4, "100": 60}
 
 
 def cells(sheet: Path, count: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:

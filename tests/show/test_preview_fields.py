@@ -16,7 +16,6 @@ import fastpipe
 from fastpipe.show import sheet
 from fastpipe.show.marks import Marks, colour_of, with_marks
 from fastpipe.show.preview import SIZE, VARIANTS, seen_by
-from fastpipe.show.sheet import contact_sheet
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -239,11 +238,3 @@ def test_a_text_is_cut_where_the_next_letter_would_not_fit() -> None:
         assert whole.startswith(shown)
         assert not shown or length(shown) <= width
         assert shown == whole or length(whole[: len(shown) + 1]) > width
-
-
-def test_notes_do_not_change_a_sheet_without_them() -> None:
-    images = np.zeros((4, 20, 30, 3), dtype=np.uint8)
-    texts = ["a", "b", "c", "d"]
-    assert np.array_equal(
-        contact_sheet(images, texts, columns=2), contact_sheet(images, texts, columns=2, notes=[[], []])
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fastpipe.errors import ImageError, PackError
+from fastpipe.errors import ImageError
 from fastpipe.sources.column_kinds import Seen, field_value, xyxy
 from fastpipe.sources.listing import SourceField
 
@@ -88,21 +88,6 @@ def test_kinds_of_values() -> None:
 def test_kinds_of_texts() -> None:
     for texts, kind in TEXTS:
         assert seen(texts, typed=False).kind == kind, texts
-
-
-def test_labels_of_csv_are_numbers_or_names() -> None:
-    for labels, are_numbers in (
-        (["1", "2", "-1", "", "-1.0", "3.0"], True),
-        (["", "-1"], True),
-        (["a", "-1", "", "1.5", "1.0"], False),
-        (["1.5"], False),
-        (["7", "007"], False),
-        (["a", "007"], False),
-    ):
-        assert seen(labels, typed=False).are_numbers("label") == are_numbers, labels
-    for labels in (["a", "7"], ["7", "a"], ["7", "1.5"], ["7", "007", "a"]):
-        with pytest.raises(PackError, match=r"^label: labels are numbers \(row \d\) and names \(row \d\)"):
-            seen(labels, typed=False).are_numbers("label")
 
 
 def test_a_value_as_its_field_takes_it() -> None:

@@ -167,9 +167,7 @@ def test_a_damaged_file_is_a_named_error(tmp_path: Path) -> None:
     st.sampled_from([1, 2, 3, 17, 1 << 20]),
     st.sampled_from([None, 1]),
 )
-def test_entries_are_those_of_json(
-    tmp_path_factory: pytest.TempPathFactory, value: Any, piece: int, indent: int
-) -> None:
+def test_entries_are_of_json(tmp_path_factory: pytest.TempPathFactory, value: Any, piece: int, indent: int) -> None:
     path = tmp_path_factory.mktemp("json") / "a.json"
     whole = {"a": [value, value], "b": value, "c": []}
     path.write_text(json.dumps(whole, indent=indent, ensure_ascii=piece % 2 == 0), "utf-8", "surrogatepass")

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.running.soak import Tried, long_form, times
-from support.sources.pack_sources import digests, files, jpeg_bytes
+from support.sources.pack_sources import files, jpeg_bytes
 from support.sources.tars import END, header, member, pax, write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Source
 
@@ -131,13 +130,8 @@ def test_names_that_lead_elsewhere(tmp_path: Path, labelled: bool, tried: Tried)
     assert (summary.info["samples"], len(summary.tally.rejected)) == (1, len(parts))
     outside = {name: data for name, data in files(tmp_path).items() if not name.startswith("deep/packed/")}
     assert outside == before
-    assert sorted(os.listdir(tmp_path / "deep" / "packed")) == [
-        "dataset.json",
-        "index.npy",
-        "rejected.jsonl",
-        "shard-000000.tar",
-        "sources.npy",
-    ]
+    written = "dataset.json index.npy rejected.jsonl shard-000000.tar sources.npy"
+    assert " ".join(sorted(os.listdir(tmp_path / "deep" / "packed"))) == written
     told = (tmp_path / "deep" / "packed" / "rejected.jsonl").read_text("utf-8")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", told)
     assert max(map(len, told.splitlines())) < 500
@@ -184,17 +178,6 @@ def test_links_and_devices_are_rejected_by_name(tmp_path: Path, tried: Tried) ->
         told = [reason for path, reason in reasons.items() if path.startswith(f"{key}.")]
         assert any(expected in reason for reason in told), (key, reasons)
     tried("links, devices, pipes and sparse files in an imported tar", len(parts), "rejected by name")
-
-
-def test_a_pack_of_damaged_tars_leaves_nothing_behind(source: Path, tmp_path: Path) -> None:
-    whole = source.read_bytes()
-    for length in (0, 100, 700, 1600, len(whole) // 2 & ~511):
-        source.write_bytes(whole[:length].rstrip(b"\0") or b"x" * length)
-        before = digests(tmp_path)
-        with pytest.raises(PackError, match=re.escape(str(source))):
-            pack(source, tmp_path / "packed", PackOptions(overwrite=True))
-        assert digests(tmp_path) == before
-        assert os.listdir(tmp_path) == ["a.tar"]
 
 
 def test_pictures_of_gigabytes_are_never_read(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
-from support.datasets.field_values import opened, stored_files
-from support.sources.listed import by_path, flat_photos, paths_of
+from support.sources.listed import by_path, flat_photos
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -125,14 +124,10 @@ def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str)
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own
 def test_masks_are_those_of_pycocotools(coco: Path, tmp_path: Path) -> None:
-    fields = ["seg=segmentation:mask", "objects=instances:mask"]
-    fastpipe.pack(coco, tmp_path / "packed", fields=fields)
+    fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask", "objects=instances:mask"])
     reference = judge(coco / "annotations/instances_val2017.json")
-    names = paths_of(tmp_path / "packed")
-    masks = [opened(data) for data in stored_files(tmp_path / "packed", "seg")]
-    objects = [opened(data) for data in stored_files(tmp_path / "packed", "objects")]
+    found = by_path(tmp_path / "packed", "seg", "objects")
     for image in reference.dataset["images"]:
-        at = names.index(image["file_name"])
         expected = np.zeros((30, image["width"]), np.uint16)
         numbers = np.zeros((30, image["width"]), np.uint16)
         notes = reference.loadAnns(reference.getAnnIds(imgIds=image["id"]))
@@ -141,9 +136,10 @@ def test_masks_are_those_of_pycocotools(coco: Path, tmp_path: Path) -> None:
             drawn = reference.annToMask(notes[number]).astype(bool)
             expected[drawn] = notes[number]["category_id"]
             numbers[drawn] = number + 1
-        np.testing.assert_array_equal(masks[at], expected)
-        np.testing.assert_array_equal(objects[at], numbers)
-    assert max(mask.max() for mask in masks) == 300  # more than 8 bits
+        mask, objects = found[image["file_name"]]
+        np.testing.assert_array_equal(np.asarray(mask), expected)
+        np.testing.assert_array_equal(np.asarray(objects), numbers)
+    assert max(int(mask.max()) for mask, _ in found.values()) == 300  # more than 8 bits
     assert Index(tmp_path / "packed").fields["seg"].names[7] == "dog"
 
 

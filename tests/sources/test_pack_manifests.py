@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from support.datasets.field_values import opened, stored_files
 from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp, succeeded
 from support.sources.listed import by_path, flat_photos, paths_of, shard_bytes, write_lines
-from support.sources.pack_sources import jpeg_bytes
+from support.sources.pack_sources import jpeg_bytes, pillow
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
@@ -99,26 +98,20 @@ def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_pat
     assert verify(tmp_path / "packed").sound
 
 
-@pytest.mark.parametrize("missing", [{}, dict.fromkeys(("n", "text", "boxes", "many"), None)])
-def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Path, missing: dict[str, None]) -> None:
-    there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1]}
-    rows = [{"path": f"{number:03d}.jpg", **(there if number else missing)} for number in range(3)]
+def test_a_key_that_a_record_lacks_and_nan_are_missing_values(photos: Path, tmp_path: Path) -> None:
+    there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1], "score": 0.5}
+    values = [{}, dict.fromkeys(there, None), {**there, "score": float("nan")}, {**there, "score": [1, float("nan")]}]
+    rows = [{"path": f"{number:03d}.jpg", **value} for number, value in enumerate(values)]
     summary = fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
     assert not summary.tally.rejected
-    assert kinds(tmp_path / "packed") == {"n": "json", "text": "text", "boxes": "boxes", "many": "json"}
-    assert by_path(tmp_path / "packed", "n", "text") == {
-        "000.jpg": (None, ""),
-        "001.jpg": (7, "a"),
-        "002.jpg": (7, "a"),
+    expected = {"n": "json", "text": "text", "boxes": "boxes", "many": "json", "score": "json"}
+    assert kinds(tmp_path / "packed") == expected
+    assert by_path(tmp_path / "packed", "n", "text", "score") == {
+        "000.jpg": (None, "", None),
+        "001.jpg": (None, "", None),
+        "002.jpg": (7, "a", None),
+        "003.jpg": (7, "a", [1, None]),
     }
-
-
-def test_nan_in_json_is_a_missing_value(photos: Path, tmp_path: Path) -> None:
-    scores = [0.5, float("nan"), [1, float("nan")]]
-    rows = [{"path": f"{number:03d}.jpg", "score": score} for number, score in enumerate(scores)]
-    fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
-    assert kinds(tmp_path / "packed") == {"score": "json"}
-    assert by_path(tmp_path / "packed", "score") == {"000.jpg": 0.5, "001.jpg": None, "002.jpg": [1, None]}
 
 
 def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) -> None:
@@ -130,20 +123,6 @@ def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) 
     assert found == {"000.jpg": (7, 1, " a, b "), "001.jpg": (3, 2, "c"), "002.jpg": (10, 3, "d ")}
     names = write_text(photos / "b.csv", '"path", "label"\n000.jpg, cat \n001.jpg,cat\n')
     assert list_sources(names, 0).classes == ["cat"]
-
-
-def test_a_label_of_spaces_is_none(photos: Path) -> None:
-    for first, last in (("7", "3"), ("cat", "dog")):
-        rows = [("000.jpg", first), ("001.jpg", "   "), ("002.jpg", last)]
-        text = "path,label\n" + "".join(f'{path},"{label}"\n' for path, label in rows)
-        as_csv = write_text(photos / "a.csv", text)
-        as_jsonl = write_lines(photos / "a.jsonl", *({"path": path, "label": label} for path, label in rows))
-        for source in (as_csv, as_jsonl):
-            listing = list_sources(source, 0)
-            assert all(source.problem is None for source in listing.sources)
-            labels = {source.path: source.label for source in listing.sources}
-            assert [path for path, label in labels.items() if label == -1] == ["001.jpg"]
-            assert "   " not in listing.classes
 
 
 def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> None:
@@ -168,16 +147,31 @@ LABELS_OF_CSV: list[tuple[list[str], list[str], list[int]]] = [
     (["10.0", "2.0", ""], [str(number) for number in range(11)], [10, 2, -1]),  # as pandas writes them
     (["2", "1.00", "-1.0"], ["0", "1", "2"], [2, 1, -1]),
     (["1.5", "1.0", "a"], ["1.0", "1.5", "a"], [1, 0, 2]),
+    (["2", "   ", "1"], ["0", "1", "2"], [2, -1, 1]),
+    (["7", "007", ""], ["007", "7"], [1, 0, -1]),
+    (["cat", "   ", "dog"], ["cat", "dog"], [0, -1, 1]),
+]
+LABELS_OF_JSON: list[tuple[list[Any], list[str], list[int]]] = [
+    (["7", "   ", "3"], ["3", "7"], [1, -1, 0]),
+    (["cat", "   ", "dog"], ["cat", "dog"], [0, -1, 1]),
+    ([2.0, None, -1.0], ["0", "1", "2"], [2, -1, -1]),  # as pandas writes them if one of the column is missing
 ]
 
 
-def test_labels_of_csv(photos: Path) -> None:
-    for labels, classes, numbers in LABELS_OF_CSV:
-        lines = [f"{number:03d}.jpg,{label}\n" for number, label in enumerate(labels)]
-        listing = list_sources(write_text(photos / "a.csv", "path,label\n" + "".join(lines)), 0)
+def test_labels(photos: Path) -> None:
+    def assert_labels(source: Path, classes: list[str], numbers: list[int]) -> None:
+        listing = list_sources(source, 0)
         assert listing.classes == classes
+        assert all(source.problem is None for source in listing.sources)
         by_name = sorted(listing.sources, key=lambda source: source.path)
         assert [source.label for source in by_name] == numbers
+
+    for labels, classes, numbers in LABELS_OF_CSV:
+        lines = [f'{number:03d}.jpg,"{label}"\n' for number, label in enumerate(labels)]
+        assert_labels(write_text(photos / "a.csv", "path,label\n" + "".join(lines)), classes, numbers)
+    for values, classes, numbers in LABELS_OF_JSON:
+        rows = [{"path": f"{number:03d}.jpg", "label": value} for number, value in enumerate(values)]
+        assert_labels(write_lines(photos / "a.jsonl", *rows), classes, numbers)
 
 
 def test_columns_with_long_names_become_fields_of_different_names(photos: Path, tmp_path: Path) -> None:
@@ -187,36 +181,18 @@ def test_columns_with_long_names_become_fields_of_different_names(photos: Path, 
     assert len(kinds(tmp_path / "packed")) == 12
 
 
-def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
-    """pandas writes them so if one of the column is missing."""
-    rows = [{"path": "000.jpg", "label": 2.0}, {"path": "001.jpg", "label": None}, {"path": "002.jpg", "label": -1.0}]
-    listing = list_sources(write_lines(photos / "a.jsonl", *rows), 0)
-    assert listing.classes == ["0", "1", "2"]
-    assert sorted((source.path, source.label) for source in listing.sources) == [
-        ("000.jpg", 2),
-        ("001.jpg", -1),
-        ("002.jpg", -1),
-    ]
-
-
 MANY_COLUMNS = "path," + ",".join(f"c{number}" for number in range(70)) + "\n" + "," * 70
 UNCERTAIN: list[tuple[str, str, str]] = [
     ("a.csv", "path,label\na.jpg,cat\nb.jpg,7\n", r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)"),
-    (
-        "a.jsonl",
-        '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n',
-        "labels are numbers and names",
-    ),
-    (
-        "a.csv",
-        "path,image\na,b\n",
-        "several columns that may hold the images: image, path. --image-column picks one",
-    ),
+    ("a.jsonl", '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n', "labels are numbers and names"),
+    ("a.csv", "path,image\na,b\n", "several columns that may hold the images: image, path. --image-column picks one"),
     ("a.csv", "picture,label\na,b\n", "such as path, file_name or image; got label, picture. --image-column"),
     ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 2, 'path' 2 times"),
     ("a.csv", "", "got 0, '' 1 times"),
     ("a.csv", "path\n", "holds no rows"),
     ("a.jsonl", "", "holds no rows"),
+    ("a.csv", "path,label\na.jpg,7\nb.jpg,1.5\n", r"are numbers \(a\.csv/000002\) and names \(a\.csv/000003\)"),
+    ("a.csv", "path,label\na,7\nb,007\nc,a\n", r"are numbers \(a\.csv/000002\) and names \(a\.csv/00000\d\)"),
     (
         "a.jsonl",
         '[{"path": "000.jpg"}]',
@@ -316,8 +292,8 @@ def test_paths_are_relative_to_the_image_root(photos: Path, tmp_path: Path) -> N
 
 def test_files_of_masks_and_second_images(photos: Path, tmp_path: Path) -> None:
     (photos / "more").mkdir()
-    for number in range(12):
-        mask = np.random.default_rng(number).integers(0, 60_000, (30, 40 + number)).astype(np.uint16)
+    masks = [np.random.default_rng(n).integers(0, 60_000, (30, 40 + n)).astype(np.uint16) for n in range(12)]
+    for number, mask in enumerate(masks):
         Image.fromarray(mask).save(photos / f"more/{number:03d}.png")
         (photos / f"more/{number:03d}.jpg").write_bytes(jpeg_bytes((40 + number, 30), seed=100 + number))
     rows = [
@@ -326,13 +302,11 @@ def test_files_of_masks_and_second_images(photos: Path, tmp_path: Path) -> None:
     ]
     source = write_lines(photos / "a.jsonl", *rows)
     fastpipe.pack(source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"])
-    names = paths_of(tmp_path / "packed")
-    for path, data in zip(names, stored_files(tmp_path / "packed", "seg"), strict=True):
-        if path == "000.jpg":
-            assert data is None
-            continue
-        expected = np.asarray(Image.open(photos / "more" / path.replace("jpg", "png")))
-        np.testing.assert_array_equal(opened(data), expected)
+    masks[0][:] = 0  # that sample has none
+    for path, (mask, second) in by_path(tmp_path / "packed", "seg", "next").items():
+        np.testing.assert_array_equal(np.asarray(mask), masks[int(path[:3])])
+        expected = pillow((photos / "more" / path).read_bytes())
+        np.testing.assert_array_equal(np.asarray(second.permute(1, 2, 0)), expected)
     assert fastpipe.pack(source, tmp_path / "packed", fields=["seg=seg:mask", "next=next:image"]).already_packed
 
 
@@ -352,15 +326,6 @@ def masked(photos: Path) -> Path:
 
 
 FIELDS = ["seg=seg:mask", "caption"]
-
-
-def test_the_same_rows_are_the_same_source(masked: Path, tmp_path: Path) -> None:
-    fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
-    os.utime(masked)
-    os.chmod(masked.parent / "003.png", 0o600)
-    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
-    masked.write_text("".join(reversed(masked.read_text().splitlines(keepends=True))))
-    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
 
 
 def other_caption(source: Path) -> None:
@@ -387,8 +352,13 @@ def one_row_less(source: Path) -> None:
 CHANGES: list[Edit] = [other_caption, other_mask, other_mask_of_the_same_time, one_row_less]
 
 
-def test_changed_rows_and_masks_are_seen(masked: Path, tmp_path: Path) -> None:
+def test_changed_rows_and_masks_are_seen_and_others_are_the_same_source(masked: Path, tmp_path: Path) -> None:
     fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
+    os.utime(masked)
+    os.chmod(masked.parent / "003.png", 0o600)
+    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
+    masked.write_text("".join(reversed(masked.read_text().splitlines(keepends=True))))
+    assert fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS).already_packed
     for edit in CHANGES:
         edit(masked)
         with pytest.raises(PackError, match="the source files have changed"):
@@ -450,16 +420,6 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
     assert shard_bytes(tmp_path / "packed") == before
 
 
-def test_boxes_points_and_masks_move_with_the_image(photos: Path, tmp_path: Path) -> None:
-    row = {"path": "000.jpg", "boxes": {"bbox": [[10, 6, 20, 12]], "labels": [5]}, "points": [[[10, 6, 2]]]}
-    source = write_lines(photos / "a.jsonl", row)
-    fastpipe.pack(source, tmp_path / "packed", max_size=20, fields=["boxes", "points=points:keypoints"])
-    boxes, labels, points, _ = by_path(tmp_path / "packed", "boxes", "points")["000.jpg"]
-    assert boxes.tolist() == [[5, 3, 15, 9]]
-    assert labels.tolist() == [5]
-    assert points.tolist() == [[[5, 3]]]
-
-
 def splits(root: Path) -> Path:
     flat_photos(root / "images")
     for name in ("train", "val", "my-test_v2"):
@@ -469,16 +429,16 @@ def splits(root: Path) -> Path:
 
 def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
     root = splits(tmp_path / "data")
-    with pytest.raises(PackError, match=r"may be several kinds of source: jsonl, imagefolder\. --format picks one"):
-        fastpipe.pack(root, tmp_path / "packed")
-    with pytest.raises(PackError, match=r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"):
-        fastpipe.pack(root, tmp_path / "packed", format="jsonl")
-    with pytest.raises(PackError, match=r"--split dev: .* has the splits my"):
-        fastpipe.pack(root, tmp_path / "packed", split="dev")
-    with pytest.raises(PackError, match="--split: expected the name of a split, got ''"):
-        fastpipe.pack(root, tmp_path / "packed", format="jsonl", split="")
-    with pytest.raises(PackError, match="holds no file of the format csv"):
-        fastpipe.pack(root, tmp_path / "packed", format="csv")
+    mistakes: list[tuple[dict[str, str], str]] = [
+        ({}, r"may be several kinds of source: jsonl, imagefolder\. --format picks one"),
+        ({"format": "jsonl"}, r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"),
+        ({"split": "dev"}, r"--split dev: .* has the splits my"),
+        ({"format": "jsonl", "split": ""}, "--split: expected the name of a split, got ''"),
+        ({"format": "csv"}, "holds no file of the format csv"),
+    ]
+    for options, words in mistakes:
+        with pytest.raises(PackError, match=words):
+            fastpipe.pack(root, tmp_path / "packed", **options)
     fastpipe.pack(root, tmp_path / "packed", split="test")
     assert sorted(paths_of(tmp_path / "packed")) == ["images/000.jpg", "images/010.jpg"]
     fastpipe.pack(root, tmp_path / "train", split="train")

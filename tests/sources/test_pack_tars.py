@@ -12,13 +12,7 @@ import webdataset
 from support.datasets.packed import packed_jpeg
 from support.programs.cli_run import failed
 from support.sources.listed import paths_of
-from support.sources.pack_sources import (
-    assert_same_pixels,
-    digests,
-    jpeg_bytes,
-    saved,
-    write_folder,
-)
+from support.sources.pack_sources import assert_same_pixels, digests, jpeg_bytes, saved, write_folder
 from support.sources.tars import END, member, tar_of_folder, write_tar
 
 from fastpipe.errors import PackError
@@ -147,12 +141,8 @@ def test_tars_without_labels_are_walked_once(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(TarFile, "members", noted)
     listing = list_sources(tmp_path, 0)
     assert sorted(walks) == ["0.tar", "1.tar"]
-    assert sorted(source.path for source in listing.sources) == [
-        "0.tar/1.jpg",
-        "0.tar/2.jpg",
-        "1.tar/1.jpg",
-        "1.tar/2.jpg",
-    ]
+    paths = [f"{tar}.tar/{number}.jpg" for tar in range(2) for number in (1, 2)]
+    assert sorted(source.path for source in listing.sources) == paths
     assert [(field.name, field.kind) for field in listing.fields] == [("txt", "text")]
     # A hidden folder makes them no image folder.
     write_tar(tmp_path / "2.tar", {".x/3.jpg": JPEG, "3.jpg": JPEG})

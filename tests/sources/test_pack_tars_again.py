@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.datasets.packed import damage
 from support.programs.cli_run import succeeded
-from support.sources.pack_sources import digests, jpeg_bytes, write_large_folder
+from support.sources.pack_sources import jpeg_bytes, write_large_folder
 from support.sources.tars import member, write_tar
 
 import fastpipe
@@ -20,11 +19,10 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.job import threads
-from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import read_source
-from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
@@ -57,20 +55,8 @@ def test_a_tar_of_another_size_is_another_one(tars: Path, tmp_path: Path) -> Non
         read_source(tars, source)
 
 
-def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path, tmp_path: Path) -> None:
-    pack(tars, tmp_path / "undisturbed", SHARDS)
-
-    def stop(now: PackProgress) -> None:
-        if now.files == 17:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        pack(tars, tmp_path / "packed", SHARDS, on_progress=stop)
-    summary = pack(tars, tmp_path / "packed", SHARDS)
-    assert summary.resumed > 1
-    assert len(summary.tally.rejected) == 4
-    assert digests(tmp_path / "packed") == digests(tmp_path / "undisturbed")
-    assert pack(tars, tmp_path / "packed", SHARDS).already_packed
+def test_a_finished_pack_has_nothing_to_do_until_a_tar_has_changed(tars: Path, tmp_path: Path) -> None:
+    assert len(pack(tars, tmp_path / "packed", SHARDS).tally.rejected) == 4
     os.utime(tars / "1.tar")
     assert pack(tars, tmp_path / "packed", SHARDS).already_packed
     content = bytearray((tars / "1.tar").read_bytes())
@@ -78,29 +64,6 @@ def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path,
     (tars / "1.tar").write_bytes(content)
     with pytest.raises(PackError, match="the source files have changed"):
         pack(tars, tmp_path / "packed", SHARDS)
-
-
-def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tmp_path: Path) -> None:
-    def stop(now: PackProgress) -> None:
-        if now.files == 17:
-            raise KeyboardInterrupt
-
-    for number, change in enumerate(
-        (
-            lambda: os.utime(tars / "1.tar", ns=(5, 5)),
-            lambda: (tars / "1.tar").rename(tars / "2.tar"),
-            lambda: write_tar(tars / "3.tar", {"1.jpg": jpeg_bytes(), "1.cls": b"1"}),
-        )
-    ):
-        with pytest.raises(KeyboardInterrupt):
-            pack(tars, tmp_path / str(number), SHARDS, on_progress=stop)
-        change()
-        shutil.copytree(tars, tmp_path / "elsewhere", dirs_exist_ok=True)
-        with pytest.raises(PackError, match="unfinished pack with other sources"):
-            pack(tmp_path / "elsewhere", tmp_path / str(number), SHARDS)
-        pack(tars, tmp_path / str(number), SHARDS)
-        pack(tars, tmp_path / f"{number} undisturbed", SHARDS)
-        assert digests(tmp_path / str(number)) == digests(tmp_path / f"{number} undisturbed")
 
 
 def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
@@ -131,21 +94,6 @@ def test_a_tar_that_changes_while_it_is_packed(
     with pytest.raises(PackError, match=rf"1\.tar {words}"):
         pack(tars, tmp_path / "packed")
     assert not (tmp_path / "packed" / DATASET_FILE).exists()
-
-
-def test_damaged_shards_are_mended_from_tars(tars: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "packed"
-    pack(tars, packed, SHARDS)
-    before = digests(packed)
-    for sample in (3, 20):
-        damage(packed, sample)
-    (packed / "index.npy").unlink()
-    assert len(repair(packed, tars, verify(packed))) == 3
-    assert digests(packed) == before
-    damage(packed, 3)
-    write_tar(tars / "3.tar", {"1.jpg": jpeg_bytes(), "1.cls": b"1"})
-    with pytest.raises(PackError, match=r"differs from the source of .*: 28 files then, 29 now"):
-        repair(packed, tars, verify(packed))
 
 
 def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Path) -> None:

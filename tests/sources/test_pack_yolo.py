@@ -24,20 +24,16 @@ def write_yolo(root: Path, *texts: str, split: str = "", names: str = "{0: ant, 
 
 
 def test_a_line_is_a_class_and_a_box_as_shares_of_the_image(tmp_path: Path) -> None:
-    """The box's middle, and its width and height."""
-    yolo = write_yolo(tmp_path / "yolo", "2 0.5 0.5 0.5 0.2\n\n0 0.25 0.5 0.5 1\n")
-    fastpipe.pack(yolo, tmp_path / "packed")
-    boxes, labels = by_path(tmp_path / "packed", "boxes")["000.jpg"]
+    """The box's middle, and its width and height. Windows' editors write a byte order mark; a text may be missing."""
+    text = "2 0.5 0.5 0.5 0.2\n\n0 0.25 0.5 0.5 1\n"
+    yolo = write_yolo(tmp_path / "yolo", text, "\ufeff0 0.5 0.5 0.5 0.5\n", "", "")
+    (yolo / "labels/003.txt").unlink()
+    assert not fastpipe.pack(yolo, tmp_path / "packed").tally.rejected
+    found = by_path(tmp_path / "packed", "boxes")
+    boxes, labels = found["000.jpg"]
     assert boxes.tolist() == [[10, 12, 30, 18], [0, 0, 20, 30]]
     assert labels.tolist() == [2, 0]
-
-
-def test_an_image_without_lines_has_no_boxes(tmp_path: Path) -> None:
-    yolo = write_yolo(tmp_path / "yolo", "0 0.5 0.5 0.5 0.2\n", "", "")
-    (yolo / "labels/002.txt").unlink()
-    fastpipe.pack(yolo, tmp_path / "packed")
-    counts = {path: len(boxes) for path, (boxes, _) in by_path(tmp_path / "packed", "boxes").items()}
-    assert counts == {"000.jpg": 1, "001.jpg": 0, "002.jpg": 0}
+    assert [len(found[f"00{number}.jpg"][0]) for number in (1, 2, 3)] == [1, 0, 0]
 
 
 def test_labels_without_an_image_are_told(tmp_path: Path) -> None:
@@ -52,8 +48,6 @@ def test_a_split_is_chosen(tmp_path: Path) -> None:
     write_yolo(yolo, "", split="val")
     with pytest.raises(PackError, match="/images has the splits train, val: --split picks one"):
         fastpipe.pack(yolo, tmp_path / "packed")
-    with pytest.raises(PackError, match=r"--split test: .* has the splits train, val"):
-        fastpipe.pack(yolo, tmp_path / "packed", split="test")
     fastpipe.pack(yolo, tmp_path / "packed", split="train")
     assert sorted(paths_of(tmp_path / "packed")) == ["000.jpg", "001.jpg"]
 
@@ -80,12 +74,6 @@ def test_names_that_are_none(tmp_path: Path) -> None:
         (yolo / "data.yaml").write_text(text)
         with pytest.raises(PackError, match=r"data\.yaml: expected names of the classes"):
             fastpipe.pack(yolo, tmp_path / "packed")
-
-
-def test_a_byte_order_mark_is_no_part_of_a_line(tmp_path: Path) -> None:
-    """Windows' editors write it."""
-    yolo = write_yolo(tmp_path / "yolo", "\ufeff0 0.5 0.5 0.5 0.5\n")
-    assert not fastpipe.pack(yolo, tmp_path / "packed").tally.rejected
 
 
 # Texts of the photos 0, 1, 2, ... that cannot be, and why their images are left out.

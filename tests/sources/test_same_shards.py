@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
-from support.sources.listed import class_folders, flat_photos, names_of, shard_bytes
+from support.sources.listed import class_folders, flat_photos, names_of, shard_bytes, write_lines
 
 import fastpipe
 
@@ -24,11 +24,6 @@ def write_csv(path: Path, rows: Rows, delimiter: str = ",") -> Path:
     return path
 
 
-def write_jsonl(path: Path, rows: Rows) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
 def write_parquet(path: Path, rows: Rows) -> Path:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     return path
@@ -37,9 +32,9 @@ def write_parquet(path: Path, rows: Rows) -> Path:
 WRITERS: dict[str, tuple[str, str, Callable[[Path, Rows], Path]]] = {
     "csv": ("list.csv", "path", write_csv),
     "tsv": ("list.tsv", "image", lambda path, rows: write_csv(path, rows, "\t")),
-    "jsonl": ("list.jsonl", "file", write_jsonl),
+    "jsonl": ("list.jsonl", "file", lambda path, rows: write_lines(path, *rows)),
     "metadata.csv": ("metadata.csv", "file_name", write_csv),
-    "metadata.jsonl": ("metadata.jsonl", "file_name", write_jsonl),
+    "metadata.jsonl": ("metadata.jsonl", "file_name", lambda path, rows: write_lines(path, *rows)),
     "metadata.parquet": ("metadata.parquet", "file_name", write_parquet),
 }
 
@@ -68,6 +63,6 @@ def test_coco_gives_the_shards_of_a_folder_without_classes(tmp_path: Path) -> No
     images = [{"id": number, "file_name": path} for number, path in enumerate(paths)]
     (tmp_path / "photos.json").write_text(json.dumps({"images": images, "annotations": [], "categories": []}))
     fastpipe.pack(tmp_path / "photos.json", tmp_path / "coco", image_root=photos)
-    write_jsonl(tmp_path / "photos.jsonl", [{"path": path} for path in paths])
+    write_lines(tmp_path / "photos.jsonl", *({"path": path} for path in paths))
     fastpipe.pack(tmp_path / "photos.jsonl", tmp_path / "jsonl", image_root=photos)
     assert shard_bytes(tmp_path / "coco") == shard_bytes(tmp_path / "jsonl") == shard_bytes(tmp_path / "folder")

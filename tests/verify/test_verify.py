@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.datasets.keys import key_of
-from support.datasets.packed import damage, packed_jpeg
+from support.datasets.packed import damage
 from support.running.soak import Tried, times
 
 from fastpipe.errors import DatasetError
@@ -24,7 +24,9 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.threads import pack
+from fastpipe.packing.pipeline import converting
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.picture.convert import EncodeOptions, Packed
 from fastpipe.verify import check_shards
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.verification import verify
@@ -103,7 +105,9 @@ def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> N
         report = verify(dataset, workers=1)
         if report.sound or not any(found.file == file.name for found in report.findings):
             missed.append((file.name, bit))
-        if file.name == shard_name(0) and any(found.file != file.name for found in report.findings):
+        if file.name != shard_name(0):
+            assert not verify(dataset, quick=True).sound, (file.name, bit)
+        elif any(found.file != file.name for found in report.findings):
             missed.append((file.name, bit))  # blames another file
         file.write_bytes(whole[file])
     assert missed == []
@@ -132,18 +136,6 @@ def test_a_sample_that_lacks_the_end_of_its_padding_is_lost(tiny: Path, copied: 
     for sample, end in reversed(list(enumerate(ends.values()))):
         os.truncate(dataset / shard_name(0), end - 1)
         assert list(verify(dataset, workers=1).bad_samples()) == [(sample, 7)]
-
-
-def test_flips_in_json_and_index_are_found_without_reading_shards(tiny: Path, copied: Copy) -> None:
-    dataset = copied(tiny)
-    draw = random.Random(12)
-    for name in (DATASET_FILE, INDEX_FILE):
-        data = (dataset / name).read_bytes()
-        for _ in range(100):
-            bit = draw.randrange(8 * len(data))
-            flip(dataset / name, bit // 8, bit % 8)
-            assert not verify(dataset, quick=True).sound, (name, bit)
-            flip(dataset / name, bit // 8, bit % 8)
 
 
 def test_damaged_samples_are_named_and_no_others(many_shards: Path, copied: Copy) -> None:
@@ -222,17 +214,16 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         ("identity", 0),
         ("key", 0),
     )
+    dataset = copied(many_shards)
+    whole = (dataset / INDEX_FILE).read_bytes()
     for field, value in lies:
-        dataset = copied(many_shards)
         set_row(dataset, 9, **{field: value})
         report = verify(dataset)
         rows = [found for found in report.findings if found.sample is not None]
         assert [(found.file, found.sample) for found in rows] == [(INDEX_FILE, 9)], (field, report.findings)
         assert rows[0].offset == Index(many_shards).records.offset + 9 * INDEX_DTYPE.itemsize
         assert not any(found.file.startswith("shard") for found in report.findings)
-        for file in dataset.iterdir():
-            file.unlink()
-        dataset.rmdir()
+        (dataset / INDEX_FILE).write_bytes(whole)
     tried("a field of a row of the index lies, its shard whole", len(lies), "fastpipe verify names the row")
 
 
@@ -261,9 +252,8 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
     assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
     assert "No such file" in gone.problem
     cut = quick.findings[1]
-    ends = (
-        Index(dataset).records["offset"][starts[3] : starts[4]] + Index(dataset).records["size"][starts[3] : starts[4]]
-    )
+    rows = Index(dataset).records[starts[3] : starts[4]]
+    ends = rows["offset"] + rows["size"]
     lost_there = int((ends > shards[3].size_bytes // 2).sum())
     assert (cut.sample, cut.samples) == (int(starts[4]) - lost_there, lost_there)
     assert quick.findings[3].problem == "is not a regular file"
@@ -300,14 +290,11 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     source.mkdir(parents=True)
     Image.new("RGB", (40, 30), (9, 99, 199)).save(source / "1.jpg")
 
-    import fastpipe.packing.pipeline.converting as pipeline
-    from fastpipe.sources.picture.convert import EncodeOptions, Packed
-
     def lossy(data: bytes, how: EncodeOptions) -> Packed:
         return Packed(data[:-20], 40, 30, None)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "convert", lossy)
+        patch.setattr(converting, "convert", lossy)
         pack(source.parent, tmp_path / "packed", PackOptions(workers=1))
     (found,) = verify(tmp_path / "packed").findings
     assert (found.file, found.sample) == (shard_name(0), 0)
@@ -326,10 +313,10 @@ def test_a_renamed_hash_is_found(tiny: Path, copied: Copy) -> None:
 
 def test_counts_that_disagree_are_found(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
-    rewrite(dataset, lambda info: info.update(stored_bytes=info["stored_bytes"] + 1, class_counts=[3, 5]))
+    rewrite(dataset, lambda info: info.update(stored_bytes=info["stored_bytes"] + 1, class_counts=[3, 5], forms=[]))
     problems = [found.problem for found in verify(dataset, quick=True).findings]
-    assert any("stored_bytes" in problem for problem in problems)
-    assert any("class_counts of label 0" in problem for problem in problems)
+    for words in ("stored_bytes", "class_counts of label 0", "forms differs from the index"):
+        assert any(words in problem for problem in problems), words
 
 
 def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: Path, copied: Copy) -> None:
@@ -385,13 +372,13 @@ def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None
     assert [(found.file, found.samples) for found in report.findings][-1] == (shard_name(1), ruined)
 
 
-@pytest.mark.parametrize("name", ["../elsewhere.tar", "", "a/b", ".."])
-def test_names_outside_the_folder_are_never_followed(tiny: Path, copied: Copy, name: str) -> None:
+def test_names_outside_the_folder_are_never_followed(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
-    rewrite(dataset, lambda info: info["shards"][0].update(name=name))
-    report = verify(dataset)
-    assert "cannot be used" in report.findings[-1].problem
-    assert report.bytes == 0
+    for name in ("../elsewhere.tar", "", "a/b", ".."):
+        rewrite(dataset, lambda info, name=name: info["shards"][0].update(name=name))
+        report = verify(dataset)
+        assert "cannot be used" in report.findings[-1].problem, name
+        assert report.bytes == 0
 
 
 def test_no_dataset_is_an_error(tmp_path: Path) -> None:
@@ -432,11 +419,3 @@ def test_words_of_a_finding() -> None:
         (Damage("f", "is lost", sample=3, samples=2, key="a/b"), "f, samples 3 to 4: is lost"),
     ):
         assert str(finding) == words
-
-
-def test_the_hash_of_a_sample_is_that_of_its_bytes(tiny: Path) -> None:
-    import xxhash
-
-    index = Index(tiny)
-    for sample in range(len(index)):
-        assert xxhash.xxh3_64_intdigest(packed_jpeg(index, sample)) == index.records["xxh3_64"][sample]

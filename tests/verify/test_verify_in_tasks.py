@@ -122,15 +122,6 @@ def test_a_machine_that_sees_another_dataset_finds_no_damage(
         verify(dataset, executor=RAY)
 
 
-def test_repair_follows_a_check_on_ray(many_shards: Path, copied: Copy) -> None:
-    dataset = copied(many_shards)
-    damage(dataset, 5)
-    result = fp("verify", dataset, "--on", "ray", "--repair", many_shards.parent / "source")
-    assert result.exit_code == 0, result.output
-    assert "repaired: shard-0" in result.stdout
-    assert verify(dataset).sound
-
-
 def test_refusals(many_shards: Path) -> None:
     assert "--quick reads no shard" in failed(2, "verify", many_shards, "--on", "ray", "--quick")
     assert "--address auto: there is a cluster only with --on ray" in failed(

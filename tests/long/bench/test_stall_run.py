@@ -57,11 +57,3 @@ def test_a_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     with Image.open(tmp_path / "out" / "stalls-large.png") as timeline:
         assert timeline.width > 1000
         assert timeline.height > 3 * 100
-
-
-def test_the_loader_is_left_out_of_python_transforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = ["--forms", "transform", "--feeds", "dataset,fastpipe"]
-    stall.main([*chosen, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), *SMALL])
-    said = capsys.readouterr().out
-    assert "| fastpipe.Dataset in B's DataLoader |" in said
-    assert "| fastpipe, a thread a CPU |" not in said

@@ -55,20 +55,6 @@ def test_the_command(train: Path, tmp_path: Path) -> None:
     assert processes_with(train) == []
 
 
-def test_a_training_without_workers_that_hangs(train: Path) -> None:
-    before = set(children(os.getpid()))
-    found = watched(sys.executable, train, "stuck", "alone", stall_timeout=2.0)
-    (diagnosis,) = found.diagnoses
-    assert found.ended == "no batch for 2 s"
-    first = diagnosis.findings[0]
-    assert first.name == "stuck"
-    assert "is at sample 40, in wait_for_ever" in first.what
-    assert first.where == f"{train}:{line_of('time.sleep(3600)', train)}"
-    assert [stack.role for stack in diagnosis.stacks] == ["the main process"]
-    assert all("most recent call first" in stack.text for stack in diagnosis.stacks)
-    assert set(children(os.getpid())) <= before
-
-
 def test_the_users_own_sitecustomize_and_path_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.was_here = True\n")
     (tmp_path / "own.py").write_text("name = 'own'\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -15,8 +14,6 @@ from support.programs.children import run
 
 import fastpipe
 from fastpipe.format.index import Index
-from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
 
 _FILES = """
     import signal, sys
@@ -75,14 +72,6 @@ def test_a_file_that_never_answers_stalls_for_ever_or_until_the_timeout(photos: 
     assert "3.jpg" not in ended.complained
 
 
-def test_pack_finds_it_on_the_first_day(photos: Path, tmp_path: Path) -> None:
-    pack(photos, tmp_path / "packed", PackOptions(workers=1))
-    rejected = [json.loads(line) for line in (tmp_path / "packed" / "rejected.jsonl").read_text().splitlines()]
-    assert ["3.jpg" in json.dumps(entry) for entry in rejected] == [True]
-    with fastpipe.loader(tmp_path / "packed", 5, size=16, train=False, num_workers=2) as loader:
-        assert [len(labels) for _, labels in loader] == [5]
-
-
 def test_a_sample_that_breaks_later_is_named_or_replaced(flat: Path, copied: Callable[[Path], Path]) -> None:
     dataset = copied(flat)
     damage(dataset, 20)
@@ -95,27 +84,3 @@ def test_a_sample_that_breaks_later_is_named_or_replaced(flat: Path, copied: Cal
     with fastpipe.loader(dataset, 37, size=16, train=False, num_workers=2, on_error="replace") as loader:
         assert [len(labels) for _, labels in loader] == [37]
         assert loader.stats().replaced == 1
-
-
-def test_fastpipe_waits_for_no_pipe(photos: Path, flat: Path, copied: Callable[[Path], Path]) -> None:
-    stuck = photos / "only" / "3.jpg"
-    stuck.unlink()
-    os.mkfifo(stuck)
-    script = """
-        import sys
-        from pathlib import Path
-        import fastpipe
-        from fastpipe.packing.job.threads import PackOptions, pack
-
-        pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(workers=2))
-        print(len(fastpipe.open(sys.argv[2])))
-    """
-    assert run(script, photos, photos.parent / "packed").figures() == 5
-    dataset = copied(flat)
-    (dataset / "shard-000000.tar").unlink()
-    os.mkfifo(dataset / "shard-000000.tar")
-    with (
-        fastpipe.loader(dataset, 8, size=16, num_workers=2) as loader,
-        pytest.raises(fastpipe.SampleError, match="the shard cannot be opened: expected a regular file"),
-    ):
-        next(iter(loader))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import cv2
 import pytest
 import torch
 from support.programs.children import run
@@ -52,28 +51,6 @@ def test_torch_keeps_its_own_workers_to_one_thread() -> None:
     assert run(_LOADER, 0).figures() == 24_000_000
 
 
-@pytest.mark.skipif("pthreads" not in cv2.getBuildInformation(), reason="OpenCV was built with another threading")
-def test_opencv_of_the_wheels_lives_through_fork() -> None:
-    """What is true of the versions at hand; older ones, and builds with OpenMP, hang here."""
-    script = """
-        import cv2
-        import numpy as np
-        from torch.utils.data import DataLoader, Dataset
-
-        class Resized(Dataset):
-            def __len__(self):
-                return 4
-
-            def __getitem__(self, number):
-                return int(cv2.resize(np.full((1500, 1500, 3), number, np.uint8), (700, 700)).max())
-
-        cv2.setNumThreads(4)
-        Resized()[0]  # OpenCV's threads are there from now on
-        print(sum(int(batch) for batch in DataLoader(Resized(), num_workers=2, multiprocessing_context="fork")))
-    """
-    assert run(script).figures() == 6
-
-
 def test_fastpipe_beside_all_these_threads_and_in_a_fork(flat: Path) -> None:
     script = """
         import os, sys
@@ -98,28 +75,3 @@ def test_fastpipe_beside_all_these_threads_and_in_a_fork(flat: Path) -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert run(script, flat).figures() == 37
-
-
-def test_the_dataset_in_a_forked_worker(textured: Path) -> None:
-    """It keeps OpenCV to one thread, as torch keeps itself."""
-    script = """
-        import json, sys
-        import cv2
-        import numpy as np
-        import torch
-        from torch.utils.data import DataLoader
-        import fastpipe
-
-        def large_sum(picture):
-            cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
-            return picture.sum() + 0 * (torch.ones(2000, 2000) * 2).sum()
-
-        torch.set_num_threads(4)
-        cv2.setNumThreads(4)
-        (torch.ones(3000, 3000) * 2).sum()
-        cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
-        dataset = fastpipe.open(sys.argv[1]).with_transform(large_sum)
-        batches = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=300)
-        print(json.dumps([len(dataset), sum(len(labels) for _, labels in batches)]))
-    """
-    assert run(script, textured).figures() == [23, 23]

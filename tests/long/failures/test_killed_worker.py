@@ -40,32 +40,6 @@ def test_a_killed_worker_ends_the_epoch() -> None:
     assert re.search(rf"{killed}|ConnectionResetError: ", ended.complained)
 
 
-def test_a_worker_that_wants_too_much_memory_ends_the_epoch() -> None:
-    """The same with a limit of the process's own in place of the kernel's."""
-    script = """
-        import resource
-        import torch
-        from torch.utils.data import DataLoader, Dataset
-
-        class Large(Dataset):
-            def __len__(self):
-                return 8
-
-            def __getitem__(self, number):
-                return torch.ones(1_000_000_000)[:number]
-
-        def limit(worker):
-            used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-            resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)
-
-        list(DataLoader(Large(), batch_size=None, num_workers=1, worker_init_fn=limit, multiprocessing_context="fork"))
-    """
-    ended = run(script)
-    assert ended.code == 1
-    assert "in DataLoader worker process 0" in ended.complained
-    assert "can't allocate memory" in ended.complained
-
-
 def test_fastpipe_has_no_worker_to_kill(flat: Path) -> None:
     before = children_of_this()
     with fastpipe.loader(flat, 4, size=16, num_workers=3) as loader:

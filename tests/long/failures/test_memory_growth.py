@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.programs.children import children_of_this, run
-from support.running.memory import frees_memory
-
-import fastpipe
+from support.programs.children import run
 
 
 def test_a_list_is_copied_into_each_worker() -> None:
@@ -64,23 +61,3 @@ def test_the_dataset_is_a_mapped_index(flat: Path) -> None:
     batches, grown_kb = run(script, flat).figures()
     assert batches == 50
     assert grown_kb < 2000
-
-
-def private_mb() -> float:
-    fields = Path("/proc/self/smaps_rollup").read_text().split()
-    return int(fields[fields.index("Private_Dirty:") + 1]) / 1e3
-
-
-@frees_memory
-def test_fastpipe_does_not_grow(flat: Path) -> None:
-    children = children_of_this()
-    with fastpipe.loader(flat, 8, size=32, num_workers=3) as loader:
-        for _ in range(50):
-            list(loader)
-        before = private_mb()
-        for _ in range(500):
-            for _batch in loader:
-                pass
-        assert loader.stats().samples == 550 * 4 * 8
-        assert private_mb() - before < 4
-        assert children_of_this() == children, "there is no process to copy anything into"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from support.pictures.drawn import smooth_noise
 from support.programs.children import run
 
 import fastpipe
-from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard.options import PackOptions
 
 _LOADER = """
     import json, random
@@ -63,14 +60,3 @@ def test_fastpipe_draws_by_seed_epoch_and_sample(textured: Path) -> None:
     assert torch.equal(one[0], four[0])
     assert torch.equal(one[1], four[1])
     assert not torch.equal(one[0], one[1])
-
-
-def test_fastpipe_draws_another_crop_for_each_copy_of_a_picture(tmp_path: Path) -> None:
-    (tmp_path / "source" / "only").mkdir(parents=True)
-    for number in range(12):
-        smooth_noise(60, 60, seed=1).save(tmp_path / "source" / "only" / f"{number}.jpg")
-    pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1))
-    with fastpipe.loader(tmp_path / "packed", 12, size=16, num_workers=4) as loader:
-        (images, _), (later, _) = next(iter(loader)), next(iter(loader))
-    seen = {image.numpy().tobytes() for image in (*images, *later)}
-    assert len(seen) == 24

@@ -55,26 +55,6 @@ def test_threads_in_each_worker() -> None:
         assert all_threads < before
 
 
-def test_the_dataset_keeps_workers_to_one_thread(textured: Path) -> None:
-    script = """
-        import json, os, sys
-        import cv2
-        import numpy as np
-        import torch
-        from torch.utils.data import DataLoader
-        import fastpipe
-
-        def threads(picture):
-            cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
-            return torch.get_num_threads(), cv2.getNumThreads()
-
-        data = fastpipe.open(sys.argv[1]).with_transform(threads)
-        samples = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context="fork")
-        print(json.dumps(sorted({tuple(int(count) for count in counts) for counts, _ in samples})))
-    """
-    assert run(script, textured, environment=_FOUR_CPUS).figures() == [[1, 1]]
-
-
 def test_fastpipe_starts_as_many_threads_as_asked_for(large: Path) -> None:
     before = len(os.listdir("/proc/self/task"))
     with fastpipe.loader(large, 2, size=200, num_workers=3) as loader:

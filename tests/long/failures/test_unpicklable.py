@@ -63,23 +63,6 @@ def test_fastpipe_under_spawn(flat: Path) -> None:
     assert run(script, flat).figures() == 2 * sum(number % 3 for number in range(37))
 
 
-def test_the_dataset_under_spawn(flat: Path) -> None:
-    script = """
-        import sys
-        from torch.utils.data import DataLoader
-        import fastpipe
-
-        def mean(picture):
-            return float(picture.float().mean())
-
-        if __name__ == "__main__":
-            dataset = fastpipe.open(sys.argv[1]).with_transform(mean)
-            batches = DataLoader(dataset, batch_size=8, num_workers=1, multiprocessing_context="spawn")
-            print(sum(int(labels.sum()) for _, labels in batches))
-    """
-    assert run(script, flat).figures() == sum(number % 3 for number in range(37))
-
-
 def test_a_loader_itself_says_why_it_is_not_pickled(flat: Path) -> None:
     with (
         fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,

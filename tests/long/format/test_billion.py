@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.datasets.sparse_index import sparse, with_records
+from support.datasets.sparse_index import with_records
 from support.programs.scripts import run_script
 from support.running.memory import frees_memory
 from support.running.patience import in_time
@@ -113,50 +113,3 @@ def test_weights_of_the_classes_of_a_billion_samples(billion: Path) -> None:
     assert in_time(found["open_s"], 2)
     assert in_time(found["plan_s"], 0.01)
     assert found["samples"] == BATCHES * BATCH_SIZE // 2
-
-
-MIXED = """
-    import json, statistics, sys, time
-    import numpy as np
-    import fastpipe
-    from fastpipe.loading.samplers import sampling_of
-    from fastpipe.plan.epoch import EpochPlan
-    from fastpipe.plan.recipe import Recipe
-    from fastpipe.plan.crops import RandomResizedCrop
-
-    size, batches = int(sys.argv[2]), int(sys.argv[3])
-    started = time.process_time()
-    data = fastpipe.mix({f"{sys.argv[1]}/{number}": number + 1 for number in range(16)})
-    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
-    sampling = sampling_of(fastpipe.Repeated(2), data, shuffle=True, seed=0)
-    plan = EpochPlan(sampling.of(recipe), 3)
-    open_s = time.process_time() - started
-    seconds, found = [], []
-    for number in range(len(plan) // 2, len(plan) // 2 + batches):
-        started = time.process_time()
-        share = plan._partition.share(number)
-        taken = [plan.orders[each].take(start, stop).ids for each, start, stop in share.spans]
-        found += np.concatenate(taken)[share.rows].tolist()
-        seconds.append(time.process_time() - started)
-    print(json.dumps({
-        "samples": len(data), "batches": len(plan), "open_s": open_s,
-        "plan_s": statistics.median(seconds), "found": len(set(found)),
-    }))
-"""
-
-
-@pytest.mark.serial
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_mixture_of_16_datasets_of_a_billion_samples(flat: Path, tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-    sparse(tmp_path / "0", flat, SAMPLES // 16)
-    for number in range(1, 16):
-        (tmp_path / str(number)).symlink_to(tmp_path / "0")
-    done = run_script(MIXED, tmp_path, BATCH_SIZE, BATCHES)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["samples"] == SAMPLES
-    assert found["batches"] > 10**6
-    assert in_time(found["open_s"], 2)
-    assert in_time(found["plan_s"], 0.01)
-    assert 0.45 * BATCHES * BATCH_SIZE < found["found"] < 0.6 * BATCHES * BATCH_SIZE, "each comes twice"

@@ -30,7 +30,6 @@ def runs(torchvision: ModuleType) -> Any:
         ({"every_n_epochs": 1}, {"max_epochs": 3}),
         ({"every_n_train_steps": 1}, {"max_epochs": 3}),
         ({"every_n_train_steps": 3}, {"max_epochs": None, "max_steps": 12}),
-        ({"every_n_epochs": 1}, {"max_epochs": 3, "limit_train_batches": 3}),
         ({"every_n_train_steps": 2}, {"max_epochs": 3, "limit_train_batches": 3}),
     ],
 )
@@ -68,9 +67,3 @@ def test_overfit_batches_takes_a_loader_without_shuffle(runs: Any, flat: Path) -
         module = runs.Noting()
         runs.fit(module, train, max_epochs=3, overfit_batches=2)
         assert module.seen == module.seen[:2] * 3
-    with (
-        runs.loader_of(flat) as train,
-        pytest.warns(UserWarning, match="requested to overfit but enabled train dataloader shuffling"),
-        pytest.raises(ValueError, match=r"<fastpipe loader .* needs to subclass"),
-    ):
-        runs.fit(runs.Noting(), train, max_epochs=3, overfit_batches=2)

@@ -1,4 +1,7 @@
-"""Programs that end with a loader in mid-iteration, in whatever shape: at once, in silence, with their exit code."""
+"""Programs that end with a loader in mid-iteration, in whatever shape: at once, in silence, with their exit code.
+
+One program that ends with many of them, and one that forks, are in tests/loading/test_programs_with_a_loader.py.
+"""
 
 from __future__ import annotations
 
@@ -28,24 +31,11 @@ FORKS = "import warnings; warnings.filterwarnings('ignore', 'This process .* is 
 # `import torch` takes seconds, and is no part of what is timed.
 SHAPES: dict[str, tuple[str, int]] = {
     "globals": ("loader = make(); batches = iter(loader); first = next(batches); say('end')", 0),
-    "many iterators": ("loader = make(); all = [iter(loader) for _ in range(20)]\nfor each in all: next(each)", 0),
     "two loaders": ("one, two = make(), make(seed=1)\nfor a, b in zip(one, two): break", 0),
     "the iterator alone": ("batches = iter(make()); next(batches)", 0),
     "batches alone": ("kept = [images for images, _ in make()]", 0),
     "a cycle": ("loader = make(); loader.ring = [loader, iter(loader)]; next(loader.ring[1]); del loader", 0),
-    "gc off, a cycle": ("gc.disable(); loader = make(); loader.ring = loader; next(iter(loader)); del loader", 0),
     "a module's attribute": ("sys.modules['json'].loader = make(); next(iter(sys.modules['json'].loader))", 0),
-    "a class with __del__": (
-        "class Trainer:\n"
-        "    def __init__(self): self.loader = make(); self.batches = iter(self.loader); next(self.batches)\n"
-        "    def __del__(self): self.loader.close()\n"
-        "trainer = Trainer()",
-        0,
-    ),
-    "a generator": (
-        "def batches():\n    with make() as loader:\n        yield from loader\nrunning = batches(); next(running)",
-        0,
-    ),
     "a daemon thread": (
         "def train():\n    while True:\n        for batch in make(): pass\n"
         "threading.Thread(target=train, daemon=True).start(); time.sleep(0.2)",
@@ -60,32 +50,12 @@ SHAPES: dict[str, tuple[str, int]] = {
         "def train():\n    for batch in make(): time.sleep(0.01)\nthreading.Thread(target=train).start()",
         0,
     ),
-    "an atexit handler that iterates": (
-        "loader = make(); next(iter(loader))\n"
-        "def last():\n    assert len(list(make())) == len(make())\n"
-        "atexit.register(last)",
-        0,
-    ),
     "an atexit handler that closes": ("loader = make(); next(iter(loader)); atexit.register(loader.close)", 0),
-    "a monitor": (
-        "from rich.console import Console\nquiet = Console(file=open(os.devnull, 'w'))\n"
-        "loader = make(); fastpipe.monitor(loader, every=0.01, console=quiet).__enter__(); next(iter(loader))",
-        0,
-    ),
-    "sys.exit in the loop": ("for batch in make(): say('end'); sys.exit(5)", 5),
-    "sys.exit in a with": ("with make() as loader:\n    for batch in loader: say('end'); sys.exit(5)", 5),
     "os._exit in the loop": ("for batch in make(): say('end'); os._exit(6)", 6),
     "an error in the loop": ("for batch in make(): say('end'); raise KeyError('mine')", 1),
-    "an error in a with": ("with make() as loader:\n    for batch in loader: say('end'); raise KeyError('mine')", 1),
     "an error that is kept": (
         "loader = make(); batches = iter(loader); next(batches); loader.close()\n"
         "try: next(batches)\nexcept fastpipe.EngineError as problem: kept = problem",
-        0,
-    ),
-    "a fork in mid-epoch": (
-        "loader = make(); batches = iter(loader); next(batches)\n"
-        f"{FORKS}child = os.fork()\n"
-        "if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0; next(batches)",
         0,
     ),
     "a forked child that goes on alone": (

@@ -16,21 +16,14 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 SEEN = """
-    import gc, json, os, sys, time
+    import gc, json, os, sys
     import fastpipe
+    from support.running.process_state import threads, threads_at_rest
 
-    def seen():
+    def seen(count_threads):
         with open("/proc/self/statm") as file:
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6
-        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd")), resident
-
-    def settled(expected):
-        # The system may still be clearing away threads that were joined just before.
-        for _ in range(200):
-            if seen()[:2] == expected:
-                break
-            time.sleep(0.01)
-        return seen()
+        return count_threads(), len(os.listdir("/proc/self/fd")), resident
 """
 
 
@@ -51,13 +44,13 @@ def test_made_broken_out_of_and_deleted(many_shards: Path, tried: Tried) -> None
 
     once(4)
     gc.collect()
-    before = seen()
+    before = seen(threads_at_rest)
     figures = []
     for number in range(int(sys.argv[2])):
         once(number)
         if number % 20 == 19:
             gc.collect()
-            figures.append(settled(before[:2]))
+            figures.append(seen(threads_at_rest))
     print(json.dumps([before, figures]))
     """
     count = times(200, 2000)
@@ -82,7 +75,7 @@ def test_many_epochs(many_shards: Path, tried: Tried) -> None:
             for images, labels in loader:
                 pass
             del images, labels
-            figures.append(seen())
+            figures.append(seen(threads))
     print(json.dumps(figures))
     """
     warm, count = 5, times(50, 500)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -63,14 +62,9 @@ def test_a_disk_that_refuses_any_call(programs: Forks, place: Path, tried: Tried
 
 
 @pytest.fixture
-def source(place: Path) -> Path:
-    return small_source(place / "source")
-
-
-@pytest.fixture
-def packs(programs: Forks, source: Path, place: Path) -> Packs:
-    """The pack of the source, into an empty destination."""
-    packs = packs_of(programs, source, place / "packed")
+def packs(programs: Forks, place: Path) -> Packs:
+    """A pack into an empty destination."""
+    packs = packs_of(programs, small_source(place / "source"), place / "packed")
     packs.fresh()
     return packs
 
@@ -100,48 +94,6 @@ def test_a_pack_killed_again_and_again_goes_on(packs: Packs, tried: Tried) -> No
     tried("pack ended by SIGKILL in each of several runs", killed, "the last finishes; same bytes")
 
 
-def test_a_disk_that_loses_what_it_had_taken(packs: Packs, tried: Tried) -> None:
-    """Only a sync tells that an earlier write has failed."""
-    syncs = len(packs.calls("fdatasync", setting=SYNCING))
-    refused = 0
-    for at in range(0, syncs, times(3, 1)):  # as many or fewer: one begins only when the one before is done
-        packs.fresh()
-        ended = packs.run(Fault(packs.destination, ("fdatasync",), "error", at=at, number=BROKEN), setting=SYNCING)
-        if ended.code != 0:
-            assert_refused(packs, ended, BROKEN, "fdatasync")
-            refused += 1
-        packs.assert_whole_files()
-        packs.assert_goes_on()
-    tried("EIO at a sync of a shard that is being written", refused, "exit code 1; a second run finishes; same bytes")
-
-
-def test_a_disk_that_takes_half_of_a_write(packs: Packs, tried: Tried) -> None:
-    writes = len(packs.calls("write"))
-    for at in range(writes):
-        packs.fresh()
-        ended = packs.run(Fault(packs.destination, ("write",), "short", at=at, each=at == 0))
-        assert ended.code == 0, ended.err
-        packs.assert_done()
-    tried("a write of `pack` takes half, each in turn and all of them", writes, "the rest is written; same bytes")
-
-
-def test_files_that_may_not_grow(packs: Packs, tried: Tried) -> None:
-    """RLIMIT_FSIZE: as a full disk, which takes a part of a file, but for each file and in any place."""
-    assert packs.run().code == 0
-    sizes = {file.stat().st_size for file in packs.destination.iterdir()}
-    packs.fresh()
-    assert packs.run(Fault(packs.destination, ("rename",), at=9)).code == -9
-    sizes |= {file.stat().st_size for file in (packs.destination / ".pack").iterdir()}
-    limits = sorted({size // divisor - 1 for size in sizes if size > 20 for divisor in range(1, times(2, 20))})
-    for limit in limits:
-        packs.fresh()
-        assert_refused(packs, packs.run(largest_file=limit), errno.EFBIG, str(limit))
-        assert not list(packs.destination.rglob("*.partial"))
-        packs.assert_whole_files()
-        packs.assert_goes_on()
-    tried("a file of `pack` may not grow over a size (RLIMIT_FSIZE)", len(limits), REFUSED)
-
-
 def test_two_packs_at_once(packs: Packs, place: Path, tried: Tried) -> None:
     """A pack that begins while another is at any call of its own is refused, or does what is left to do."""
     waits = refused = 0
@@ -165,17 +117,3 @@ def test_two_packs_at_once(packs: Packs, place: Path, tried: Tried) -> None:
         waits += 1
     assert refused > 0
     tried("two packs into one folder at once", waits, "one is refused, the other finishes; same bytes")
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
-def test_a_source_that_the_disk_does_not_give(packs: Packs, source: Path, tried: Tried, code: int) -> None:
-    count = 0
-    for fault, line in faults_at_each(packs, ("open", "pread"), times(5, 1), under=source, kind="error", number=code):
-        path = line.split(" ", 2)[2]
-        ended = packs.run(fault)
-        assert ended.code == 1
-        assert f"{path} cannot be listed: " in ended.err or f"cannot read {path}: {os.strerror(code)}" in ended.err
-        packs.assert_whole_files()
-        packs.assert_goes_on()
-        count += 1
-    tried("EIO or ESTALE on a source file", count, "exit code 1 with its path; a second run finishes; same bytes")

@@ -9,25 +9,24 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support.datasets.growing import at_once, photos
+from PIL import Image
+from support.datasets.growing import add_twice_at_once, photos
 from support.programs.cli_run import COMMAND
 from support.remote.s3 import Asked, Bucket, Proxy, Wrong
 from support.running.patience import in_time
 from support.running.soak import Tried, long_form, times
 from support.sources.pack_sources import files, write_large_folder
-from support.sources.tables import write_table
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.packing.growth.grow import Grown
 from fastpipe.store.remote import connection, objects
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -85,17 +84,6 @@ def test_faults_of_the_network(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_bucket_of_another_region_is_told_at_once(tmp_path: Path, bucket: Bucket, source: Path) -> None:
-    """S3 answers with a redirect that names no URL."""
-    with Proxy(bucket.options["endpoint"], lambda _: Wrong(301)) as proxy:
-        there = {"storage_options": bucket.through(proxy.url), **SMALL}
-        with pytest.raises(
-            PackError, match=r"in cannot be looked at: .*after 2 attempts in .*another region: set AWS_REGION"
-        ):
-            fastpipe.pack(bucket.url("in"), tmp_path / "packed", **there)
-
-
-@pytest.mark.usefixtures("quick")
 def test_an_upload_that_does_not_succeed_names_all(
     tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,9 +92,6 @@ def test_an_upload_that_does_not_succeed_names_all(
     monkeypatch.setattr(RemoteOptions, "patience_s", 1.5)
     source = tmp_path / "source"
     source.mkdir()
-    import numpy as np
-    from PIL import Image
-
     rng = np.random.default_rng(5)
     for number in range(5):
         noise = rng.integers(0, 256, (900, 900, 3), dtype=np.uint8)
@@ -153,12 +138,7 @@ class KillAt:
         return None
 
 
-@pytest.mark.parametrize("kind", ["folder", "table"])
-def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: Path, tried: Tried, kind: str) -> None:
-    if kind == "table":
-        images = [path.read_bytes() for path in sorted(source.rglob("*.jpg"))]
-        shutil.rmtree(source)
-        write_table(source / "x.parquet", images, label=[number % 3 for number in range(len(images))])
+def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: Path, tried: Tried) -> None:
     url = bucket.upload(source, "in")
     fastpipe.pack(source, tmp_path / "local", **SMALL)
     expected = files(tmp_path / "local")
@@ -219,21 +199,7 @@ def test_ctrl_c_while_a_request_stalls(tmp_path: Path, bucket: Bucket, source: P
 def test_two_adds_at_once_lose_nothing(bucket: Bucket, tmp_path: Path, attempt: int) -> None:
     packed = bucket.url("train")
     fastpipe.pack(photos(tmp_path / "src", 30), packed, storage_options=bucket.options, **SMALL)
-    sources = [photos(tmp_path / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
-
-    def add(number: int) -> Grown:  # as two machines: each has a scratch folder, and so a lock, of its own
-        spool = tmp_path / f"spool{number}"
-        return fastpipe.add(sources[number], packed, storage_options=bucket.options, spool=spool, workers=1)
-
-    results = at_once(lambda: add(0), lambda: add(1))
-    done = [number for number, result in enumerate(results) if isinstance(result, Grown)]
-    assert done
-    for result in results:
-        if not isinstance(result, Grown):
-            assert "in use: " in str(result) or "meanwhile" in str(result)
-    for number in {0, 1} - set(done):
-        assert add(number).added == 8
-    data = fastpipe.open(packed, storage_options=bucket.options, cache_dir=tmp_path / "cache")
-    assert len(set(data["key"])) == len(data) == 46
+    data = add_twice_at_once(packed, tmp_path, storage_options=bucket.options)
+    assert len(data) == 46
     versions = json.loads(bucket.objects("train")["dataset.json"])["history"]
     assert [entry["version"] for entry in versions] == [1, 2, 3]

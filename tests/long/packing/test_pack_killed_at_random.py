@@ -2,66 +2,32 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import random
 import shutil
 import signal
-import tarfile
 import time
 from pathlib import Path
 
 import pytest
 from support.faults.forks import Forks
+from support.ray.sources import MAKERS
 from support.running.soak import Tried, times
-from support.sources.pack_sources import digests, write_large_folder
-from support.sources.tables import write_table
+from support.sources.pack_sources import digests
 
 SETTING = {
     "fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 300_000,
     "fastpipe.packing.pipeline.ahead.RUN_TASKS": 2,
 }
-KINDS = ("folder", "tar", "csv", "coco", "parquet")
 SHARD_SIZE = "--shard-size", "400000"
 
 
-def source_of(kind: str, root: Path) -> Path:
-    """Some hundred photos in a dozen shards."""
-    write_large_folder(root / "photos", images=120)
-    photos = sorted((root / "photos").glob("*/*.jpg"))
-    if kind == "tar":
-        with tarfile.open(root / "photos.tar", "w") as out:
-            for photo in photos:
-                out.add(photo, str(photo.relative_to(root / "photos")))
-        return root / "photos.tar"
-    if kind == "csv":
-        with open(root / "photos" / "list.csv", "w", newline="") as file:
-            csv.writer(file).writerows(
-                [("path", "label", "text"), *((p.relative_to(root / "photos"), p.parent.name, p.stem) for p in photos)]
-            )
-        return root / "photos" / "list.csv"
-    if kind == "coco":
-        images = [{"id": at, "file_name": str(p.relative_to(root / "photos"))} for at, p in enumerate(photos)]
-        boxes = [{"id": at, "image_id": at, "category_id": at % 3, "bbox": [1, 2, 3, 4]} for at in range(len(photos))]
-        categories = [{"id": number, "name": f"class {number}"} for number in range(3)]
-        said = {"images": images, "annotations": boxes, "categories": categories}
-        (root / "photos" / "instances.json").write_text(json.dumps(said))
-        return root / "photos" / "instances.json"
-    if kind == "parquet":
-        for number in range(4):
-            data = [photo.read_bytes() for photo in photos[number::4]]
-            write_table(root / "tables" / f"{number}.parquet", data, rows_per_group=11)
-        return root / "tables"
-    return root / "photos"
-
-
 @pytest.mark.parametrize("how", ["threads", "steps"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MAKERS)
 def test_a_pack_killed_at_random_moments_goes_on(
     programs: Forks, tmp_path: Path, tried: Tried, kind: str, how: str
 ) -> None:
-    source, packed, draw = source_of(kind, tmp_path), tmp_path / "packed", random.Random(5)
+    source, packed, draw = MAKERS[kind](tmp_path / "source", images=120), tmp_path / "packed", random.Random(5)
 
     def start(*options: object) -> int:
         return programs.start("pack", source, packed, *SHARD_SIZE, *options, setting=SETTING)
@@ -92,5 +58,5 @@ def test_a_pack_killed_at_random_moments_goes_on(
                     options = ways()[0]
         assert digests(packed) == whole
         shutil.rmtree(packed)
-    said = "pack of a folder, tar, list, COCO or Parquet, in threads or in steps, ended by SIGKILL at a random moment"
+    said = "pack of a folder, tar, list or Parquet, in threads or in steps, ended by SIGKILL at a random moment"
     tried(said, killed, "more or fewer threads, or the same step again, go on; same bytes")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import tracemalloc
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support.datasets.billion_samples import RECIPE, Billion, recipe_of
+from support.datasets.billion_samples import Billion, recipe_of
 from support.running.patience import in_time
 
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.draws import bits
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import Partition, Ranks
 
 BUCKETS = Buckets(area=100 * 100, size_divisible=16)
@@ -31,40 +29,6 @@ class Photos(Billion):
         return records
 
     records_of = read
-
-
-@pytest.mark.serial
-def test_a_billion_samples_are_ordered_at_once_and_stored_nowhere() -> None:
-    samples = 10**9
-    chunk = samples_per_chunk(samples, samples * 110_000)
-    seconds = []
-    tracemalloc.start()
-    for epoch in range(5):
-        started = time.perf_counter()
-        order = EpochOrder(samples, chunk, seed=0, epoch=epoch, shuffle=True)
-        middle = order.take(samples // 2, samples // 2 + 256)
-        seconds.append(time.perf_counter() - started)
-        assert len(np.unique(middle)) == 256
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert in_time(min(seconds), 0.05)
-    assert peak_bytes < 4 * 2**20
-
-
-@pytest.mark.serial
-def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
-    seconds = []
-    tracemalloc.start()
-    for epoch in range(5):
-        started = time.perf_counter()
-        plan = EpochPlan(dataclasses.replace(RECIPE, batch_size=256), epoch)
-        batch = plan.batch(len(plan) // 2)
-        seconds.append(time.perf_counter() - started)
-        assert len(np.unique(batch.samples)) == 256
-    _, peak_bytes = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert in_time(min(seconds), 0.05)
-    assert peak_bytes < 4 * 2**20
 
 
 @pytest.mark.serial

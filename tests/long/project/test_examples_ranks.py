@@ -11,20 +11,11 @@ import torch
 from support.checkout import SUPPORT
 from support.examples.imagenet import QUICK, same, weights
 from support.pictures.drawn import FLAT_IMAGES
-from support.ranks.torchrun import ranks, torchrun
+from support.ranks.torchrun import torchrun
 from support.ranks.train_imagenet_rank import FEW_BLOCKS
 
 import train_imagenet
 from resnet import DEPTHS
-
-
-def trained_by_two(out: Path, *arguments: object) -> str:
-    """Returns what both processes printed."""
-    out.mkdir(exist_ok=True)
-    ended = ranks(SUPPORT / "ranks" / "train_imagenet_rank.py", out, *QUICK, *arguments)
-    printed = "".join(words for _, words in ended)
-    assert [code for code, _ in ended] == [0, 0], printed
-    return printed
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +41,6 @@ def test_two_processes_train_one_network_and_count_each_sample_once(whole: tuple
     assert not same(made, weights(out / "first.pt"))
 
 
-def test_resumed_by_as_many_it_ends_as_if_never_interrupted(
-    flat: Path, whole: tuple[Path, str], tmp_path: Path
-) -> None:
-    out, _ = whole
-    shutil.copy(out / "first.pt", tmp_path / "again.pt")
-    printed = trained_by_two(tmp_path / "out", flat, "--checkpoint", tmp_path / "again.pt", "--resume")
-    assert "epoch 1 of 2" not in printed
-    assert same(weights(tmp_path / "again.pt"), weights(out / "made.pt"))
-
-
 def test_resumed_by_one_it_takes_the_same_steps(
     flat: Path, whole: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,8 +56,3 @@ def test_resumed_by_one_it_takes_the_same_steps(
     name = "fc.weight"
     ours_step, theirs_step = (end[name] - start[name] for end in (ours, theirs))
     assert torch.nn.functional.cosine_similarity(ours_step.flatten(), theirs_step.flatten(), dim=0) > 0.8
-
-
-def test_a_batch_that_cannot_be_shared(flat: Path, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"--batch-size 15 cannot be shared by 2 processes; pass a multiple"):
-        trained_by_two(tmp_path / "out", flat, "--checkpoint", tmp_path / "made.pt", "--batch-size=15")

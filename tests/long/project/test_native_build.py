@@ -70,13 +70,6 @@ def test_flags_and_compilers_count(checkout: Path, monkeypatch: pytest.MonkeyPat
     assert not plain.keys() & others.keys()
 
 
-def test_a_source_that_does_not_compile_leaves_nothing_to_link(checkout: Path) -> None:
-    (checkout / "csrc/part/part.cc").write_text("int part() { return unknown; }\n")
-    for number in range(2):
-        with pytest.raises(subprocess.CalledProcessError):
-            made(checkout, number)
-
-
 def add_sources(checkout: Path, *bodies: str) -> None:
     """A source for each body, of a function that the program does not call."""
     for number, body in enumerate(bodies):
@@ -91,13 +84,3 @@ def test_sources_are_compiled_together_but_for_those_that_define_the_same_name(c
     code, objects = made(checkout, 2)
     assert code == 3
     assert len(objects) == 3
-
-
-def test_sources_that_do_not_go_together_are_compiled_alone(checkout: Path) -> None:
-    """A name of one file's own is ambiguous in another, which defines no such name of its own."""
-    add_sources(checkout, "struct Part {};\n\nint used() { return 1; }")
-    (checkout / "csrc" / "part" / "f1.cc").write_text("using Part = int;\n\nint f1();\nint f1() { return Part(0); }\n")
-    code, objects = made(checkout, 1)
-    assert code == 3
-    assert sorted(name.split(".")[0] for name in objects) == ["O0/csrc-0", "O0/tool-0"]
-    assert made(checkout, 2) == (code, objects)

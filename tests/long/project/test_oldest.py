@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import requires, version
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -54,26 +54,6 @@ def test_the_versions_fit() -> None:
     assert "step oldest" in (ROOT / "scripts" / "check").read_text()
 
 
-def test_what_kornia_needs_is_asked_for() -> None:
-    """Else pip would bring a newer torch than the oldest that pyproject.toml names."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ours = {wanted.name: wanted.specifier for wanted in map(Requirement, project["dependencies"])}
-    if not str(ours["kornia"]).endswith(f">={Version(version('kornia')).major}.{Version(version('kornia')).minor}"):
-        pytest.skip("another kornia than the oldest is installed")
-    theirs = [wanted for wanted in map(Requirement, requires("kornia") or []) if wanted.name in ours]
-    assert {wanted.name for wanted in theirs} >= {"torch"}
-    for wanted in theirs:
-        if wanted.marker is None:
-            (least,) = (each.version for each in ours[wanted.name] if each.operator == ">=")
-            assert wanted.specifier.contains(least), f"{wanted}, and here {wanted.name}{ours[wanted.name]}"
-
-
-def test_where_the_oldest_is_installed_the_tests_run_with_it_anyway(checkout: Path) -> None:
-    done = run(checkout, version("kornia"))
-    assert done.returncode == 0, done.stderr
-    assert "the oldest version that is allowed" in done.stdout
-
-
 def test_another_version_comes_before_the_installed_one(checkout: Path) -> None:
     made = checkout / "build" / "kornia-0.1" / "kornia"
     made.mkdir(parents=True)
@@ -81,6 +61,6 @@ def test_another_version_comes_before_the_installed_one(checkout: Path) -> None:
     assert Version(version("kornia")) != Version("0.1")
     done = run(checkout, "0.1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert f"{len(FILES)} passed" in done.stdout
     shutil.rmtree(made)
     assert run(checkout, "0.1").returncode != 0

@@ -5,9 +5,7 @@ One file, since a cluster takes seconds to start. What needs none is in tests/pa
 
 from __future__ import annotations
 
-import json
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,13 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 from support.datasets.packed import damage
 from support.programs.cli_run import fp
-from support.ray import counted, verify_tasks
-from support.ray.cluster_tasks import full_disk, full_disk_at_first, killed_at_first, slow_or_fast, squared
+from support.ray import counted
+from support.ray.cluster_tasks import check_killed_at_first, slow_or_fast
 from support.ray.counted import slow_driver
 from support.ray.ray_cluster import environment
 from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, folder, local, made_sources, packed_on_ray
@@ -33,8 +30,7 @@ from support.sources.pack_sources import digests, files, write_large_folder
 
 import fastpipe
 from fastpipe.errors import ClusterError
-from fastpipe.format.index import Index, SourcePaths
-from fastpipe.packing import cluster as tasks
+from fastpipe.format.index import Index
 from fastpipe.packing.cluster import RAY, run_tasks
 from fastpipe.verify import verification
 from fastpipe.verify.verification import verify
@@ -49,37 +45,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made_sources(tmp_path_factory.mktemp("sources"))
 
 
-def named(number: int) -> str:
-    return f"square {number}"
-
-
-def test_each_item_gets_its_result(ray_cluster: Any) -> None:
-    assert sorted(run_tasks(squared, range(12), name=named)) == [(number, number**2) for number in range(12)]
-
-
-def test_a_full_disk_is_left_for_another_node(ray_cluster: Any, tmp_path: Path) -> None:
-    log = tmp_path / "nodes"
-    ((_, node),) = run_tasks(partial(full_disk_at_first, log), [1], name=named)
-    first, second = log.read_text().split()
-    assert first != second == node
-
-
-def test_a_task_that_no_node_can_do_is_named_with_its_log(ray_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RETRIES", 1)
-    words = r"task square 7 has failed 2 times .* process \d+, log /.*worker.*: .*No space left"
-    with pytest.raises(ClusterError, match=words):
-        list(run_tasks(full_disk, [7], name=named))
-
-
-def test_a_killed_worker_costs_its_task_only(ray_cluster: Any, tmp_path: Path) -> None:
-    done = list(run_tasks(partial(killed_at_first, tmp_path), range(3), name=named))
-    assert sorted(done) == [(0, 0), (1, 1), (2, 2)]
-
-
 def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Path) -> None:
     import ray
 
-    results = run_tasks(slow_or_fast, [0, 1], name=named)
+    results = run_tasks(slow_or_fast, [0, 1], name=str)
     assert next(results) == (0, 0)
     results.close()
     deadline = time.monotonic() + 140  # it takes 150 s
@@ -89,7 +58,7 @@ def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Pa
 
 
 OWN = """
-from support.ray.cluster_tasks import slow, squared
+from support.ray.cluster_tasks import check_killed_at_first, slow_or_fast
 from fastpipe.packing.cluster import session
 from fastpipe.packing.cluster import run_tasks
 
@@ -138,24 +107,6 @@ def test_every_object_in_a_bucket_is_that_of_one_machine(
     assert packed_on_ray(url, bucket.url("packed"), **how).already_packed
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_a_dataset_grows_in_tasks_as_in_threads(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str
-) -> None:
-    """Every third sample is removed, and added again."""
-    index = Index(local(made[kind]))
-    thirds = np.arange(0, len(index), 3)
-    keys = SourcePaths(index).of(thirds, index.records[thirds])
-    found = {}
-    for executor in ("threads", "ray"):
-        dataset = Path(shutil.copytree(local(made[kind]), tmp_path / executor))
-        fastpipe.remove(dataset, keys=keys)
-        assert fastpipe.add(made[kind], dataset, fields=FIELDS[kind], executor=executor).added == len(thirds)
-        found[executor] = {name: each for name, each in digests(dataset).items() if "dataset.json" not in name}
-    assert found["ray"] == found["threads"]
-    assert not (tmp_path / "ray" / ".pack").exists()
-
-
 def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
     """In a process of its own, for this one may be connected to a cluster."""
     source = folder(tmp_path / "source", images=8)
@@ -178,15 +129,6 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
         packed_on_ray(made["folder"], tmp_path / "other")
 
 
-def test_the_api_and_the_command_run_on_the_cluster(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
-    fastpipe.pack(made["folder"], tmp_path / "api", shard_size=SHARD_BYTES, executor="ray")
-    options = "--shard-size", SHARD_BYTES, "--on", "ray", "--address", ray_cluster.address, "--json"
-    ran = fp("pack", made["folder"], tmp_path / "command", *options)
-    assert ran.exit_code == 0, ran.stderr
-    assert json.loads(ran.stdout)["samples"] == 22
-    assert digests(tmp_path / "api") == digests(tmp_path / "command") == digests(local(made["folder"]))
-
-
 def test_a_check_whose_workers_are_killed_finds_the_same(
     many_shards: Path, copied: Callable[[Path], Path], ray_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +136,7 @@ def test_a_check_whose_workers_are_killed_finds_the_same(
     log.mkdir()
     for sample in (0, 9, len(Index(dataset)) - 1):
         damage(dataset, sample)
-    monkeypatch.setattr(verification, "check_run", partial(verify_tasks.killed_at_first, log))
+    monkeypatch.setattr(verification, "check_run", partial(check_killed_at_first, log))
     monkeypatch.setattr(verification, "_TASKS_PER_CPU", 1)
     there, here = verify(dataset, executor=RAY), verify(dataset)
     assert {**there.as_dict(), "seconds": 0} == {**here.as_dict(), "seconds": 0}

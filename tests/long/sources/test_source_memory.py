@@ -125,18 +125,25 @@ def test_manifests(tmp_path: Path) -> None:
     assert megabytes < 30
 
 
-BOUNDED_TARS = """
+# Lists tars or converts pictures with so many MB beside what the program has already, and says what comes of each.
+BOUNDED = """
     import resource, sys
     from pathlib import Path
-    from fastpipe.errors import PackError
+    from PIL import BmpImagePlugin, IcoImagePlugin, TiffImagePlugin
+    from fastpipe.errors import ImageError, PackError
     from fastpipe.sources.kinds import list_sources
+    from fastpipe.sources.picture.convert import EncodeOptions, convert
 
+    what, megabytes, *files = sys.argv[1:]
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-    for tar in sys.argv[1:]:
+    resource.setrlimit(resource.RLIMIT_AS, (used + (int(megabytes) << 20), resource.RLIM_INFINITY))
+    for file in map(Path, files):
         try:
-            print(len(list_sources(Path(tar), 0).sources), "sources")
-        except PackError as problem:
+            if what == "list":
+                print(len(list_sources(file, 0).sources), "sources")
+            else:
+                convert(file.read_bytes(), EncodeOptions(max_pixels=100_000))
+        except (ImageError, PackError) as problem:
             print(problem)
 """
 
@@ -158,27 +165,10 @@ def test_tars(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(start)
         if size:
             os.truncate(tmp_path / name, size)
-    ended = run_script(BOUNDED_TARS, *(tmp_path / name for name in made), timeout_s=300)
+    ended = run_script(BOUNDED, "list", 64, *(tmp_path / name for name in made), timeout_s=300)
     assert ended.stderr == ""
     for line, (_, _, words) in zip(ended.stdout.splitlines(), made.values(), strict=True):
         assert words in line
-
-
-BOUNDED_PICTURES = """
-    import resource, sys
-    from pathlib import Path
-    from PIL import BmpImagePlugin, IcoImagePlugin, TiffImagePlugin
-    from fastpipe.errors import ImageError
-    from fastpipe.sources.picture.convert import EncodeOptions, convert
-
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)  # the giants take 900 MB and more
-    for file in sys.argv[1:]:
-        try:
-            convert(Path(file).read_bytes(), EncodeOptions(max_pixels=100_000))
-        except ImageError as problem:
-            print(problem)
-"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -186,6 +176,7 @@ def test_pictures(tmp_path: Path) -> None:
     """Small files that announce giants are refused in little memory; the gate looks at their words."""
     for name, data in BOMBS.items():
         (tmp_path / name).write_bytes(data)
-    ended = run_script(BOUNDED_PICTURES, *(tmp_path / name for name in BOMBS), timeout_s=300)
+    # The giants take 900 MB and more.
+    ended = run_script(BOUNDED, "convert", 256, *(tmp_path / name for name in BOMBS), timeout_s=300)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(ended.stdout.splitlines()) == len(BOMBS), ended.stdout

@@ -68,9 +68,8 @@ def test_fields_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
     assert np.abs(second - turned).mean() < 3
 
 
-@pytest.mark.parametrize("orientation", [1, 6])
-def test_without_apply_nothing_turns(tmp_path: Path, orientation: int) -> None:
-    pack(tmp_path / "packed", orientation)
+def test_without_apply_nothing_turns(tmp_path: Path) -> None:
+    pack(tmp_path / "packed", 6)
     np.testing.assert_array_equal(opened(stored_files(tmp_path / "packed", "seg")[0] or b""), mask())
     assert column(tmp_path / "packed", "boxes").tolist() == [list(BOX)]
 

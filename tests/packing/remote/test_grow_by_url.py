@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.datasets.growing import at_once, photos
+from support.datasets.growing import add_twice_at_once, photos
 from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import files
 
 import fastpipe
 from fastpipe.errors import PackError
-from fastpipe.packing.growth.grow import Grown
 from fastpipe.store.store import Bucket as Store
 
 SMALL = {"shard_size": 100_000, "workers": 2}
@@ -28,59 +29,51 @@ def packed(bucket: MemoryBucket, tmp_path: Path) -> str:
     return url
 
 
-def keys(url: str, bucket: MemoryBucket, cache: Path, **version: Any) -> list[str]:
+def keys(data: Any) -> list[str]:
     """Of a loader's epoch."""
-    data = fastpipe.open(url, cache_dir=cache, **version)
     with fastpipe.loader(data, 7, fields=["image", "key"], drop_last=False, size=32) as loader:
         return sorted(key for batch in loader for key in batch["key"])
 
 
-def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
+@pytest.fixture
+def opened(packed: str, tmp_path: Path) -> Callable[..., Any]:
+    """Opens it as it is now, or in a version."""
+    return partial(fastpipe.open, packed, cache_dir=tmp_path / "cache")
+
+
+def test_a_dataset_in_a_bucket_grows_as_one_in_a_folder(
+    bucket: MemoryBucket, packed: str, opened: Callable[..., Any], tmp_path: Path
+) -> None:
     local = tmp_path / "local"
     fastpipe.pack(tmp_path / "src", local, **SMALL)
-    before = bucket.hashes("train")
+    before = bucket.objects("train")
     photos(tmp_path / "src", 8, first=30, classes=4)
     for place in (packed, local):
         assert fastpipe.add(tmp_path / "src", place).added == 8
         assert fastpipe.remove(place, classes="c1").removed == 12
-    there, here = bucket.objects("train"), files(local)
-    assert there.keys() == here.keys()
-    assert {name for name in here if there[name] != here[name] and not name.endswith("dataset.json")} == set()
-    after = bucket.hashes("train")
+    after, here = bucket.objects("train"), files(local)
+    assert after.keys() == here.keys()
+    assert {name for name in here if after[name] != here[name] and not name.endswith("dataset.json")} == set()
     assert {name for name in before if after[name] != before[name]} == {"dataset.json"}
-    assert keys(packed, bucket, tmp_path / "cache") == keys_of(local)
-    assert len(keys(packed, bucket, tmp_path / "cache", version=1)) == 30
+    assert keys(opened()) == keys(local)
+    assert len(keys(opened(version=1))) == 30
     again = fastpipe.add(tmp_path / "src", packed, changed="skip")
     assert (again.added, again.known) == (12, 26)  # what was removed comes again
 
 
-def keys_of(local: Path) -> list[str]:
-    with fastpipe.loader(local, 7, fields=["image", "key"], drop_last=False, size=32) as loader:
-        return sorted(key for batch in loader for key in batch["key"])
-
-
 def test_two_adds_at_once_lose_nothing(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
-    sources = [photos(tmp_path / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
-
-    def add(number: int) -> Grown:  # as two machines: each has a scratch folder, and so a lock, of its own
-        spool = tmp_path / f"spool{number}"
-        return fastpipe.add(sources[number], packed, spool=spool, workers=1)
-
-    results = at_once(lambda: add(0), lambda: add(1))
-    done = [number for number, result in enumerate(results) if isinstance(result, Grown)]
-    assert done
-    for result in results:
-        if not isinstance(result, Grown):
-            assert "in use: " in str(result) or "meanwhile" in str(result)
-    for number in {0, 1} - set(done):
-        assert add(number).added == 8
-    assert len(keys(packed, bucket, tmp_path / "cache")) == 46
+    data = add_twice_at_once(packed, tmp_path)
+    assert len(data) == 46
     versions = json.loads(bucket.objects("train")["dataset.json"])["history"]
     assert [entry["version"] for entry in versions] == [1, 2, 3]
 
 
 def test_a_dataset_that_another_program_changes_meanwhile(
-    bucket: MemoryBucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: MemoryBucket,
+    packed: str,
+    opened: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The last moment: both have read the dataset, and one has written dataset.json."""
     others = photos(tmp_path / "others", 3, first=500)
@@ -99,11 +92,15 @@ def test_a_dataset_that_another_program_changes_meanwhile(
     with pytest.raises(PackError, match="has changed meanwhile"):
         fastpipe.add(more, packed)
     assert fastpipe.add(more, packed).added == 5
-    assert len(keys(packed, bucket, tmp_path / "cache")) == 38
+    assert len(keys(opened())) == 38
 
 
 def test_an_add_that_was_killed_goes_on_or_is_given_up(
-    bucket: MemoryBucket, packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: MemoryBucket,
+    packed: str,
+    opened: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     more = photos(tmp_path / "more", 5, first=100)
     with monkeypatch.context() as patch:  # as if it were killed: nothing is tidied up
@@ -111,7 +108,7 @@ def test_an_add_that_was_killed_goes_on_or_is_given_up(
         patch.setattr("fastpipe.packing.growth.version.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fastpipe.add(more, packed)
-    assert len(keys(packed, bucket, tmp_path / "cache")) == 30
+    assert len(keys(opened())) == 30
     other = photos(tmp_path / "other", 2, first=300)
     with pytest.raises(PackError, match=r"in use: fastpipe add \S+more \S+ has begun there.*remove s3://\S+plan.json"):
         fastpipe.add(other, packed)
@@ -119,15 +116,3 @@ def test_an_add_that_was_killed_goes_on_or_is_given_up(
     shutil.rmtree(tmp_path / "more")
     assert fastpipe.add(other, packed).added == 2
     assert not any(name.startswith(".pack") for name in bucket.objects("train"))
-
-
-def test_a_dataset_in_a_bucket_is_packed_anew(bucket: MemoryBucket, packed: str, tmp_path: Path) -> None:
-    fastpipe.remove(packed, classes="c1")
-    before = bucket.hashes("train")
-    fastpipe.pack(packed, bucket.url("smaller"), **SMALL)
-    assert len(keys(bucket.url("smaller"), bucket, tmp_path / "cache")) == 20
-    sizes = (
-        [len(data) for name, data in bucket.objects(key).items() if "shard-" in name] for key in ("smaller", "train")
-    )
-    assert sum(next(sizes)) < sum(next(sizes))
-    assert bucket.hashes("train") == before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.programs.cli_run import failed, succeeded
 from support.remote.s3 import Bucket, new_bucket
-from support.sources.pack_sources import files, jpeg_bytes, write_large_folder
+from support.sources.pack_sources import files, jpeg_bytes, write_files, write_large_folder
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -40,10 +40,8 @@ def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: B
     """Names in buckets have no escapes."""
     odd = "a b/50%/x%20y+ä%2F"
     there = {"storage_options": bucket.options}
-    photos = tmp_path / "photos" / "class 0"
-    photos.mkdir(parents=True)
-    for number, name in enumerate(("a b.jpg", "50%.jpg", "x#y?z.jpg", "ä+&.jpg", "x%20y.jpg")):
-        (photos / name).write_bytes(jpeg_bytes(seed=number))
+    names = ("a b.jpg", "50%.jpg", "x#y?z.jpg", "ä+&.jpg", "x%20y.jpg")
+    write_files(tmp_path / "photos", {f"class 0/{name}": jpeg_bytes(seed=at) for at, name in enumerate(names)})
     url = bucket.upload(tmp_path / "photos", f"{odd}/photos")
     fastpipe.pack(url, bucket.url(f"{odd}/packed/"), **there)
     fastpipe.pack(tmp_path / "photos", tmp_path / "local")

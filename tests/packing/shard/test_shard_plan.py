@@ -33,8 +33,10 @@ def shrinking(share: float) -> Iterator[tuple[Source, Packed | str]]:
     return convert  # type: ignore[return-value]
 
 
-def planned(of: Listing, share: float = 1.0, *, shuffle: bool = True) -> tuple[Plan, list[Run]]:
-    plan = plan_shards(of, SHARD, shrinking(share), shuffle=shuffle)  # type: ignore[arg-type]
+def planned(
+    of: Listing, share: float = 1.0, *, shuffle: bool = True, shard_bytes: int = SHARD
+) -> tuple[Plan, list[Run]]:
+    plan = plan_shards(of, shard_bytes, shrinking(share), shuffle=shuffle)  # type: ignore[arg-type]
     return plan, runs_of(of, plan.step, 0, shuffle=shuffle)
 
 
@@ -64,8 +66,8 @@ def test_shards_are_near_the_size_that_was_asked_for(shuffle: bool, share: float
 
 def test_shards_of_the_usual_size_are_within_fifteen_percent() -> None:
     of = listing(photos(20_000))
-    plan = plan_shards(of, 16 * SHARD, shrinking(1.0), shuffle=True)  # type: ignore[arg-type]
-    sizes = sizes_of(of, runs_of(of, plan.step, 0, shuffle=True), 1.0)
+    _, runs = planned(of, shard_bytes=16 * SHARD)
+    sizes = sizes_of(of, runs, 1.0)
     assert len(sizes) > 10
     assert all(abs(size - 16 * SHARD) <= 0.15 * 16 * SHARD for size in sizes[:-1])
 
@@ -104,8 +106,7 @@ def test_a_source_that_comes_goes_or_changes_touches_its_own_shard(number: int, 
 
 def test_a_large_source_is_alone_where_sources_stay_in_order() -> None:
     of = listing([100_000] * 200 + [10 * SHARD] + [100_000] * 200, shuffle=False)
-    plan = plan_shards(of, SHARD, shrinking(1.0), shuffle=False)  # type: ignore[arg-type]
-    runs = runs_of(of, plan.step, 0, shuffle=False)
+    _, runs = planned(of, shuffle=False)
     large = [run for run in runs if run.start <= 200 < run.stop]
     assert len(large) == 1
     assert max(run.stop - run.start for run in runs) <= 101

@@ -165,37 +165,33 @@ class Nobody:
         raise ConnectionError("Could not find any running Ray instance")
 
 
-def test_an_address_without_a_cluster_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
-    with pytest.raises(ClusterError, match=r"--address auto: Could not find .* Start one"), session("auto"):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def assert_no_cluster(address: str | None, words: str) -> None:
+    with pytest.raises(ClusterError, match=words), session(address):
         pass
 
 
-def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_cluster_says_how_to_start_one(nobody: None) -> None:
+    assert_no_cluster("auto", r"--address auto: Could not find .* Start one")
+
+
+def test_an_address_that_does_not_answer_is_told_soon(nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Ray is asked, which tries for minutes."""
-    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
-        with (
-            pytest.raises(ClusterError, match=rf"at --address {address}: .*refused.*leave out --address"),
-            session(address),
-        ):
-            pass
+        assert_no_cluster(address, rf"at --address {address}: .*refused.*leave out --address")
         monkeypatch.setenv("RAY_ADDRESS", address)
         for given in (None, "auto"):
-            with (
-                pytest.raises(ClusterError, match=rf"at RAY_ADDRESS={address}: .*refused.*unset RAY_ADDRESS"),
-                session(given),
-            ):
-                pass
+            assert_no_cluster(given, rf"at RAY_ADDRESS={address}: .*refused.*unset RAY_ADDRESS")
 
 
-def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "import_ray", lambda: Nobody)
+def test_a_cluster_that_refuses_is_not_said_to_be_absent(nobody: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        named = rf"answers at --address {address}: .*RAY_AUTH_MODE=token"
-        with pytest.raises(ClusterError, match=named), session(address):
-            pass
+        assert_no_cluster(address, rf"answers at --address {address}: .*RAY_AUTH_MODE=token")

@@ -9,8 +9,8 @@ import io
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from support.ray import counted
 from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, local, made_sources, packed_on_ray
 from support.ray.tasks_here import Cluster
 from support.remote.memory_bucket import MemoryBucket
-from support.sources.pack_sources import digests, files
+from support.sources.pack_sources import digests, files, write_files
 
 import fastpipe
 from fastpipe.cli.tables import pack_progress
@@ -33,6 +33,16 @@ from fastpipe.sources.picture.jpeg import made_with
 
 class StopError(Exception):
     pass
+
+
+def stop_at(step: str, tasks: int) -> Callable[[PackProgress], None]:
+    """A progress function that ends the pack when so many tasks of a step are done."""
+
+    def told(now: PackProgress) -> None:
+        if now.step == step and now.tasks >= tasks:
+            raise StopError
+
+    return told
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +131,6 @@ def test_what_is_done_is_not_done_again(
 ) -> None:
     log = counted.count_steps(monkeypatch, tmp_path / "log")
 
-    def stop_at(step: str, tasks: int) -> Any:
-        def told(now: PackProgress) -> None:
-            if now.step == step and now.tasks >= tasks:
-                raise StopError
-
-        return told
-
     for step, tasks in (("packing", 1), ("packing", 2)):
         with pytest.raises(StopError):
             packed_on_ray(made["folder"], tmp_path / "packed", stop_at(step, tasks))
@@ -145,34 +148,11 @@ def test_what_is_done_is_not_done_again(
 def test_one_machine_goes_on_where_a_cluster_stopped(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
 ) -> None:
-    def stop(now: PackProgress) -> None:
-        if (now.step, now.tasks) == ("packing", 4):
-            raise StopError
-
     with pytest.raises(StopError):
-        packed_on_ray(made["parquet"], tmp_path / "packed", stop, fields=FIELDS["parquet"])
+        packed_on_ray(made["parquet"], tmp_path / "packed", stop_at("packing", 4), fields=FIELDS["parquet"])
     summary = fastpipe.pack(made["parquet"], tmp_path / "packed", shard_size=SHARD_BYTES, fields=FIELDS["parquet"])
     assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
     assert summary.resumed >= 2
-
-
-def test_only_the_shard_of_a_source_that_changes_is_made_again(
-    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = shutil.copytree(made["folder"], tmp_path / "source")
-
-    def stop(now: PackProgress) -> None:
-        if now.step == "packing" and now.tasks == now.total_tasks:
-            raise StopError
-
-    with pytest.raises(StopError):
-        packed_on_ray(source, tmp_path / "packed", stop)
-    (source / "class-0" / "02.jpg").write_bytes((source / "class-1" / "01.jpg").read_bytes())
-    fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
-    log = counted.count_steps(monkeypatch, tmp_path / "log")
-    packed_on_ray(source, tmp_path / "packed")
-    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
-    assert len(log.read_text().splitlines()) == 1
 
 
 def test_another_dataset_stays_as_it_is(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
@@ -197,30 +177,11 @@ def test_a_driver_with_other_libraries_is_refused(
 
 
 def test_nothing_to_pack_and_fail_fast_say_why(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "source" / "a").mkdir(parents=True)
-    (tmp_path / "source" / "a" / "text.jpg").write_bytes(b"no image")
+    write_files(tmp_path / "source", {"a/text.jpg": b"no image"})
     with pytest.raises(PackError, match=r"none of the 1 files in .*; the first: a/text\.jpg: "):
         packed_on_ray(tmp_path / "source", tmp_path / "packed")
     with pytest.raises(PackError, match=r"cannot be packed: .*--on-error fail"):
         packed_on_ray(made["folder"], tmp_path / "other", on_error="fail")
-
-
-def test_a_damaged_spool_is_named(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:
-    def stop(now: PackProgress) -> None:
-        if now.step == "converting" and now.tasks == now.total_tasks:
-            raise StopError
-
-    with pytest.raises(StopError):
-        packed_on_ray(made["parquet"], tmp_path / "packed", stop, fields=FIELDS["parquet"])
-    (spool,) = (each for each in (tmp_path / "packed" / ".pack" / "spool").glob("run-*") if not each.suffix)
-    data = bytearray(spool.read_bytes())
-    data[1000] ^= 1
-    spool.write_bytes(data)
-    with pytest.raises(PackError, match=rf"{spool.name} .*has changed since it was written"):
-        packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
-    spool.unlink()
-    packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
-    assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
 
 
 def test_a_disk_that_refuses_is_tried_on_the_other_node(

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from support.pictures.jpegs import (
-    SUBSAMPLINGS,
-    WHOLE_ROWS,
-    by_pillow,
-    encoded,
-    mcu_size,
-    picture,
-    restart_interval,
-    scan_start,
-    tiled,
-)
+from support.pictures.jpegs import SUBSAMPLINGS, WHOLE_ROWS, encoded, mcu_size, picture, restart_interval, tiled
 from support.sources.pack_sources import jpegtran, pillow
 
 from fastpipe import _engine
@@ -32,11 +18,6 @@ def packed(jpeg: bytes, tile: int) -> bytes:
     out, _ = _engine.transcode(jpeg, tile=tile)
     assert out is not None
     return out
-
-
-def across(width: int, sampling: str) -> int:
-    """MCUs in a row."""
-    return -(-width // mcu_size(sampling)[0])
 
 
 # Width, sampling, width of a tile that is asked for -> MCUs of a tile.
@@ -63,37 +44,6 @@ def test_the_interval_chosen() -> None:
     for width, sampling, tile, interval in INTERVALS:
         jpeg = tiled(encoded(picture(width, 40, "smooth"), sampling), tile)
         assert restart_interval(jpeg) == interval, (width, sampling, tile)
-
-
-@settings(max_examples=80)
-@given(
-    width=st.integers(1, 700),
-    sampling=st.sampled_from(sorted(SUBSAMPLINGS)),
-    tile=st.one_of(st.integers(1, 200), st.integers(1, 65500)),
-)
-def test_tiles_make_a_grid_and_are_as_near_to_the_target_as_divisors_are(width: int, sampling: str, tile: int) -> None:
-    jpeg = tiled(encoded(picture(width, 17, "flat"), sampling), tile)
-    per_row, (mcu_width, mcu_height) = across(width, sampling), mcu_size(sampling)
-    interval = restart_interval(jpeg)
-    widths = [divisor * mcu_width for divisor in range(1, per_row + 1) if per_row % divisor == 0]
-    wide_enough = [one for one in widths if 3 * one >= 2 * tile or one == widths[-1]]
-
-    def off(one: int) -> Fraction:
-        return max(Fraction(one, tile), Fraction(tile, one))
-
-    if interval == 0:
-        assert mcu_height > 16, "one row of tiles needs no marker only if the tile is the row"
-    else:
-        assert per_row % interval == 0
-        assert interval * mcu_width in wide_enough
-        assert off(interval * mcu_width) == min(map(off, wide_enough))
-
-
-def test_no_tiles_no_markers() -> None:
-    jpeg = packed(by_pillow(picture(200, 100), restart_marker_rows=1) + bytes(90_000), 0)
-    assert restart_interval(jpeg) == 0
-    assert b"\xff\xdd" not in jpeg[: scan_start(jpeg)]
-    assert not any(bytes([0xFF, 0xD0 + number]) in jpeg for number in range(8))
 
 
 def test_a_picture_of_one_tile_has_no_markers() -> None:
@@ -128,28 +78,6 @@ def test_pictures_that_are_cheap_to_code_grow_little(kind: str) -> None:
             assert 0 <= added <= len(source) / 32, (width, height, tile)
             grew += added > 0
         assert grew > 0 or kind == "flat"
-
-
-def test_a_dearer_picture_gets_more_tiles() -> None:
-    sizes = [(320, 200, "flat"), (320, 200, "smooth"), (320, 200, "noise")]
-    tiles = []
-    for width, height, kind in sizes:
-        interval = restart_interval(packed(encoded(picture(width, height, kind), "420"), 32))
-        tiles.append(across(width, "420") // interval if interval else 0)
-    assert tiles == sorted(tiles)
-    assert tiles[0] < tiles[-1] == 10
-
-
-def test_tiles_change_no_coefficient() -> None:
-    """Without its markers and with the same tables, a tiled file is the plain one."""
-    for sampling in SUBSAMPLINGS:
-        source = encoded(picture(150, 90, "smooth"), sampling)
-        for tile in (1, 16, WHOLE_ROWS):
-            jpeg = tiled(source, tile)
-            assert restart_interval(jpeg) > 0
-            assert jpegtran(jpeg, "-optimize", "-copy", "none") == tiled(source, 0)
-            opencv, expected = (cv2.imdecode(np.frombuffer(one, np.uint8), cv2.IMREAD_COLOR) for one in (jpeg, source))
-            assert np.array_equal(opencv, expected)
 
 
 @pytest.mark.photos

@@ -16,13 +16,11 @@ from support.programs.cli_run import succeeded
 from support.sources.pack_sources import jpeg_bytes, saved, write_folder
 from support.sources.tars import write_tar
 from support.sources.unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
-from torch.utils.data import DataLoader
 
 import fastpipe
-from fastpipe.errors import DatasetError, ImageError, SampleError
+from fastpipe.errors import DatasetError, ImageError
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.sources.picture import convert
-from fastpipe.sources.scan.index import unpacked_source
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def keys(data: object) -> list[str]:
     return [key for batch in epoch(data, 5, drop_last=False) for key in batch["key"]]
 
 
-def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = keys(tars)
     assert len(every) == 36
     assert keys(str(tars / "*.tar")) == every
@@ -54,6 +52,11 @@ def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = fastpipe.open("*.tar")
     monkeypatch.chdir(tars.parent)
     assert len(dataset) == len([dataset[number] for number in range(36)])
+    for name in ("a", "b"):
+        shutil.copytree(tars, tmp_path / name)
+    of_two_folders = keys(str(tmp_path / "*" / "*-001.tar"))
+    assert len(of_two_folders) == 24
+    assert {key.split("/")[0] for key in of_two_folders} == {"a", "b"}
 
 
 def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
@@ -74,22 +77,6 @@ def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path) -> None:
         assert len(fastpipe.open(str(folder / "train-{000..001}.tar"))) == 8
         with pytest.raises(DatasetError, match="matches no tar file"):
             fastpipe.open(str(folder / "*.tgz"))
-
-
-def test_hidden_folders_beside_tars_count_not(tmp_path: Path) -> None:
-    """`hf download --local-dir` leaves a .cache."""
-    folder = web_tars(tmp_path / "tars", tars=2, samples=4)
-    (folder / ".cache").mkdir()
-    source = unpacked_source(folder)
-    assert source is not None
-    assert source.tars == ["train-000.tar", "train-001.tar"]
-
-
-def test_a_hidden_tar_is_no_source(tmp_path: Path) -> None:
-    """Programs keep their notes there: macOS writes ._a.tar beside a.tar."""
-    (tmp_path / "1.jpg").write_bytes(jpeg_bytes())
-    (tmp_path / ".notes.tar").write_bytes(b"no tar")
-    assert keys(tmp_path) == ["1.jpg"]
 
 
 @pytest.mark.parametrize("folder", [".", "a"])
@@ -136,14 +123,6 @@ def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, mo
     assert limits == [10**9] * 2
 
 
-def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        shutil.copytree(tars, tmp_path / name)
-    found = keys(str(tmp_path / "*" / "*-001.tar"))
-    assert len(found) == 24
-    assert {key.split("/")[0] for key in found} == {"a", "b"}
-
-
 # What is put into an empty folder, and why the folder is no source.
 NOTHING: list[tuple[Callable[[Path], object], str]] = [
     (lambda root: None, "is not a packed dataset, and it is empty"),
@@ -167,8 +146,12 @@ def test_folders_that_are_nothing(tmp_path: Path) -> None:
                 take(root)
 
 
-def test_a_damaged_dataset_is_not_taken_for_tars(flat: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(flat, tmp_path / "copy"))
+def test_packed_datasets_are_not_taken_for_tars_or_classes(flat: Path, tmp_path: Path) -> None:
+    for name in ("train", "val"):
+        copy = Path(shutil.copytree(flat, tmp_path / name))
+    one_of_them = re.escape(f"holds some: train, val. Pass one of them: {tmp_path / 'train'}")
+    with pytest.raises(DatasetError, match=one_of_them):
+        fastpipe.open(tmp_path)
     (copy / DATASET_FILE).unlink()
     with pytest.raises(DatasetError, match="holds an unfinished pack"):
         fastpipe.open(copy)
@@ -176,21 +159,6 @@ def test_a_damaged_dataset_is_not_taken_for_tars(flat: Path, tmp_path: Path) -> 
     (copy / WORK_FOLDER).mkdir()
     with pytest.raises(DatasetError, match="holds an unfinished pack"):
         fastpipe.open(copy)
-
-
-def test_a_folder_of_packed_datasets_is_not_taken_for_classes(flat: Path, tmp_path: Path) -> None:
-    shutil.copytree(flat, tmp_path / "train")
-    shutil.copytree(flat, tmp_path / "val")
-    with pytest.raises(
-        DatasetError, match=re.escape(f"holds some: train, val. Pass one of them: {tmp_path / 'train'}")
-    ):
-        fastpipe.open(tmp_path)
-
-
-def test_dataset_json_of_another_program(tmp_path: Path) -> None:
-    root = write_folder(tmp_path / "photos")
-    (root / DATASET_FILE).write_text(json.dumps({"name": "photos"}))
-    assert len(fastpipe.open(root)) == 24
 
 
 def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
@@ -220,15 +188,15 @@ def test_options_that_only_packing_has_are_told(tmp_path: Path) -> None:
 
 
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"no\.tar does not exist"):
-        fastpipe.open(tmp_path / "no.tar")
-    with pytest.raises(DatasetError, match=r"matches no tar file\. Expected a pattern of tars"):
-        fastpipe.open(tmp_path / "*.tar")
     (tmp_path / "x.txt").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"it matches .*x\.txt, which is no tar"):
-        fastpipe.open(str(tmp_path / "*.txt"))
-    with pytest.raises(DatasetError, match=r"x\.txt is a file; expected a folder"):
-        fastpipe.open(tmp_path / "x.txt")
+    for name, words in (
+        ("no.tar", r"no\.tar does not exist"),
+        ("*.tar", r"matches no tar file\. Expected a pattern of tars"),
+        ("*.txt", r"it matches .*x\.txt, which is no tar"),
+        ("x.txt", r"x\.txt is a file; expected a folder"),
+    ):
+        with pytest.raises(DatasetError, match=words):
+            fastpipe.open(str(tmp_path / name))
 
 
 def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: Path) -> None:
@@ -238,24 +206,6 @@ def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: 
     for one, other in zip(mine, theirs, strict=True):  # type: ignore[call-overload]
         assert (one["label"], one["key"]) == (other["label"], other["key"])
         assert torch.equal(one["image"], other["image"]), one["key"]
-
-
-def test_a_dataset_in_workers(photos: Path) -> None:
-    dataset = fastpipe.open(photos)
-    here = [(image.sum().item(), label) for image, label in (dataset[number] for number in range(len(dataset)))]
-    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork")
-    there = [(image.sum().item(), int(label)) for image, label in loader]
-    assert there == here
-
-
-def test_a_dataset_names_a_damaged_file(photos: Path, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(photos, tmp_path / "photos"))
-    file = root / "ant" / "00.jpg"
-    file.write_bytes(file.read_bytes()[:-300])
-    dataset = fastpipe.open(root)
-    number = dataset["key"].tolist().index("ant/00.jpg")
-    with pytest.raises(SampleError, match=r"\(ant/00\.jpg\) cannot be decoded: .*truncated"):
-        dataset[number]
 
 
 def test_commands(photos: Path, tmp_path: Path) -> None:

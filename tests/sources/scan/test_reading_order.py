@@ -1,4 +1,4 @@
-"""Which bytes are read ahead for unpacked sources, and rows that are filled from memory."""
+"""Which bytes are read ahead for unpacked sources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from support.sources.pack_sources import write_folder
 from support.sources.unpacked_sources import web_tars
 
 import fastpipe
-from fastpipe import _engine
-from fastpipe.engine.tasks import tasks_of
 from fastpipe.format.index import Index
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
@@ -64,16 +62,3 @@ def test_chunks_of_one_sample_are_a_permutation() -> None:
         assert sorted(one) == sorted(other) == list(range(samples))
         assert one != other or samples < 3
         assert orders[0].take(samples // 3, samples).tolist() == one[samples // 3 :]
-
-
-def test_a_row_from_memory_is_the_row_of_the_engine(tmp_path: Path) -> None:
-    index = fastpipe.open(write_folder(tmp_path / "photos", images=6)).index
-    with fastpipe.loader(index.path, 6, train=False, size=20, shuffle=False) as loader:
-        (batch,) = [images.permute(0, 2, 3, 1).numpy().copy() for images, _ in loader]
-        plan = loader.parts.recipe
-    tasks = tasks_of(index, EpochPlan(plan, 0).batch(0))
-    images = np.zeros((6, 20, 20, 3), dtype=np.uint8)
-    for row in range(6):
-        with open(index.where(row)[0], "rb") as file:
-            assert _engine.fill_rows([file.read()], tasks[row : row + 1], images, True) == []
-    np.testing.assert_array_equal(images, batch)

@@ -60,6 +60,7 @@ KINDS: dict[str, Make] = {
     ),
     "mix": lambda data, other, folder: fastpipe.mix({data.take(0.5): 0.7, other: 0.3}, labels="own"),
     "transform": lambda data, other, folder: data.with_transform(Brightness()),
+    "pixels": lambda data, other, folder: data.with_pixels("rgba", torch.uint16),
     "cropped": lambda data, other, folder: data.cropped(fastpipe.Resize(), size=24, hflip=1.0),
     "fields": lambda data, other, folder: data.with_fields({"at": "boxes", "text": "caption", "pixels": "image"}),
     "all": lambda data, other, folder: (

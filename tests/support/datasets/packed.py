@@ -19,6 +19,17 @@ def damage(dataset: Path, sample: int) -> None:
         file.write(bytes(int(index.records[sample]["size"]) // 2))
 
 
+def flip_unseen(dataset: Path, sample: int) -> None:
+    """Changes the last bit of the last step in the first quantisation table: the JPEG decodes to other pixels."""
+    shard, _, offset = Index(dataset).where(sample)
+    at = offset + packed_jpeg(Index(dataset), sample).index(b"\xff\xdb") + 5
+    with open(shard, "r+b") as file:
+        file.seek(at)
+        old = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([old ^ 1]))
+
+
 def packed_jpeg(index: Index, sample: int) -> bytes:
     """The bytes of a sample, read by way of the index."""
     shard, _, offset = index.where(sample)

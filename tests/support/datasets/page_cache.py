@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +45,6 @@ def forget(path: Path) -> None:
         os.close(fd)
     if in_page_cache(path).any():
         pytest.skip(f"{path} stays in memory: its file system has no other place")
-
-
-def comes(condition: Callable[[], bool], within_s: float = 300) -> bool:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def lengthened(dataset: Path) -> Path:

@@ -38,30 +38,12 @@ class FakeMark:
 
 
 @dataclass
-class StepMark:
-    """Done when a device has done the steps before it."""
-
-    at: float
-
-    def done(self) -> bool:
-        return time.monotonic() >= self.at
-
-    def wait(self, timeout_s: float) -> bool:
-        time.sleep(min(timeout_s, max(0.0, self.at - time.monotonic())))
-        return self.done()
-
-    def since(self, earlier: StepMark) -> float:
-        return self.at - earlier.at
-
-
-@dataclass
 class FakeStream:
     """Looks like another device to what it is given to: it asks for copies, and looks ahead.
 
     Attributes:
         at_once: marks are done when they are made.
         late, pause_s: waits that are in vain, and seconds that each wait takes.
-        step_s: if not 0, seconds that the device is at each training step, one after the other.
         log: what was asked for, in order.
         marks: all that were made in the stream itself.
         asked: marks that were asked whether they are done.
@@ -73,8 +55,6 @@ class FakeStream:
     lookahead: int = 1
     late: int = 0
     pause_s: float = 0.0
-    step_s: float = 0.0
-    idle_at: float = 0.0
     log: list[str] = field(default_factory=list)
     marks: list[FakeMark] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -105,11 +85,7 @@ class FakeStream:
         self.marks.append(FakeMark(self, f"mark {len(self.marks)}"))
         return self.marks[-1]
 
-    def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark | StepMark:
+    def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark:
         self.log.append("hand over")
         self.handed.append([tensor.untyped_storage().data_ptr() for tensor in tensors])
-        if self.step_s:
-            before = StepMark(max(self.idle_at, time.monotonic()))
-            self.idle_at = before.at + self.step_s
-            return before
         return FakeMark(self, "user")

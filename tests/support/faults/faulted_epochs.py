@@ -1,8 +1,8 @@
-"""A case -> how a loader came through it; also as a program of its own, which a case with a fault needs.
+"""A case -> how a loader came through it.
 
     python faulted_epochs.py DATASET WORK < CASES > OUTCOMES
 
-The program has calls.c preloaded. Cases without a fault can be run in any process: `outcome_of`.
+The program has calls.c preloaded.
 
 DATASET is copied for each case, into a folder in WORK. A case has a "name", fit for a folder, and where wanted:
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.faults.faulted_epochs import outcome_of
 from support.faults.injector import Fault
 
 import fastpipe
@@ -55,16 +54,8 @@ def fault(calls: str, kind: str, number: int, at: int, *, each: bool = False, un
     }
 
 
-def outcomes_here(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, Outcome]:
-    """By name of the case, and of an epoch in which nothing goes wrong; in this process, so no case has a fault."""
-    outcomes = {}
-    for number, (name, case) in enumerate({QUIET: {}, **cases}.items()):
-        outcomes[name] = outcome_of({**case, "name": str(number)}, dataset, work)
-    return outcomes
-
-
 def outcomes_of(cases: dict[str, Case], dataset: Path, work: Path) -> dict[str, Outcome]:
-    """As `outcomes_here`, but one program of its own goes through them all, in which calls can fail."""
+    """By name of the case, and of an epoch in which nothing goes wrong: one program goes through them all."""
     cases = {QUIET: {}, **cases}
     done = subprocess.run(
         [sys.executable, str(CHILD), str(dataset), str(work)],

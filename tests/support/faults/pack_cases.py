@@ -113,10 +113,9 @@ class Adds(Packs):
         assert not (self.destination / ".pack").exists()
 
 
-def _killed_at_its_end(packs: Packs, *, tidying: bool = False) -> None:
-    """Leaves an unfinished pack, or a finished one that has not tidied up."""
-    kind = "killed after" if tidying else "kill"
-    ((fault, _),) = faults_at(packs, _LAST, kind=kind)
+def _killed_at_its_end(packs: Packs) -> None:
+    """Leaves an unfinished pack."""
+    ((fault, _),) = faults_at(packs, _LAST)
     assert packs.run(fault).code == -9
 
 
@@ -146,24 +145,19 @@ def _tables(forks: Forks, place: Path) -> Packs:
     return replace(packs, whole=digests(packs.destination))
 
 
-def _overwrite(forks: Forks, place: Path, *, old: str) -> Packs:
-    """A pack in the place of another dataset, of an unfinished one, or of a damaged one."""
+def _overwrite(forks: Forks, place: Path, *, unfinished: bool) -> Packs:
+    """A pack in the place of another dataset, or of an unfinished one."""
     packs = _pack(forks, place)
-    if old != "dataset":
-        _killed_at_its_end(packs, tidying=old == "damaged")
-    options = ("--overwrite", "--seed", 1)
-    if old == "damaged":
-        (packs.destination / "shard-000001.tar").unlink()
-        options = ("--overwrite",)
-    return _over(packs, small_shards(place / "source", packs.destination, *options))
-
-
-def _overwrite_of_fields(forks: Forks, place: Path, *, unfinished: bool) -> Packs:
-    """The old columns go."""
-    packs = _fields(forks, place)
     if unfinished:
         _killed_at_its_end(packs)
-        assert (packs.destination / "fields").exists()
+    return _over(packs, small_shards(place / "source", packs.destination, "--overwrite", "--seed", 1))
+
+
+def _overwrite_of_fields(forks: Forks, place: Path) -> Packs:
+    """The old columns go, which an unfinished pack has left."""
+    packs = _fields(forks, place)
+    _killed_at_its_end(packs)
+    assert (packs.destination / "fields").exists()
     return _over(packs, small_shards(small_source(place / "source"), packs.destination, "--overwrite"))
 
 
@@ -229,11 +223,11 @@ CASES = {
     ),
     "pack of tables": Case(_tables, ("rename /spool/run-", "rename /shard-000001.tar"), ("write /spool/run-",)),
     "pack with fields": Case(_fields, ("rename /fields/txt.bytes.npy", _LAST), ("write txt.bytes.npy",)),
-    "overwrite": Case(partial(_overwrite, old="dataset"), ("unlink /dataset.json", _LAST), ("write shard-000001.tar",)),
-    "overwrite of an unfinished pack": Case(partial(_overwrite, old="unfinished"), ("rename /shard-000001.tar",)),
-    "overwrite of a damaged dataset": Case(partial(_overwrite, old="damaged"), (_LAST,)),
-    "overwrite of fields": Case(partial(_overwrite_of_fields, unfinished=False), (_LAST,)),
-    "overwrite of unfinished fields": Case(partial(_overwrite_of_fields, unfinished=True), (_LAST,)),
+    "overwrite": Case(
+        partial(_overwrite, unfinished=False), ("unlink /dataset.json", _LAST), ("write shard-000001.tar",)
+    ),
+    "overwrite of an unfinished pack": Case(partial(_overwrite, unfinished=True), ("rename /shard-000001.tar",)),
+    "overwrite of fields": Case(_overwrite_of_fields, (_LAST,)),
     "pack of changed sources": Case(_changed, ("rename /shard-000001.tar",)),
     "repair": Case(_repair, ("rename /shard-000002.tar", "rename /index.npy")),
     "add": Case(_add, ("rename /v2/index.npy", "rename /dataset.json", "fsync /packed")),

@@ -106,12 +106,12 @@ class Packs:
         if self.copy is not None:
             shutil.copytree(self.copy, self.destination)
 
-    def calls(self, *names: str, under: Path | None = None, **how: Any) -> list[str]:
+    def calls(self, *names: str, **how: Any) -> list[str]:
         """The lines of the log, "number call path", of all calls of these names that an undisturbed run makes."""
         log = self.destination.parent / "calls.log"
         log.unlink(missing_ok=True)
         self.fresh()
-        ended = self.run(Fault(under or self.destination, names, log=log), **how)
+        ended = self.run(Fault(self.destination, names, log=log), **how)
         assert ended.code == 0, ended.err
         self.assert_done()
         return log.read_text().splitlines()
@@ -156,12 +156,12 @@ def packs_of(forks: Forks, source: Path, destination: Path, *options: object) ->
 
 
 def faults_at_each(
-    packs: Packs, calls: tuple[str, ...], step: int = 1, *, first: int = 0, under: Path | None = None, **fault: Any
+    packs: Packs, calls: tuple[str, ...], step: int = 1, *, first: int = 0, **fault: Any
 ) -> Iterator[tuple[Fault, str]]:
     """A fault at each of these calls, or every `step`-th, and the call's line in the log; in a folder as before."""
-    for at, line in list(enumerate(packs.calls(*calls, under=under)))[first::step]:
+    for at, line in list(enumerate(packs.calls(*calls)))[first::step]:
         packs.fresh()
-        yield Fault(under or packs.destination, calls, at=at, **fault), line
+        yield Fault(packs.destination, calls, at=at, **fault), line
 
 
 def faults_at(packs: Packs, *points: str, **fault: Any) -> Iterator[tuple[Fault, str]]:

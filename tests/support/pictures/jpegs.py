@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import turbojpeg
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -133,7 +132,3 @@ def random_region(rng: np.random.Generator, width: int, height: int) -> Region:
     return x, y, int(rng.integers(1, width - x + 1)), int(rng.integers(1, height - y + 1))
 
 
-@st.composite
-def regions(draw: st.DrawFn, width: int, height: int) -> Region:
-    x, y = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
-    return x, y, draw(st.integers(1, width - x)), draw(st.integers(1, height - y))

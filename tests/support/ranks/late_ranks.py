@@ -51,17 +51,6 @@ def launched(data: str, out: Path) -> None:
     dist.destroy_process_group()
 
 
-def spawned(data: str, out: Path) -> None:
-    torch.multiprocessing.spawn(_spawned, (data, out), nprocs=2)
-
-
-def _spawned(rank: int, data: str, out: Path) -> None:
-    loader = early(data)
-    connected(out, rank, 2)
-    written(out, rank, [samples(loader) for _ in range(2)])
-    dist.destroy_process_group()
-
-
 def changing(data: str, out: Path) -> None:
     """Two ranks, then each by itself, then two again; an epoch that runs meanwhile keeps its ranks."""
     rank = int(os.environ["RANK"])
@@ -128,25 +117,21 @@ class Around(torch.utils.data.IterableDataset[Any]):
 
 
 def accelerated(data: str, out: Path, how: str) -> None:
-    """Accelerate reads a DataLoader around a loader; HOW names the kind, and who shares the epoch."""
+    """Accelerate reads a DataLoader around a loader of the whole dataset, and deals it out in the way of HOW."""
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration
 
-    dispatched, whole = "dispatched" in how, "whole" in how
+    dispatched = how == "dispatched"
     accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatched))
-    loader = early(data, **({"rank": 0, "world_size": 1} if whole else {}))
-    wrapped = torch.utils.data.DataLoader(Around(loader, not dispatched), batch_size=None if dispatched else 3)
-    try:
-        found = [sample for batch in accelerator.prepare(wrapped) for sample in batch.tolist()]
-    except fastpipe.ConfigError as problem:
-        written(out, accelerator.process_index, str(problem))
-        os._exit(0)  # without waiting for the other rank
+    around = Around(early(data, rank=0, world_size=1), single=not dispatched)
+    wrapped = torch.utils.data.DataLoader(around, batch_size=None if dispatched else 3)
+    found = [sample for batch in accelerator.prepare(wrapped) for sample in batch.tolist()]
     written(out, accelerator.process_index, found)
 
 
 if __name__ == "__main__":
     how, data, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    programs = {"launched": launched, "spawned": spawned, "changing": changing, "lightning": lightning}
+    programs = {"launched": launched, "changing": changing, "lightning": lightning}
     if how in programs:
         programs[how](data, out)
     else:

@@ -6,6 +6,10 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
+
+from fastpipe.verify.check_shards import ShardFindings
+from fastpipe.verify.verification import Seen, check_run
 
 
 def squared(number: int) -> int:
@@ -47,10 +51,10 @@ def full_disk(_: int) -> None:
     raise OSError(28, "No space left on device", "/data/shard")
 
 
-def killed_at_first(log: Path, number: int) -> int:
-    """Kills its worker the first time that it runs."""
-    tried = log / str(number)
-    if not tried.exists():
-        tried.touch()
+def check_killed_at_first(log: Path, seen: Seen, whole_index: bool, run: Any) -> ShardFindings:
+    """A task of `fastpipe verify` that kills its worker once for each run of shards, of which it leaves a note."""
+    mark = log / run.shards[0].name
+    if not mark.exists():
+        mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return number
+    return check_run(seen, whole_index, run)

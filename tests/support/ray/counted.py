@@ -19,15 +19,9 @@ from support.ray.sources import SHARD_BYTES
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import work
 from fastpipe.packing.steps.parts import Job, Part
-from fastpipe.packing.steps.work import convert_step, make_step
+from fastpipe.packing.steps.work import make_step
 
 _SLOW_S = 0.3
-
-
-def convert(log: Path, job: Job, part: Part) -> tuple[int, int]:
-    for name, rows in part.runs:
-        _note(log, f"convert {name} {rows}")
-    return convert_step(job, part)
 
 
 def make(log: Path, job: Job, part: Part) -> tuple[int, int]:
@@ -41,8 +35,7 @@ def _note(log: Path, line: str) -> None:
 
 
 def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
-    """Each task that begins writes a line: its step, its part, and how many files that has."""
-    monkeypatch.setattr(work, "convert_step", partial(convert, log))
+    """Each task that begins to make a shard writes a line: its step, its part, and how many files that has."""
     monkeypatch.setattr(work, "make_step", partial(make, log))
     return log
 

@@ -4,7 +4,6 @@ times as long. What servers and networks do is tested with s3.py.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -79,10 +78,6 @@ class MemoryBucket:
         """Name below a folder -> content, of every object."""
         paths = [each["path"] for page in list_objects(self.store, key) for each in page]
         return {path.removeprefix(f"{key}/"): bytes(obstore.get(self.store, path).bytes()) for path in paths}
-
-    def hashes(self, key: str) -> dict[str, str]:
-        """Name below a folder -> MD5 in hex, of every object."""
-        return {name: hashlib.md5(data).hexdigest() for name, data in self.objects(key).items()}
 
     def puts(self, part: str) -> int:
         """How many objects with this in their name have been written so far."""

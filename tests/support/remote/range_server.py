@@ -1,4 +1,4 @@
-"""A folder -> an HTTP server of byte ranges in this process, with latency, bandwidth, and faults to inject."""
+"""A folder -> an HTTP server of byte ranges in this process, with latency, and faults to inject."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-_PIECE_BYTES = 64 << 10  # or what a fast link sends in _PIECE_S: fewer steps cost less CPU time
-_PIECE_S = 0.25e-3
+_PIECE_BYTES = 64 << 10
 
 
 @dataclass
@@ -67,7 +66,6 @@ class RangeServer:
     Args:
         folder: that is served.
         latency_s: before each answer.
-        bytes_per_s: that all connections share; None: no limit.
         fault: called with each request; gives what is to go wrong, or None.
         port: to listen at; 0: any.
 
@@ -82,22 +80,18 @@ class RangeServer:
         folder: Path,
         *,
         latency_s: float = 0.0,
-        bytes_per_s: float | None = None,
         fault: Callable[[Request], Fault | None] | None = None,
         port: int = 0,
     ) -> None:
         self.folder = folder
         self.latency_s = latency_s
-        self.bytes_per_s = bytes_per_s
         self.fault = fault
         self.requests: list[Request] = []
         self.sent_bytes = 0
         self.sent_by_name: dict[str, int] = {}
         self.etags: dict[str, str] = {}
-        self._piece = max(_PIECE_BYTES, int((bytes_per_s or 0.0) * _PIECE_S))
         self._lock = threading.Lock()
         self._attempts: dict[tuple[str, int, int], int] = {}
-        self._free_at = 0.0  # when the link has sent all that it was given
         self._stopping = threading.Event()
         self._connections: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
@@ -192,7 +186,7 @@ class RangeServer:
         with open(file, "rb") as source:
             place = start
             while place < stop:
-                piece = min(self._piece, stop - place)
+                piece = min(_PIECE_BYTES, stop - place)
                 for edge in (fault.cut, fault.stall):
                     if edge is not None and place - start < edge:
                         piece = min(piece, edge - (place - start))
@@ -201,7 +195,6 @@ class RangeServer:
                 if fault.stall is not None and place - start >= fault.stall:
                     self._stopping.wait(fault.stall_s)
                     return False
-                self._pace(piece)
                 if fault.flip is not None and 0 <= fault.flip - (place - start) < piece:
                     data = bytearray(os.pread(source.fileno(), piece, place))
                     data[fault.flip - (place - start)] ^= 0x10
@@ -215,17 +208,6 @@ class RangeServer:
                     self.sent_bytes += piece
                     self.sent_by_name[name] = self.sent_by_name.get(name, 0) + piece
         return True
-
-    def _pace(self, size: int) -> None:
-        """Waits until the link has room for so many bytes."""
-        if self.bytes_per_s is None:
-            return
-        with self._lock:
-            now = time.monotonic()
-            self._free_at = max(self._free_at, now) + size / self.bytes_per_s
-            wait_s = self._free_at - now
-        if wait_s > 0:
-            time.sleep(wait_s)
 
 
 def _requests(connection: socket.socket) -> Iterator[tuple[str, str, dict[str, str]]]:

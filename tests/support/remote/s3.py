@@ -71,11 +71,6 @@ class Bucket:
                 found[name.removeprefix(f"{key}/")] = self.client.get_object(Bucket=self.name, Key=name)["Body"].read()
         return found
 
-    def hashes(self, key: str) -> dict[str, str]:
-        """Name below a folder -> MD5 in hex, of every object of one part, all at one moment."""
-        listed = self.client.list_objects_v2(Bucket=self.name, Prefix=f"{key}/").get("Contents", ())
-        return {each["Key"].removeprefix(f"{key}/"): each["ETag"].strip('"') for each in listed}
-
     def unfinished_uploads(self) -> int:
         """Multipart uploads that have neither been completed nor aborted."""
         return len(self.client.list_multipart_uploads(Bucket=self.name).get("Uploads", ()))

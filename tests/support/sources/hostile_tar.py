@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
 from pathlib import Path
 
 import numpy as np
+from support.pictures import pngs
 from support.pictures.pngs import chunk
 from support.sources.pack_sources import jpeg_bytes
 from support.sources.tars import END, header, member
@@ -19,9 +19,8 @@ GIB = 1 << 30
 
 def bomb(width: int, height: int, data_bytes: int) -> bytes:
     """A PNG whose data inflate to more than its size says, or whose size is more than its data hold."""
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    data = zlib.compress(bytes(data_bytes), 9)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    data = chunk(b"IDAT", zlib.compress(bytes(data_bytes), 9))
+    return pngs.SIGNATURE + pngs.header(width, height) + data + chunk(b"IEND")
 
 
 def write_hostile_tar(tar: Path, inflated_bytes: int) -> None:

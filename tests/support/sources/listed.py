@@ -60,12 +60,11 @@ def by_path(packed: Path, *fields: str) -> dict[str, Any]:
     """Name -> the values of these fields, labels of boxes behind the boxes; of one field the value itself."""
     import fastpipe
 
-    dataset = fastpipe.open(packed).with_fields(("key", *fields))
     found = {}
-    for number in range(len(dataset)):
-        sample = dataset[number]
-        values = [value for name, value in sample.items() if name != "key"]
-        found[sample["key"]] = values[0] if len(values) == 1 else tuple(values)
+    for sample in fastpipe.open(packed).with_fields(("key", *fields)):  # type: ignore[attr-defined]
+        key = sample.pop("key")
+        values = tuple(sample.values())
+        found[key] = values[0] if len(values) == 1 else values
     return found
 
 

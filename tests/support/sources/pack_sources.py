@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import turbojpeg
-from numpy.typing import NDArray
 from PIL import Image
-from support.pictures.jpegs import SUBSAMPLINGS
-
-Pixels = NDArray[np.uint8]
+from support.pictures.jpegs import SUBSAMPLINGS, Pixels, by_pillow
 
 _TURBO = turbojpeg.TurboJPEG()
 EOI = b"\xff\xd9"
@@ -105,7 +101,7 @@ def unusual_sampling() -> bytes:
 def _from_planes(
     planes: Sequence[Image.Image], factors: Sequence[int], scans: Sequence[int], size: tuple[int, int]
 ) -> bytes:
-    grays = [saved_gray(np.asarray(plane)) for plane in planes]
+    grays = [by_pillow(np.asarray(plane), quality=88) for plane in planes]
     tables = [(marker, payload) for marker, payload in segments(grays[0]) if marker in (0xDB, 0xC4)]
     frame = struct.pack(">BHHB", 8, size[1], size[0], 3)
     frame += b"".join(bytes([number, factor, 0]) for number, factor in enumerate(factors, start=1))
@@ -113,12 +109,6 @@ def _from_planes(
     for component in scans:
         out += segment(0xDA, bytes([1, component, 0, 0, 63, 0])) + _scan_data(grays[component - 1])
     return out + EOI
-
-
-def saved_gray(plane: Pixels) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(plane).save(file, "JPEG", quality=88)
-    return file.getvalue()
 
 
 def twelve_bit(jpeg: bytes) -> bytes:
@@ -183,6 +173,14 @@ def assert_near(one: Pixels, other: Pixels, mean: float) -> None:
     assert difference < mean, f"differ by {difference:.2f} on average"
 
 
+def write_files(root: Path, contents: Mapping[str, bytes]) -> Path:
+    """Files by their paths below a folder."""
+    for name, data in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
 def write_folder(root: Path, *, classes: Sequence[str] = ("ant", "bee", "cow"), images: int = 24) -> Path:
     """An image folder of small JPEGs, `root/CLASS/NN.jpg`."""
     for number in range(images):
@@ -205,7 +203,7 @@ def write_large_folder(root: Path, *, images: int = 24) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     """Path below the folder -> content, of every file."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in _walk(folder)}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -213,7 +211,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest()[:12] for name, data in files(folder).items()}
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, _, names in os.walk(folder):
-        for name in sorted(names):
-            yield Path(parent) / name
+def states(folder: Path) -> dict[str, tuple[int, int]]:
+    """What a file system tells of the files in a folder: another inode or time, and one was written anew."""
+    found = {file.name: file.stat() for file in folder.iterdir() if file.is_file()}
+    return {name: (state.st_ino, state.st_mtime_ns) for name, state in found.items()}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support.sources.listed import paths_of as paths_of
 from support.sources.pack_sources import jpeg_bytes
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -29,14 +28,3 @@ def write_table(
     table = pa.table({image: pa.array(cells, IMAGE), **columns})
     pq.write_table(table, file, row_group_size=rows_per_group, compression="none")
     return file
-
-
-def paths_of(dataset: Path) -> list[str]:
-    """The names of a dataset's samples, in order."""
-    found = []
-    for shard in sorted(dataset.glob("shard-*.tar")):
-        with tarfile.open(shard) as tar:
-            for member in tar:
-                if member.name.endswith(".json") and (file := tar.extractfile(member)) is not None:
-                    found.append(json.loads(file.read())["path"])
-    return found

@@ -13,7 +13,7 @@ import pytest
 import torch
 import webdataset
 from PIL import Image
-from support.pictures.jpegs import Pixels
+from support.sources.pack_sources import pillow as shown
 
 from fastpipe import _engine
 from fastpipe.plan.crop_boxes import plan_crops
@@ -50,11 +50,6 @@ def written(folder: Path, samples: Iterable[dict[str, Any]], name: str = "000.ta
 
 def opened(*tars: str) -> Any:
     return webdataset.WebDataset(list(tars), shardshuffle=False, empty_check=False)
-
-
-def shown(data: bytes) -> Pixels:
-    """A picture as Pillow shows it, (height, width, 3)."""
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 def expected(data: bytes, name: bytes, *, seed: int = 0, epoch: int = 0, flip: float = 0.5) -> torch.Tensor:

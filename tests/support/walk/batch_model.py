@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from support.walk.drawing import fields_of
-from support.walk.model import Model, expect, pair
-from support.walk.taking import Taken
+from support.walk.model import MOVING, Model, expect, pair
+from support.walk.taking import OFFSETS, Taken
 
 import fastpipe
-
-MOVING = ("mixup", "cutmix", "RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment")
 
 
 class BatchModel(Model):
@@ -25,13 +23,8 @@ class BatchModel(Model):
         expect(batch.epoch == epoch, "the batch is of epoch", batch.epoch, "not", epoch)
         expect(rows <= self.batch, "a batch of", rows, "rows")
         if fields is not None:
-            keys = [
-                key
-                for key in batch.values
-                if not key.endswith(("_offsets", "_counts")) and not (key.endswith("_labels"))
-            ]
+            keys = [key for key in batch.values if not key.endswith((*OFFSETS, "_labels"))]
             expect(keys == self.names, "keys", list(batch.values), "for fields", fields)
-        augment = self._augment()
         for view, images in enumerate(batch.images):
             crop, wanted = self.view(view, size)
             many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
@@ -39,12 +32,9 @@ class BatchModel(Model):
             expect(tuple(images.shape[: len(shape)]) == shape, "shape of images is", tuple(images.shape))
             if wanted is not None:
                 expect(tuple(images.shape[-2:]) in wanted, "images have", tuple(images.shape[-2:]), "not", wanted)
-            own = augment if not isinstance(self["views"], (list, tuple)) else None
-            if own is None and augment is None and not isinstance(self["views"], (list, tuple)):
-                expect(images.dtype == self["dtype"], "dtype", images.dtype)
-            if own is not None:
-                dtype = own.dtype if isinstance(own, fastpipe.Augment) and hasattr(own, "dtype") else None
-                expect(images.dtype in ((dtype,) if dtype else (torch.float32, torch.bfloat16)), "dtype", images.dtype)
+            if not isinstance(self["views"], (list, tuple)):
+                dtypes = {self["dtype"]} if self["augment"] is None else {torch.float32, torch.bfloat16}
+                expect(images.dtype in dtypes, "dtype", images.dtype)
                 expect(bool(torch.isfinite(images.float()).all()), "numbers that are not finite")
             if not many and rows and images.numel():
                 expect(images.is_contiguous(memory_format=torch.channels_last), "not channels_last", images.stride())
@@ -52,9 +42,6 @@ class BatchModel(Model):
             self._check_padding(batch)
         self._check_labels(batch, loader)
         self._check_values(batch)
-
-    def _augment(self) -> Any:
-        return self["augment"]
 
     def view(self, number: int, size: Any) -> tuple[Any, set[tuple[int, int]] | None]:
         """Crop and sizes that a view may have."""
@@ -73,18 +60,17 @@ class BatchModel(Model):
         return crop, {pair(self["size"])}
 
     def _check_padding(self, batch: Taken) -> None:
-        found = batch.values.get("image_size")
+        sizes = batch.values.get("image_size")
         masks = batch.values.get("pixel_mask")
-        moved = any(word in self.draw.call() for word in MOVING)
-        if found is not None and masks is not None and not moved:
-            for mask in masks if isinstance(masks, list) else [masks]:
-                for (high, wide), each in zip(found.tolist(), mask, strict=True):
-                    whole = bool(each[:high, :wide].all()) and int(each.sum()) == high * wide
-                    expect(whole, "pixel_mask is not image_size")
-        if found is not None:
-            expect(
-                found.dtype == torch.int64 and found.shape == (len(batch), 2), "image_size", found.shape, found.dtype
-            )
+        if sizes is None:
+            return
+        expect(sizes.dtype == torch.int64 and sizes.shape == (len(batch), 2), "image_size", sizes.shape, sizes.dtype)
+        if masks is None or any(word in self.draw.call() for word in ("mixup", "cutmix", *MOVING)):
+            return
+        for mask in masks if isinstance(masks, list) else [masks]:
+            for (high, wide), shown in zip(sizes.tolist(), mask, strict=True):
+                whole = bool(shown[:high, :wide].all()) and int(shown.sum()) == high * wide
+                expect(whole, "pixel_mask is not image_size")
 
     def _check_labels(self, batch: Taken, loader: fastpipe.Loader) -> None:
         labels = batch.labels
@@ -96,15 +82,9 @@ class BatchModel(Model):
             expect(bool(((labels.sum(1) - 1).abs() < 1e-4).all()), "soft labels add up to", labels.sum(1))
             return
         expect(labels.dtype == torch.int64 and labels.shape == (len(batch),), "labels", labels.dtype, labels.shape)
-        if self.data.classes is not None:
-            expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
-        for number, label in zip(batch.ids, labels.tolist(), strict=True):
-            row = self.data.rows[number]
-            if row.name is None:
-                expect(label == -1, "label", label, "of a sample without")
-            else:
-                expect(names[label] == row.name, "label", label, "is", names[label], "not", row.name)
-                expect(row.label in (None, label), "label", label, "of sample", number, "not", row.label)
+        expect(list(names) == self.data.classes, "classes", names, "not", self.data.classes)
+        wanted = [self.data.rows[number].label for number in batch.ids]
+        expect(labels.tolist() == wanted, "labels", labels, "not", wanted)
 
     def _check_values(self, batch: Taken) -> None:
         for key, value in batch.values.items():
@@ -120,7 +100,7 @@ class BatchModel(Model):
                 for number, one in zip(batch.ids, value, strict=True):
                     expect(one.endswith(self.keys[number]), "key", one, "of sample", number)
             elif key == "extra":
-                wanted = [dict(self.data.rows[n].added)[key] for n in batch.ids]
+                wanted = [self.data.rows[n].extra for n in batch.ids]
                 expect(value.tolist() == wanted, "column", value, "not", wanted)
         for name in fields_of(self.draw).keys() & batch.values.keys():
             for place, number in enumerate(batch.ids):
@@ -153,16 +133,9 @@ class BatchModel(Model):
         expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
         expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
         if len(boxes):
-            expect(
-                bool((boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()),
-                "boxes outside",
-                boxes,
-            )
+            inside = (boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()
+            expect(inside, "boxes outside", boxes)
             sides = boxes[:, 2:] - boxes[:, :2]
-            expect(
-                bool((sides >= float(self.boxes.min_size) - 1e-3).all()),
-                "boxes smaller than",
-                self.boxes.min_size,
-                boxes,
-            )
-            expect(bool((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all()), "boxes of less area", boxes)
+            least = float(self.boxes.min_size) - 1e-3
+            expect((sides >= least).all(), "boxes smaller than", self.boxes.min_size, boxes)
+            expect((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all(), "boxes of less area", boxes)

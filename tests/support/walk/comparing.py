@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from support.batches.views import options_of
 from support.walk.drawing import fields_of
 from support.walk.model import RANDOM, expect, names_of
 from support.walk.taking import BY_VIEW, Taken, as_bytes, epochs_of
@@ -67,48 +68,51 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
             else:
                 alike = got == other
             expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)
-        walk.counts["rows by Dataset"] += 1
 
 
 def compare_views(walk: Walk, epoch: list[Taken], number: int) -> None:
-    """Rows of the last view by a loader that has it alone, with the view's seed."""
+    """Rows of one view by a loader that has it alone, with the view's seed."""
     views = walk.options.get("views")
     if views is None or not epoch:
         return
+    number_of_view = walk.draw.number % len(epoch[0].images)
     own: dict[str, Any] = {}
     if isinstance(views, (list, tuple)):
-        view = [view for view in views for _ in range(view.count)][-1]
-        options = {name: getattr(view, name) for name in ("size", "crop", "hflip", "augment")}
-        own = {name: value for name, value in options.items() if value is not None}
+        view = [view for view in views for _ in range(view.count)][number_of_view]
+        own = options_of(view)
         if "size" in own:
             own["size_choices"] = None
     if "size_choices" in walk.options and "size" not in own:
         return  # by batch, and the batches of another seed are others
+    if any(word in walk.draw.call() for word in ("mixup", "cutmix", "simclr")):
+        return  # by batch, too
     with walk.open() as loader:
-        seed = loader.view_seeds[-1]
+        seed = loader.view_seeds[number_of_view]
     with walk.open(views=None, seed=seed, **own) as loader:
         loader.set_epoch(number)
-        alone = {n: (b, place) for b in epochs_of(loader, 1)[0] for place, n in enumerate(b.ids)}
-    mixes = any(word in walk.draw.call() for word in ("mixup", "cutmix", "simclr"))  # by batch
+        alone = {n: (batch, row) for batch in epochs_of(loader, 1)[0] for row, n in enumerate(batch.ids)}
     for batch in epoch:
-        for place, n in enumerate(batch.ids):
-            if n in alone and not mixes:
-                own, row = alone[n]
-                one, other = own.images[0][row], batch.images[-1][place]
-                high, wide = (min(sides) for sides in zip(one.shape[-2:], other.shape[-2:], strict=True))  # of buckets
-                same = torch.equal(one[..., :high, :wide], other[..., :high, :wide])
-                expect(same, "the last view of sample", n, "is not that of a loader with it alone")
-                for key, value in own.fields(row).items():
-                    if key.removesuffix("_labels") in BY_VIEW and not walk.model.buckets:
-                        same = as_bytes(batch.fields(place)[key][-1]) == as_bytes(value)
-                        expect(same, "field", key, "of the last view of sample", n, "is not that of a loader with it")
-                walk.counts["rows of views"] += 1
+        for row, n in enumerate(batch.ids):
+            if n not in alone:
+                continue
+            other, row_alone = alone[n]
+            image, image_alone = batch.images[number_of_view][row], other.images[0][row_alone]
+            high, wide = (min(sides) for sides in zip(image.shape[-2:], image_alone.shape[-2:], strict=True))  # buckets
+            same = torch.equal(image[..., :high, :wide], image_alone[..., :high, :wide])
+            expect(same, "view", number_of_view, "of sample", n, "is not that of a loader with it alone")
+            if walk.model.buckets:
+                continue
+            fields = batch.fields(row)
+            for key, value in other.fields(row_alone).items():
+                if key.removesuffix("_labels") in BY_VIEW:
+                    same = as_bytes(fields[key][number_of_view]) == as_bytes(value)
+                    expect(same, "field", key, "of view", number_of_view, "of sample", n, "is not that of it alone")
 
 
 def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
     """Batches by a loader without the augmentation, and a call of it."""
     augment = walk.options.get("augment")
-    if augment is None or walk.draw.mixed or walk.options.get("views") is not None or not epoch:
+    if augment is None or walk.draw.join is not None or walk.options.get("views") is not None or not epoch:
         return
     augment = augment if isinstance(augment, fastpipe.Augment) else fastpipe.Augment(augment)
     many = epoch[0].images[0].ndim == 5
@@ -118,7 +122,7 @@ def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
         loader.set_epoch(number)
         plain = epochs_of(loader, 1)[0]
     for place, (raw, batch) in enumerate(zip(plain, epoch, strict=True)):
-        images = augment(raw.images[0], seed=walk.model["seed"], epoch=number, batch=place, samples=np.array(raw.ids))
+        samples = np.array([walk.model.data.rows[n].number for n in raw.ids])  # in the source: it names their draws
+        images = augment(raw.images[0], seed=walk.model["seed"], epoch=number, batch=place, samples=samples)
         near = torch.allclose(images.float(), batch.images[0].float(), atol=1e-5)
         expect(near, "batch", place, "is not what the augmentation makes of it")
-        walk.counts["batches augmented"] += 1

@@ -8,19 +8,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from support.walk.walked_data import Known
-from support.walk.walked_values import (
-    FIXED_CROPS,
-    MANY_CROPS,
-    MODULES,
-    MOVED,
-    RANDOM_CROPS,
-    UNSURE,
-    WRONG,
-    WRONG_OPEN,
-    WRONG_STEPS,
-)
+from support.walk.walked_values import FIXED_CROPS, MANY_CROPS, MODULES, MOVED, RANDOM_CROPS
 
-Texts = Sequence[str]
+USUAL = ("label", "id", "key", "source", "valid", "epoch")
+OF_BUCKETS = ("image_size", "pixel_mask")
+OF_MIXING = ("mix_lam", "mix_index")
 
 
 class Step(NamedTuple):
@@ -39,15 +31,12 @@ class Draw:
     """What is tried.
 
     Attributes:
-        kind: "loader", or "Dataset".
         parts: the datasets, one or those that are joined.
         opening: of each, options of fastpipe.open, as text.
         steps: of each, what is made of it.
         join: "mix" or "concat", the weights, and `labels`, as text; None: there is one dataset.
         after: what is made of all.
         options: of fastpipe.loader, as text, in which `data` is the dataset.
-        wrong: the options and methods that nothing may take.
-        unsure: those of which the docs do not say whether they are taken.
         deed: what is done with the loader.
         how: numbers for the deed.
         urls: the parts that a server has.
@@ -61,23 +50,15 @@ class Draw:
     join: tuple[str, list[str], str] | None = None
     after: list[Step] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
-    wrong: set[str] = field(default_factory=set)
-    unsure: set[str] = field(default_factory=set)
     deed: str = "epochs"
     how: dict[str, int] = field(default_factory=dict)
     urls: set[int] = field(default_factory=set)
     by_path: bool = False
-    kind: str = "loader"
 
     @property
     def mixed(self) -> bool:
         """Whether batches have shares."""
         return self.join is not None and self.join[0] == "mix"
-
-    @property
-    def by_url(self) -> bool:
-        """Whether a server has some of it."""
-        return bool(self.urls)
 
     @property
     def data(self) -> str:
@@ -89,28 +70,24 @@ class Draw:
         for place, opening, steps in zip(places, self.opening, self.steps, strict=True):
             given = "".join(f", {name}={text}" for name, text in opening.items())
             texts.append(f"fastpipe.open({place}{given})" + "".join(map(str, steps)))
+        after = "".join(map(str, self.after))
         if self.join is None:
-            made = texts[0]
-        else:
-            how, weights, labels = self.join
-            more = f", labels={labels}" if labels else ""
-            pairs = [f"{text}: {weight}" for text, weight in zip(texts, weights, strict=True)]
-            made = (
-                f"fastpipe.mix({{{', '.join(pairs)}}}{more})" if how == "mix" else f"concat({', '.join(texts)}{more})"
-            )
-            made = made if how == "mix" else f"fastpipe.{made}"
-        return made + "".join(map(str, self.after))
+            return f"{texts[0]}{after}"
+        how, weights, labels = self.join
+        more = f", labels={labels}" if labels else ""
+        if how == "concat":
+            return f"fastpipe.concat({', '.join(texts)}{more}){after}"
+        pairs = [f"{text}: {weight}" for text, weight in zip(texts, weights, strict=True)]
+        return f"fastpipe.mix({{{', '.join(pairs)}}}{more}){after}"
 
     def call(self) -> str:
         """The program."""
         options = "".join(f", {name}={text}" for name, text in self.options.items())
-        if self.kind == "Dataset":
-            return f"{self.data}  # {options}"
         return f"data = {self.data}\nfastpipe.loader(data{options})"
 
 
-def draw(seed: int, number: int, known: dict[str, Known], *, urls: bool = True) -> Draw:
-    """The same for the same numbers."""
+def draw(seed: int, number: int, known: dict[str, Known], *, urls: bool = False) -> Draw:
+    """The same for the same numbers. With `urls`, a server has some of the datasets."""
     rng = random.Random(f"{seed}/{number}")
     count = 1 if rng.random() < 0.8 else rng.choice((2, 2, 3))
     parts = rng.sample(list(known.values()), count)
@@ -126,8 +103,8 @@ def draw(seed: int, number: int, known: dict[str, Known], *, urls: bool = True) 
         if rng.random() < 0.4:
             made.opening[place]["cache_limit"] = rng.choice(("0", "'200GB'", "'2MB'"))
     _Options(rng, made).draw()
-    deeds = ["epochs", "again", "resume", "ranks", "set_size", "set_weights", "close", "two", "part"]
-    made.deed = rng.choices(deeds, [3, 2, 4, 4, 1, 1, 1, 1, 1])[0]
+    deeds = ["epochs", "again", "resume", "ranks", "set_size", "set_weights"]
+    made.deed = rng.choices(deeds, [3, 2, 4, 4, 1, 1])[0]
     made.how = {name: rng.randrange(1 << 30) for name in ("a", "b", "c", "d")}
     made.by_path = (
         made.join is None
@@ -188,7 +165,7 @@ class _Options:
         return self.rng.random() < share
 
     def draw(self) -> None:
-        """Each option with a probability of its own; then, sometimes, one that is wrong."""
+        """Each option with a probability of its own."""
         options = self.made.options
         options["batch_size"] = str(self.rng.choice((1, 2, 3, 4, 4, 5, 7, 8)))
         train = not self.often(0.5)
@@ -208,33 +185,13 @@ class _Options:
         for share, maker in makers:
             if self.often(share):
                 maker(train)
-        for share, table, kept in ((0.2, WRONG, self.made.wrong), (0.12, UNSURE, self.made.unsure)):
-            if self.often(share):
-                name = self.rng.choice(list(table))
-                if name == "world_size" and "rank" in options:
-                    continue
-                options[name] = self.rng.choice(table[name])
-                self.made.wrong.discard(name)
-                kept.add(name)
-        if self.often(0.04):
-            name = self.rng.choice(list(WRONG_OPEN))
-            self.made.opening[0][name] = self.rng.choice(WRONG_OPEN[name])
-            self.made.wrong.add(name)
-        if self.often(0.05):
-            name = self.rng.choice(list(WRONG_STEPS))
-            self.made.after.append(Step(name, self.rng.choice(WRONG_STEPS[name]), "[0]" if name == "fold" else ""))
-            self.made.wrong.add(name)
-        if "rank" in options:
-            options["world_size"] = "1"
-        elif "world_size" in options:
-            options["rank"] = "0"
 
     def _sizes(self, train: bool) -> None:
         options = self.made.options
         options["size"] = self.one("8", "12", "16", "(10, 17)", "(20, 8)", "1", "70")
         kind = self.rng.random()
         if kind < 0.06:
-            options["size"] = "lambda epoch: 8 + 4 * (epoch % 3)"
+            options["size"] = "lambda epoch: 16 - 4 * (epoch % 3)"
         elif kind < 0.12:
             del options["size"]
             options["size_choices"] = self.one("[8, 12]", "[(8, 12), 16, 4]", "[9]")
@@ -323,12 +280,7 @@ class _Options:
         if self.made.options.get("size") == "1":
             self.made.options["size"] = "6"  # kornia blurs no single pixel
         inner = self.rng.sample(MODULES, self.rng.randint(0, 2))
-        options = ", ".join(
-            self.rng.sample(
-                MORE,
-                self.rng.choice((0, 0, 1, 2)),
-            )
-        )
+        options = ", ".join(self.rng.sample(MORE, self.rng.choice((0, 0, 1, 2))))
         self.made.options["augment"] = self.one(
             f"fastpipe.Augment([{', '.join(inner)}], **dict({options}))",
             f"[{', '.join(inner or MODULES[:1])}]",
@@ -341,12 +293,12 @@ class _Options:
         )
 
     def _fields(self, train: bool) -> None:
-        options, usual = self.made.options, ["label", "id", "key", "source", "valid", "epoch"]
+        options, usual = self.made.options, [*USUAL]
         if "Buckets" in options.get("size", ""):
-            usual += ["image_size", "pixel_mask"]
+            usual += OF_BUCKETS
         augment = options.get("augment", "")
         if ("mixup" in augment or "cutmix" in augment) and self.often(0.7):
-            usual += ["mix_lam", "mix_index"]
+            usual += OF_MIXING
         some = self.rng.sample(usual, self.rng.randint(0, len(usual)))
         some += self.rng.sample(list(self.fields), self.rng.randint(0, min(5, len(self.fields))))
         self.rng.shuffle(some)

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 RANDOM = (fastpipe.RandomResizedCrop, fastpipe.RandomCrop)
 PLACED = ("boxes", "keypoints", "mask", "image")
+MOVING = ("RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment")
 
 
 class Wrong(AssertionError):  # noqa: N818 (no mistake of the program)
@@ -66,8 +67,8 @@ class Model:
         self.shuffle = (self.train if self["shuffle"] is None else self["shuffle"]) and not self.ordered
         self.drop_last = self.train if self["drop_last"] is None else self["drop_last"]
         self.crop = self["crop"] or (fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop())
-        self.hflip = float(self.train if self["hflip"] is None else self["hflip"])
-        self.hflip = 0.5 if self["hflip"] is True or (self["hflip"] is None and self.train) else self.hflip
+        hflip = self.train if self["hflip"] is None else self["hflip"]
+        self.hflip = 0.5 if hflip is True else float(hflip)
         views = self["views"] if isinstance(self["views"], (list, tuple)) else []
         flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [self.hflip]
         self.mirrors = max(flips) > 0 or isinstance(self.crop, fastpipe.TenCrop)
@@ -104,15 +105,14 @@ class Model:
         totals = [sum(found[each] for each in self.data.ids(share)) for share in range(len(self.data.weights))]
         return [
             weight / totals[share] if totals[share] else 0.0
-            for weight, share in zip(found, self.data.shares, strict=True)
+            for weight, share in zip(found, map(self.data.share, rows), strict=True)
         ]
 
     @property
     def by_class(self) -> bool:
         """Whether weights are of classes."""
-        names = {row.name for row in self.data.rows} | set(self.data.classes or ())
         given = None if self.weighted is None else self.weighted.weights
-        return isinstance(given, dict) and any(name in names for name in given)
+        return isinstance(given, dict) and any(name in self.data.classes for name in given)
 
     @property
     def keys(self) -> list[str]:
@@ -126,9 +126,8 @@ class Model:
     def numbers(self, epoch: int) -> tuple[list[int], bool]:
         """What a sampler names, and whether the docs say in which order."""
         if isinstance(self.inner, torch.utils.data.Sampler):
-            return [
-                *range(0, self.count, 2 if isinstance(self.inner, torch.utils.data.SubsetRandomSampler) else 1)
-            ], False
+            step = 2 if isinstance(self.inner, torch.utils.data.SubsetRandomSampler) else 1
+            return [*range(0, self.count, step)], False
         given = self.inner(epoch) if callable(self.inner) else self.inner
         return [int(each) for each in given], True
 
@@ -144,18 +143,15 @@ class Model:
             return self.count if wanted is None else int(wanted)
         if isinstance(wanted, (int, np.integer)):
             return int(wanted)
-        ends = [
-            float(len(self.data.ids(place)) * self.repeats / share) + 1e-9
-            for place, share in enumerate(self.data.weights)
-        ]
+        sizes = [len(self.data.ids(place)) * self.repeats for place in range(len(self.data.weights))]
+        ends = [float(size / share) + 1e-9 for size, share in zip(sizes, self.data.weights, strict=True)]
         return int((max if wanted == "largest" else min)(ends))
 
     def check_length(self, length: int) -> None:
         """Of a loader. Where a dataset of a mixture ends, a batch may have a row more or less of it than its share."""
-        ends = isinstance(self["epoch_size"], (str, type(None)))
-        slack = (
-            max(2 * int(1 / (share * self.rows)) + 2 for share in self.data.weights) if self.draw.mixed and ends else 0
-        )
+        slack = 0
+        if self.draw.mixed and isinstance(self["epoch_size"], (str, type(None))):
+            slack = 2 * int(1 / (min(self.data.weights) * self.rows)) + 2
         expect(abs(length - self.length) <= slack, "len is", length, "not", self.length)
         self._length = length
 
@@ -192,11 +188,8 @@ class Model:
         got = [[n for batch in epoch for n in batch] for epoch in epochs]
         if self.replaced:
             return
-        expect(
-            all(0 <= n < self.count for epoch in got for n in epoch),
-            "ids that are no places in the dataset:",
-            *(n for e in got for n in e if not 0 <= n < self.count),
-        )
+        outside = [n for epoch in got for n in epoch if not 0 <= n < self.count]
+        expect(not outside, "ids that are no places in the dataset:", outside)
         if self.listed:
             self._check_listed(got, first)
         elif self.per_class is not None:
@@ -211,47 +204,37 @@ class Model:
 
     def _check_passes(self, got: list[list[int]], first: int) -> None:
         """Orders one behind the other, each sample `repeats` times in a row."""
-        numbers, again, size = range(self.count), self.repeats, self.size_of_epoch
-        one_pass = len(numbers) * again
+        again, size = self.repeats, self.size_of_epoch
+        one_pass = self.count * again
         if not self.shuffle and not self.buckets and self.parts == 1:
-            line = [n for n in numbers for _ in range(again)]
+            line = [n for n in range(self.count) for _ in range(again)]
             for number, epoch in enumerate(got, start=first):
                 start = number * size if not self.plain else 0
                 wanted = [line[(start + place) % one_pass] for place in range(len(epoch))]
                 expect(epoch == wanted, "without shuffle, ids are", epoch, "not", wanted)
             return
-        left_out = 0
-        counts: Counter[int] = Counter()
-        start = first * size
-        for epoch in got:
-            counts.update(epoch)
-            left_out += size - len(epoch)
-        stop = start + len(got) * size
-        least = [again * (stop // one_pass) - again * -(-start // one_pass)] * len(numbers)
-        most = again * -(-stop // one_pass) - again * (start // one_pass)
+        counts = Counter(n for epoch in got for n in epoch)
+        start, stop = first * size, (first + len(got)) * size
+        left_out = stop - start - counts.total()
+        least = again * (stop // one_pass + -start // one_pass)
+        most = again * (-(-stop // one_pass) - start // one_pass)
         missing = 0
-        for n, floor in zip(numbers, least, strict=True):
+        for n in range(self.count):
             expect(counts[n] <= most, "sample", n, "comes", counts[n], "times in", len(got), "epochs, at most", most)
-            missing += max(0, floor - counts[n])
+            missing += max(0, least - counts[n])
         expect(missing <= left_out, missing, "times a sample is missing,", left_out, "rows were left out")
-        if (
-            self.shuffle
-            and self.plain
-            and len(numbers) >= 12
-            and self.rows < len(numbers)
-            and len(got) > 1
-            and not self.buckets
-        ):
+        shuffled = self.shuffle and self.plain and not self.buckets
+        if shuffled and len(got) > 1 and self.count >= 12 and self.rows < self.count:
             expect(got[0] != got[1], "two epochs have the same order")
 
     def _check_weighted(self, epoch: list[int]) -> None:
         assert self.weights is not None
+        assert self.weighted is not None
         counts, size, again = Counter(epoch), self.size_of_epoch, self.repeats
         left_out = size - len(epoch)
-        assert self.weighted is not None
         if not self.weighted.replacement:
-            most = again
-            expect(max(counts.values()) <= most, "without replacement a sample comes", max(counts.values()), "times")
+            often = max(counts.values())
+            expect(often <= again, "without replacement a sample comes", often, "times")
         missing = 0
         for n, weight in enumerate(self.weights):
             due = weight * size / again
@@ -295,23 +278,12 @@ class Model:
                 counts.update(own)
                 drawn += len(own)
                 exact = share * self.rows
-                expect(
-                    int(exact) - self.parts < len(own) < -int(-exact // 1) + self.parts,  # each part's is rounded
-                    "a batch has",
-                    len(own),
-                    "rows of a dataset due",
-                    float(exact),
-                )
+                near = int(exact) - self.parts < len(own) < -int(-exact // 1) + self.parts  # each part's is rounded
+                expect(near, "a batch has", len(own), "rows of a dataset due", float(exact))
                 if not first:
-                    expect(
-                        abs(drawn - exact * done) < 1 + (len(self.data.weights) > 2) + len(epochs),
-                        "after",
-                        done,
-                        "batches",
-                        drawn,
-                        "rows, due",
-                        float(exact * done),
-                    )
+                    slack = 1 + (len(self.data.weights) > 2) + len(epochs)
+                    due = float(exact * done)
+                    expect(abs(drawn - due) < slack, "after", done, "batches", drawn, "rows, due", due)
             self._check_share(ids, counts, drawn, first)
 
     def _check_share(self, ids: list[int], counts: Counter[int], drawn: int, first: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.walk.drawing import fields_of
-from support.walk.model import PLACED, Model, pair
+from support.walk.drawing import OF_BUCKETS, OF_MIXING, USUAL, fields_of
+from support.walk.model import MOVING, PLACED, Model, pair
 
 import fastpipe
 from fastpipe.plan.impossible import IMPOSSIBLE
@@ -18,7 +18,7 @@ def words(pair: str) -> str:
 def refusals(model: Model) -> set[str]:
     """Of each rule that is broken, words of which the message has one; empty: a loader takes the draw."""
     draw, options = model.draw, model.options
-    own = {**fields_of(draw), **dict.fromkeys(dict(model.data.rows[0].added), "floats")}
+    own = {**fields_of(draw), **({} if model.data.rows[0].extra is None else {"extra": "floats"})}
     fields = [name for name in model.names if isinstance(name, str)]
     kinds = {own[name] for name in fields if name in own}
     views = options.get("views") is not None
@@ -57,10 +57,10 @@ def refusals(model: Model) -> set[str]:
         (soft and "augment=" in draw.options.get("views", ""), words("labels of views")),
         (several and model.train and model["hflip"] is None, words("mirrored crops")),
         (several and model.hflip, words("mirrored crops")),
-        (several and soft and not _smoothing_only(text), words("mixed crops")),
+        (several and soft and _mixes(text), words("mixed crops")),
         ("keypoints" in kinds and not paired and (model.mirrors or "Flip" in text), "flip_pairs"),
         (soft and unlabelled and not model.by_class and per_class is None, words("unlabelled")),
-        (soft and not _smoothing_only(text) and kinds & {"boxes", "keypoints"}, words("mixed places")),
+        (soft and _mixes(text) and kinds & {"boxes", "keypoints"}, words("mixed places")),
         (soft and "mixup" in text and kinds & {"mask", "image"}, words("mixed masks")),
         ({"mix_lam", "mix_index"} & set(fields) and not _mixes(text), "mix_lam", "mix_index"),
         (_moves(text) and kinds & set(PLACED), words("unmoved")),
@@ -79,40 +79,28 @@ def refusals(model: Model) -> set[str]:
     return found
 
 
-_ALWAYS = {
-    "image",
-    "label",
-    "id",
-    "key",
-    "valid",
-    "epoch",
-    "source",
-    "image_size",
-    "pixel_mask",
-    "mix_lam",
-    "mix_index",
-}
+_ALWAYS = {"image", *USUAL, *OF_BUCKETS, *OF_MIXING}
 
 
 def _too_small(model: Model) -> bool:
-    """A crop out of less than it needs."""
-    resize = getattr(model.crop, "resize", None)
-    if resize is None or isinstance(model.crop, fastpipe.RandomCrop) or model.buckets:
+    """A crop out of less than it needs, in some view."""
+    if model.buckets:
         return False
     sizes = [model["size"]] if model["size_choices"] is None else model["size_choices"]
-    sizes = [each(0) if callable(each) else each for each in sizes]
-    return any(max(pair(size)) > resize for size in sizes)
+    sizes = [size(0) if callable(size) else size for size in sizes]
+    views = model["views"] if isinstance(model["views"], (list, tuple)) else [fastpipe.View()]
+    for view in views:
+        crop = view.crop or model.crop
+        resize = None if isinstance(crop, fastpipe.RandomCrop) else getattr(crop, "resize", None)
+        of_view = sizes if view.size is None else [view.size]
+        if resize is not None and any(max(pair(size)) > resize for size in of_view):
+            return True
+    return False
 
 
 def _mixes(text: str) -> bool:
     return "mixup" in text or "cutmix" in text
 
 
-def _smoothing_only(text: str) -> bool:
-    return not _mixes(text)
-
-
 def _moves(text: str) -> bool:
-    if "data_keys" in text:
-        return False
-    return any(word in text for word in ("RandomAffine", "RandomHorizontalFlip", "randaugment", "trivial_augment"))
+    return "data_keys" not in text and any(word in text for word in MOVING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,6 @@ import torch
 
 BY_VIEW = ("boxes", "pose", "seg", "depth", "second", "mask", "pixel_mask")  # fields that move with images
 OFFSETS = ("_offsets", "_counts")
-
-told_of_batch: list[Callable[[], None]] = []
-"""Called for each batch: a draw hangs where none comes, not where there are many."""
 
 
 @dataclass
@@ -33,7 +30,6 @@ class Taken:
     valid: list[bool]
     epoch: int
     values: dict[str, Any]
-    sizes: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,8 +95,6 @@ def as_bytes(value: Any) -> Any:
 
 
 def taken(batch: Any) -> Taken:
-    for tell in told_of_batch:
-        tell()
     values = dict(batch) if isinstance(batch, dict) else {}
     images, labels = (values["image"], values.get("label")) if isinstance(batch, dict) else batch
     return Taken(
@@ -119,10 +113,4 @@ def epochs_of(loader: Iterable[Any], count: int) -> list[list[Taken]]:
 
 def some(iterator: Iterator[Any], count: int) -> list[Taken]:
     """The next batches, at most so many."""
-    found = []
-    for _ in range(count):
-        batch = next(iterator, None)
-        if batch is None:
-            break
-        found.append(taken(batch))
-    return found
+    return [taken(batch) for batch in itertools.islice(iterator, count)]

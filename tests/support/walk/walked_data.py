@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from support.sources.tars import write_tar
 import fastpipe
 from fastpipe.format.index import Index
 
-_FACTS = "facts.pickle"
 SOUND = "sound"  # beside a damaged dataset: as it was before
 CLASSES = ("ant", "bee", "cow")
 
@@ -59,13 +57,8 @@ class Known:
 
 
 def make(folder: Path) -> dict[str, Known]:
-    """By name; made at the first call."""
-    if not (folder / _FACTS).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        facts = {known.name: known for known in (_known(folder, maker) for maker in _MAKERS)}
-        (folder / _FACTS).write_bytes(pickle.dumps(facts))
-    found: dict[str, Known] = pickle.loads((folder / _FACTS).read_bytes())  # noqa: S301 (its own)
-    return found
+    """By name."""
+    return {known.name: known for known in (_known(folder, maker) for maker in _MAKERS)}
 
 
 Made = tuple[str, dict[str, int], list[str]]  # where it is, the label of each key, the classes
@@ -77,7 +70,6 @@ def _known(folder: Path, maker: Callable[[Path], Any]) -> Known:
     at, labels, names, *more = maker(folder / name)
     fields, values, damaged = more or ({}, {}, frozenset())
     data = fastpipe.open(folder / name / at)
-    keys: list[str] = []
     with fastpipe.loader(
         folder / name / at, 1, size=4, train=False, num_workers=1, fields=("image", "key"), on_error="replace"
     ) as loader:

@@ -31,7 +31,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.patch import patch
 from fastpipe.diagnosis.observation import Surroundings, observations, programs
 
 _AT_ONCE = 4
-_LOOKED_AT = ("memory-grows", "memory-that-is-taken-once")
+_LOOKED_AT = "memory-grows"
 _HOOK = Path(__file__).with_name("hook")
 _SURROUNDINGS = Surroundings(8, None, 0)
 _PATCHED = (

@@ -94,13 +94,6 @@ _FAULTY = {
 
         train(DataLoader(Records(), 16, num_workers=2))
     """,
-    "open-files": """
-        import resource
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-        kept = []
-        for images, labels in DataLoader(Numbers(), 8, num_workers=2):  # here
-            kept.append((images, labels))
-    """,
     "open-files grows": """
         kept = []
         for images, labels in DataLoader(Numbers(), 8, num_workers=2):
@@ -126,16 +119,6 @@ _FAULTY = {
                 return number + np.random.normal()
 
         train(DataLoader(Noisy(), 16, num_workers=2, worker_init_fn=seed))
-    """,
-    "same-random-numbers epochs": """
-        def seed(worker):
-            random.seed(worker)  # here
-
-        class Noisy(Numbers):
-            def __getitem__(self, number):
-                return number + random.random()
-
-        train(DataLoader(Noisy(), 64, num_workers=2, worker_init_fn=seed), epochs=3)
     """,
     "same-random-numbers seeded again": """
         class Noisy(Numbers):
@@ -175,16 +158,6 @@ _FAULTY = {
 
         train(DataLoader(Numbers(), 16, num_workers=2, collate_fn=mixed))
     """,
-    "every-sample-per-worker ranks": _RANKS
-    + """
-        class Stream(IterableDataset):
-            def __iter__(self):  # here
-                worker = get_worker_info()
-                for number in range(640)[worker.id :: worker.num_workers]:
-                    yield torch.rand(3, 4, 4), number
-
-        train_on_ranks(lambda: train(DataLoader(Stream(), 16, num_workers=2)))
-    """,
     "every-sample-per-worker sampler": _RANKS
     + """
         class Photos(Numbers):
@@ -204,17 +177,6 @@ _FAULTY = {
                     yield torch.rand(3, 4, 4), number
 
         train(DataLoader(Stream(), 16, num_workers=2))
-    """,
-    "every-sample-per-worker shuffled": """
-        class Stream(IterableDataset):
-            def __iter__(self):  # here
-                order = list(range(320))
-                random.shuffle(order)
-                half = 160 * get_worker_info().id
-                for number in order[half : half + 160]:
-                    yield torch.rand(3, 4, 4), number
-
-        train(DataLoader(Stream(), 8, num_workers=2), epochs=2)
     """,
     "same-order-each-epoch": """
         from torch.utils.data.distributed import DistributedSampler
@@ -349,13 +311,6 @@ _FAULTY = {
 
         train(DataLoader(Remote(), 16, num_workers=2))
     """,
-    "slow-epoch-start": """
-        def load(worker):
-            time.sleep(2)
-
-        loader = DataLoader(Numbers(), 32, num_workers=2, worker_init_fn=load)  # here
-        train(loader, epochs=3)
-    """,
     "memory-grows worker": """
         class Caching(Numbers):
             def __init__(self):
@@ -386,15 +341,6 @@ _FAULTY = {
         for images, labels in DataLoader(Numbers(), 8, num_workers=2):
             trainer.step(images)
             time.sleep(0.1)
-    """,
-    "memory-grows loop": """
-        model = torch.nn.Sequential(torch.nn.Linear(8, 20_000), torch.nn.ReLU(), torch.nn.Linear(20_000, 1))
-        losses, seen = [], 0
-        for images, labels in DataLoader(Numbers(), 8, num_workers=2):
-            loss = model(images).mean()
-            losses.append(loss)  # here
-            seen += len(labels)
-            time.sleep(0.1)  # memory is looked at a few times a second
     """,
     "slow-sampler": """
         from torch.utils.data import Sampler
@@ -483,15 +429,6 @@ _FAULTY = {
         loader = DataLoader(Numbers(), 1000, num_workers=2, drop_last=True)  # here
         train(loader)
     """,
-    "not-picklable": """
-        class Locked(Numbers):
-            def __init__(self):
-                self.size = 8
-                self.lock = threading.Lock()  # here
-
-        if __name__ == "__main__":
-            train(DataLoader(Locked(), 16, num_workers=2, multiprocessing_context="spawn"))
-    """,
     "unequal-samples": """
         class Uneven(Numbers):
             def __getitem__(self, number):  # here
@@ -499,23 +436,11 @@ _FAULTY = {
 
         train(DataLoader(Uneven(), 16, num_workers=2))
     """,
-    "stuck timeout": """
-        class Never(Numbers):
-            def __getitem__(self, number):  # here
-                return time.sleep(3600 if number == 100 else 0)
-
-        train(DataLoader(Never(), 16, num_workers=2, timeout=1, collate_fn=len))
-    """,
     "error init": """
         def seed(worker):
             torch.manual_seed(None)  # here
 
         train(DataLoader(Numbers(), 32, num_workers=2, worker_init_fn=seed))
-    """,
-    "error": """
-        for images, labels in DataLoader(Numbers(), 32, num_workers=2):
-            if 320 in labels:
-                images @ labels  # here
     """,
 }
 
@@ -609,33 +534,6 @@ _SOUND = {
                     yield pictures[number], number
 
         train(DataLoader(Stream(), 16, num_workers=2), step_s=0.05)
-    """,
-    "a stream of noise": """
-        class Noise(IterableDataset):
-            def __iter__(self):
-                while True:
-                    yield torch.rand(3, 4, 4), int(torch.randint(10, ()))
-
-        train(DataLoader(Noise(), 32, num_workers=2), step_s=0.03)
-    """,
-    "memory that is taken once": """
-        class Images(Numbers):
-            def __len__(self):
-                return 3000
-
-            def __init__(self):
-                self.recent = {}
-
-            def __getitem__(self, number):
-                self.recent[number % 64] = np.full((64, 64, 3), number % 255, np.uint8)
-                return self.recent[number % 64]
-
-        held, losses = [], []
-        for number, images in enumerate(DataLoader(Images(), 16, shuffle=True, num_workers=2, persistent_workers=True)):
-            if number < 25:  # 75 MB: what a library takes until it is warm
-                held.append(np.ones(3 << 20, np.uint8))
-            losses.append(float(images.float().mean()))
-            time.sleep(0.03)
     """,
     "tensors without workers": """
         loader = DataLoader(TensorDataset(torch.randn(5000, 16), torch.arange(5000)), 64, shuffle=True)
