@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from support.datasets.packed import packed_jpeg
 from support.pictures.jpegs import by_cjpeg, by_pillow, encoded, picture
-from support.pictures.pngs import SIGNATURE, header
+from support.pictures.pngs import GRAY, RGB, SIGNATURE, chunk, header
 from support.running.patience import in_time
 from support.running.soak import Tried
 
@@ -85,13 +85,12 @@ def test_a_header_that_lies(tried: Tried) -> None:
     tried("a JPEG of 1 kB whose header says 169 to 4,295 megapixels", len(cases), REFUSED)
 
 
-def chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+def png_of(deflated: bytes, width: int, height: int, color: int = GRAY) -> bytes:
+    return SIGNATURE + header(width, height, color=color) + chunk(b"IDAT", deflated) + chunk(b"IEND")
 
 
 def giant_png() -> bytes:
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 65535, 65535, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(10**5))) + chunk(b"IEND", b"")
+    return png_of(zlib.compress(bytes(10**5)), 65535, 65535, RGB)
 
 
 def giant_bmp() -> bytes:
@@ -194,10 +193,6 @@ def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], t
     for start, size in ((offset, 2**32 - 1), (2**63, len(jpeg)), (2**64 - 1, 2**32 - 1)):
         refused_at_a_look(functools.partial(opened.read_picture, start, size, image), "beyond the end of the shard")
     tried("a row of the index that announces gigabytes", 4, REFUSED)
-
-
-def png_of(deflated: bytes, width: int, height: int) -> bytes:
-    return SIGNATURE + header(width, height) + chunk(b"IDAT", deflated) + chunk(b"IEND", b"")
 
 
 def test_a_mask_that_lies_about_its_size_makes_no_memory() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,13 +80,6 @@ def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
     assert {reason for _, reason in job.errors()} <= {"cancelled before it ran"}
 
 
-def test_the_images_live_as_long_as_the_job(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(4)]
-    gc.collect()
-    assert all(wait_done(job) == [] for job in jobs)
-
-
 def test_wait_gives_up_after_its_time(large: Path) -> None:
     index = Index(large)
     pool = Engine(index, 1)
@@ -99,17 +90,6 @@ def test_wait_gives_up_after_its_time(large: Path) -> None:
     assert time.monotonic() - started > 0.029
     pool.close()
     assert jobs[-1].wait(0)
-
-
-def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(8)]
-    waiting = [threading.Thread(target=wait_done, args=(job,)) for job in jobs]
-    for thread in waiting:
-        thread.start()
-    for thread in waiting:
-        thread.join(300)
-        assert not thread.is_alive()
 
 
 def test_threads_end_with_close(large: Path) -> None:

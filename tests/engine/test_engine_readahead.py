@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from support.batches.engine_jobs import images_for, plan_all, wait_done
-from support.datasets.page_cache import PAGE, comes, forget, in_page_cache, lengthened, ranges
+from support.datasets.page_cache import PAGE, forget, in_page_cache, lengthened, ranges
+from support.running.waiting import wait_until
 
 import fastpipe
 from fastpipe import SampleError
@@ -35,7 +36,7 @@ def test_a_range_comes_into_the_page_cache_and_its_surroundings_do_not(big: Path
     forget(shard)
     first, count = 1024, 1280  # pages: 5 MB from the fourth on
     pool.read_ahead(ranges((0, first * PAGE, count * PAGE)), restart=True)
-    assert comes(lambda: bool(in_page_cache(shard)[first : first + count].all())), "all of it, however large"
+    wait_until(lambda: bool(in_page_cache(shard)[first : first + count].all()))  # all of it, however large
     cached = in_page_cache(shard)
     assert not cached[: first - 16].any()
     assert not cached[first + count + 16 :].any()
@@ -47,7 +48,7 @@ def test_what_cannot_be_hinted_does_not_keep_the_next_range_waiting(big: Path, p
     forget(shard)
     odd = [(7, 0, 4096), (2**32 - 1, 0, 4096), (0, 2**63, 4096), (0, 2**64 - 1, 2**20), (0, 2**40, 4096), (0, 0, 0)]
     pool.read_ahead(ranges(*odd, (0, 0, 4096)), restart=True)
-    assert comes(lambda: bool(in_page_cache(shard)[0]))
+    wait_until(lambda: bool(in_page_cache(shard)[0]))
     plan = plan_all(Index(big))
     images = images_for(plan)
     assert wait_done(pool.submit(plan, (images, True))) == []
@@ -85,4 +86,4 @@ def test_a_restart_and_the_end_drop_what_has_not_been_asked_for(big: Path, pool:
     assert 100_002 < waiting() <= 200_002
     pool.read_ahead(ranges(everything, (0, 0, 1)), restart=True)
     assert waiting() <= 2
-    assert comes(lambda: waiting() == 0), "it goes on with what came last"
+    wait_until(lambda: waiting() == 0)  # it goes on with what came last

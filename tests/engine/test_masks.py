@@ -263,22 +263,7 @@ def test_whole_masks_are_read_on_the_calling_thread(
 
 
 def test_a_whole_second_picture(textured: Path, copied: Callable[[Path], Path]) -> None:
-    def file_of(record: np.void) -> tuple[bytes, int]:
-        return png(second(record), color=2, filters=(1, 4)), PNG
-
-    fields = Fields(copied(textured), file_of)
-    pictures = Pictures(fields.index)
+    fields = Fields(copied(textured), lambda record: (png(second(record), color=2, filters=(1, 4)), PNG))
     record = fields.index.read(np.array([6]))[0]
-    assert np.array_equal(pictures.whole_field(6, record, fields.records[6], mask=False), second(record))
-
-
-def test_ids_do_not_depend_on_threads(textured: Path, copied: Callable[[Path], Path]) -> None:
-    fields = Fields(copied(textured), as_mask())
-    plan = fields.plan(RandomResizedCrop())
-    outs = []
-    for threads in (1, 3):
-        engine = Engine(fields.index, threads)
-        outs.append(np.zeros((len(plan), *SIZE), dtype=np.uint8))
-        assert wait_done(engine.submit_field(plan, fields.records[plan.samples], outs[-1])) == []
-        engine.close()
-    assert np.array_equal(outs[0], outs[1])
+    found = Pictures(fields.index).whole_field(6, record, fields.records[6], mask=False)
+    assert np.array_equal(found, second(record))

@@ -17,14 +17,6 @@ from fastpipe.engine.slots import SlotRing
 SHAPE = (2, 3, 4, 3)
 
 
-def test_buffers_have_the_shape_and_are_writable() -> None:
-    slot = SlotRing(SHAPE, keep=2).take()
-    assert slot.shape == SHAPE
-    assert slot.dtype == np.uint8
-    assert slot.flags.c_contiguous
-    assert slot.flags.writeable
-
-
 @given(st.lists(st.integers(1, 9000), min_size=1, max_size=8))
 def test_each_begins_at_a_multiple_of_64_bytes(sizes: list[int]) -> None:
     """JAX takes only such memory without a copy."""
@@ -35,14 +27,6 @@ def test_each_begins_at_a_multiple_of_64_bytes(sizes: list[int]) -> None:
     for number, slot in enumerate(slots):
         slot[...] = number
     assert all((slot == number).all() for number, slot in enumerate(slots))
-
-
-def test_a_slot_that_is_let_go_of_is_lent_again() -> None:
-    ring = SlotRing(SHAPE, keep=1)
-    slot = ring.take()
-    address = slot.ctypes.data
-    del slot
-    assert ring.take().ctypes.data == address
 
 
 def test_no_more_than_keep_idle_buffers_are_held() -> None:

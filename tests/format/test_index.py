@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import re
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,58 +103,65 @@ def test_an_unfinished_copy(flat: Path, copied: Copy) -> None:
     assert_refused(dataset, dataset, "unfinished pack or copy", "into another folder")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"\xff\xfe\x00", b'{"format": ', b"[" * 100_000, b'{"samples": NaN'],
-    ids=["empty", "open", "bytes", "cut", "deep", "nan"],
-)
-def test_damaged_json(flat: Path, copied: Copy, content: bytes) -> None:
-    dataset = copied(flat)
-    (dataset / DATASET_FILE).write_bytes(content)
-    assert_refused(dataset, dataset / DATASET_FILE, "not valid JSON", "pack the source again")
-
-
-@pytest.mark.parametrize("content", ["[]", "null", "{}", '{"format": "parquet", "version": 1}'])
-def test_json_of_something_else(flat: Path, copied: Copy, content: str) -> None:
-    dataset = copied(flat)
-    (dataset / DATASET_FILE).write_text(content)
-    assert_refused(dataset, dataset / DATASET_FILE, "not describe a fastpipe dataset", "expected format")
-
-
-@pytest.mark.parametrize("version", [0, 6, 8, "7", None])
-def test_another_version(flat: Path, copied: Copy, version: object) -> None:
-    dataset = copied(flat)
-    edit_info(dataset, format_version=version)
-    reason = re.escape(f"format version {version!r}; this fastpipe reads version 7")
-    assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the version of fastpipe that packed it")
-
-
-GARBLED: list[dict[str, Any]] = [
-    {"classes": None},
-    {"classes": 3},
-    {"classes": "abc"},
-    {"shards": [{"name": "shard-000000.tar"}]},
-    {"shards": [{"name": 7, "samples": 37, "size_bytes": 1000}]},
-    {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": -1}]},
-    {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": 2**64}]},
-    {"samples": "many"},
-    {"samples": float("inf")},
-    {"jpeg_bytes": []},
-    {"forms": 3},
-    {"forms": [{"channels": 3, "bits": 8}]},
-    {"forms": [{"channels": 2, "bits": 8, "samples": 37}]},
-    {"forms": [{"channels": 3, "bits": [8], "samples": 37}]},
-    {"version": 0},
-    {"version": "1"},
+NO_JSON = ("not valid JSON", "pack the source again")
+NO_DATASET = ("not describe a fastpipe dataset", "expected format")
+INVALID = ("has a missing or invalid field", "pack the source again")
+# What dataset.json has, or what is changed in it -> what is said of it, and the next step.
+DESCRIPTIONS: list[tuple[bytes | dict[str, Any], tuple[str, str]]] = [
+    (b"", NO_JSON),
+    (b"{", NO_JSON),
+    (b"\xff\xfe\x00", NO_JSON),
+    (b'{"format": ', NO_JSON),
+    (b"[" * 100_000, NO_JSON),
+    (b'{"samples": NaN', NO_JSON),
+    (b'{"format": "fastpipe-dataset", "format_version": 7' + b"0" * 5000 + b"}", NO_JSON),
+    (b'{"a":' * 50_000, NO_JSON),
+    (b"[" * 200_000 + b"]" * 200_000, NO_JSON),
+    (b"\0" * 1000, NO_JSON),
+    (b'"\\ud800"', NO_DATASET),
+    (b'{"format": "fastpipe-dataset", "format_version": 7e999}', ("format version inf", "Install the version")),
+    (b"[]", NO_DATASET),
+    (b"null", NO_DATASET),
+    (b"{}", NO_DATASET),
+    (b'{"format": "parquet", "version": 1}', NO_DATASET),
+    *(
+        (
+            {"format_version": version},
+            (
+                re.escape(f"format version {version!r}; this fastpipe reads version 7"),
+                "Install the version of fastpipe that packed it",
+            ),
+        )
+        for version in (0, 6, 8, "7", None)
+    ),
+    ({"classes": None}, INVALID),
+    ({"classes": 3}, INVALID),
+    ({"classes": "abc"}, INVALID),
+    ({"shards": [{"name": "shard-000000.tar"}]}, INVALID),
+    ({"shards": [{"name": 7, "samples": 37, "size_bytes": 1000}]}, INVALID),
+    ({"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": -1}]}, INVALID),
+    ({"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": 2**64}]}, INVALID),
+    ({"samples": "many"}, INVALID),
+    ({"samples": float("inf")}, INVALID),
+    ({"jpeg_bytes": []}, INVALID),
+    ({"forms": 3}, INVALID),
+    ({"forms": [{"channels": 3, "bits": 8}]}, INVALID),
+    ({"forms": [{"channels": 2, "bits": 8, "samples": 37}]}, INVALID),
+    ({"forms": [{"channels": 3, "bits": [8], "samples": 37}]}, INVALID),
+    ({"version": 0}, INVALID),
+    ({"version": "1"}, INVALID),
 ]
 
 
-def test_garbled_fields(flat: Path, copied: Copy) -> None:
+def test_wrong_descriptions(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     whole = (dataset / DATASET_FILE).read_bytes()
-    for changes in GARBLED:
-        edit_info(dataset, **changes)
-        assert_refused(dataset, dataset / DATASET_FILE, "has a missing or invalid field", "pack the source again")
+    for change, (reason, next_step) in DESCRIPTIONS:
+        if isinstance(change, bytes):
+            (dataset / DATASET_FILE).write_bytes(change)
+        else:
+            edit_info(dataset, **change)
+        assert_refused(dataset, dataset / DATASET_FILE, reason, next_step)
         (dataset / DATASET_FILE).write_bytes(whole)
 
 
@@ -166,42 +171,27 @@ def test_a_missing_index(flat: Path, copied: Copy) -> None:
     assert_refused(dataset, dataset / INDEX_FILE, "cannot be opened: No such file", "pack the source again")
 
 
-def other_content(kind: str) -> bytes:
-    out = io.BytesIO()
-    if kind == "pickle":
-        np.save(out, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    elif kind == "zip":
-        with zipfile.ZipFile(out, "w") as archive:
-            archive.writestr("a.npy", b"")
-    elif kind == "text":
-        out.write(b"hello, world, this is no array" * 20)
-    elif kind == "floats":
-        np.save(out, np.zeros(FLAT_IMAGES))
-    elif kind == "short":
-        np.save(out, np.zeros(FLAT_IMAGES - 1, dtype=INDEX_DTYPE))
-    else:
-        np.save(out, np.zeros((FLAT_IMAGES, 1), dtype=INDEX_DTYPE))
-    return out.getvalue()
-
-
 def test_an_index_of_another_kind(flat: Path, copied: Copy) -> None:
+    """tests/format/test_hostile_index.py has pickles and archives."""
     dataset = copied(flat)
-    for kind, reason in [
-        ("pickle", r"not a complete .npy file of 37 rows of .*: got \(1,\) of object"),
-        ("text", "not a complete .npy file"),
-        ("zip", "expected|not a complete .npy file"),
-        ("floats", r"not a complete .npy file of 37 rows of .*: got \(37,\) of float64"),
-        ("short", r"not a complete .npy file of 37 rows of .*: got \(36,\)"),
-        ("deep", r"not a complete .npy file of 37 rows of .*: got \(37, 1\)"),
+    (dataset / INDEX_FILE).write_bytes(b"hello, world, this is no array" * 20)
+    assert_refused(dataset, dataset / INDEX_FILE, "not a complete .npy file", "pack the source again")
+    for array, found in [
+        (np.array([{"a": 1}], dtype=object), r"\(1,\) of object"),
+        (np.zeros(FLAT_IMAGES), r"\(37,\) of float64"),
+        (np.zeros(FLAT_IMAGES - 1, dtype=INDEX_DTYPE), r"\(36,\)"),
+        (np.zeros((FLAT_IMAGES, 1), dtype=INDEX_DTYPE), r"\(37, 1\)"),
     ]:
-        (dataset / INDEX_FILE).write_bytes(other_content(kind))
+        np.save(dataset / INDEX_FILE, array)
+        reason = f"not a complete .npy file of 37 rows of .*: got {found}"
         assert_refused(dataset, dataset / INDEX_FILE, reason, "pack the source again")
     gc.collect()  # a file that was left open warns here, and warnings are errors
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_impossible_records(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    whole = (dataset / INDEX_FILE).read_bytes()
+    for changes in (
         {"shard": 1},
         {"shard": 2**32 - 1},
         {"offset": 2**63},
@@ -212,19 +202,16 @@ def test_an_index_of_another_kind(flat: Path, copied: Copy) -> None:
         {"height": 0},
         {"label": -1},
         {"label": 3},
-    ],
-    ids=str,
-)
-def test_impossible_records(flat: Path, copied: Copy, changes: dict[str, int]) -> None:
-    dataset = copied(flat)
-    edit_records(dataset, 9, **changes)
-    index = Index(dataset)
-    assert len(index.read(np.array([8, 10]))) == 2
-    name, value = next(iter(changes.items()))
-    with pytest.raises(DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b") as caught:
-        index.read(np.array([3, 9]))
-    assert str(dataset / INDEX_FILE) in str(caught.value)
-    assert "pack the source again" in str(caught.value)
+    ):
+        edit_records(dataset, 9, **changes)
+        index = Index(dataset)
+        assert len(index.read(np.array([8, 10]))) == 2
+        name, value = next(iter(changes.items()))
+        with pytest.raises(DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b") as caught:
+            index.read(np.array([3, 9]))
+        assert str(dataset / INDEX_FILE) in str(caught.value)
+        assert "pack the source again" in str(caught.value)
+        (dataset / INDEX_FILE).write_bytes(whole)
 
 
 def test_records_without_any_shard(flat: Path, copied: Copy) -> None:

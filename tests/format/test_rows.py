@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,6 @@ from fastpipe.format.open_file import OpenFile, Rows, open_npy
 SAMPLES = 3000
 ROW = INDEX_DTYPE.itemsize
 FIRST = 320  # byte at which this index's records begin
-
-Copy = Callable[[Path], Path]
 
 
 def records_in(file: Path, first_byte: int) -> Rows:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
-from support.running.distributions import assert_same_distribution
 
 from fastpipe import _engine
 from fastpipe.errors import ConfigError
@@ -25,7 +24,6 @@ from fastpipe.plan.placed import geometry_of, move_boxes, move_points
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 DRAWS = 100_000
-FEW_DRAWS = 10_000  # where torchvision draws them one by one
 NOBODY = np.zeros(1, dtype=np.int64)
 side = st.integers(1, 60)
 
@@ -97,20 +95,7 @@ cases = given(padded_crops(), st.tuples(side, side), side, side, st.booleans(), 
 
 @settings(max_examples=200)
 @cases
-def test_pictures_are_torchvisions(
-    v2: Any, crop: RandomCrop | Letterbox, size: tuple[int, int], width: int, height: int, flip: bool, seed: int
-) -> None:
-    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    crops = planned(crop, size, width, height, seed)
-    expected = by_torchvision(v2, Image.fromarray(image), crop, (size, crops, width, height), flip)
-    (got,) = rows_of(image, crops, size, flip)
-    # The order of passes is that of the whole picture, in both; a cut of it has the same bytes.
-    assert np.array_equal(got, np.asarray(expected))
-
-
-@settings(max_examples=150)
-@cases
-def test_masks_are_torchvisions(
+def test_pictures_and_masks_are_torchvisions(
     torchvision: ModuleType,
     v2: Any,
     crop: RandomCrop | Letterbox,
@@ -120,14 +105,20 @@ def test_masks_are_torchvisions(
     flip: bool,
     seed: int,
 ) -> None:
-    mask = np.random.default_rng(seed).integers(0, 256, (height, width), dtype=np.uint8)
+    random = np.random.default_rng(seed)
+    image = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
     crops = planned(crop, size, width, height, seed)
+    drawn = (size, crops, width, height)
+    (got,) = rows_of(image, crops, size, flip)
+    # The order of passes is that of the whole picture, in both; a cut of it has the same bytes.
+    assert np.array_equal(got, np.asarray(by_torchvision(v2, Image.fromarray(image), crop, drawn, flip)))
     canvas = canvas_of(crop, size, np.array([width]), np.array([height]))
     widest = np.maximum(canvas.before, padding_after(canvas, size))
     if crop.padding_mode in ("reflect", "symmetric") and (widest >= canvas.resized).any():
-        return  # torch has no such padding; Pillow has, and pictures are compared with it
+        return  # of tensors, such as masks, torch has no such padding
+    mask = random.integers(0, 256, (height, width), dtype=np.uint8)
     thing = torchvision.tv_tensors.Mask(torch.from_numpy(mask)[None])
-    expected = by_torchvision(v2, thing, crop, (size, crops, width, height), flip)
+    expected = by_torchvision(v2, thing, crop, drawn, flip)
     for dtype in (np.uint8, np.int32):
         (got,) = rows_of(mask.astype(dtype), crops, size, flip)
         assert np.array_equal(got, expected[0].numpy())
@@ -203,21 +194,6 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
     assert theirs["padding"] == padding or not any(padding)
     assert 0 <= theirs["left"] <= room[0]
     assert 0 <= theirs["top"] <= room[1]
-
-
-def test_random_crops_are_drawn_as_torchvisions(torchvision: Any) -> None:
-    """As often at each of 5 x 8 places, by chi-squared."""
-    size, (width, height) = (33, 36), (43, 37)
-    sides = np.full(FEW_DRAWS, width), np.full(FEW_DRAWS, height)
-    places = (
-        plan_crops(RandomCrop(), size, *sides, seed=2, epoch=1, samples=np.arange(FEW_DRAWS)).boxes[:, :2].astype(int)
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        picture, get_params = Image.new("RGB", (width, height)), torchvision.transforms.RandomCrop.get_params
-        theirs = np.array([get_params(picture, size)[:2] for _ in range(FEW_DRAWS)])
-    counts = [np.bincount(y * 8 + x, minlength=40) for x, y in (places.T, theirs.T[::-1])]
-    assert_same_distribution(*counts)
 
 
 def test_a_picture_that_is_too_small_says_so() -> None:

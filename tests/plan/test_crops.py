@@ -105,17 +105,6 @@ def test_crops_lie_inside_the_picture(crop: Crop, sizes: list[tuple[int, int]], 
     assert (plan.boxes[:, :2] + plan.boxes[:, 2:] <= start + extent + 1e-6).all()
 
 
-def test_a_crop_depends_on_seed_epoch_and_sample_alone() -> None:
-    crop = RandomResizedCrop()
-    sizes = [(300 + i, 500 - i) for i in range(50)]
-    together = planned(crop, sizes, seed=4, epoch=2).boxes
-    for start in (0, 13, 49):
-        alone = planned(crop, sizes[start:], seed=4, epoch=2, first_sample=start).boxes
-        assert np.array_equal(alone, together[start:])
-    for seed, epoch in ((5, 2), (4, 3)):
-        assert (planned(crop, sizes, seed=seed, epoch=epoch).boxes != together).any(axis=1).mean() > 0.9
-
-
 def test_random_crops_are_cropped_before_the_resize() -> None:
     plan = planned(RandomResizedCrop(), [(300, 200)] * 20)
     assert np.array_equal(plan.boxes, plan.bounds)

@@ -21,23 +21,9 @@ def splitmix_finaliser(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def undo_finaliser(value: int) -> int:
-    def undo_shift(value: int, by: int) -> int:
-        out = value
-        for _ in range(64 // by + 1):
-            out = value ^ (out >> by)
-        return out
-
-    value = undo_shift(value, 31) * pow(0x94D049BB133111EB, -1, 2**64) & MASK
-    value = undo_shift(value, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) & MASK
-    return undo_shift(value, 30)
-
-
 @given(words)
 def test_mix_is_the_published_bijection(value: int) -> None:
-    mixed = int(mix(np.array([value], dtype=np.uint64))[0])
-    assert mixed == splitmix_finaliser(value)
-    assert undo_finaliser(mixed) == value
+    assert int(mix(np.array([value], dtype=np.uint64))[0]) == splitmix_finaliser(value)
 
 
 @given(words, st.integers(0, 2**63 - 1))
@@ -60,11 +46,6 @@ def test_a_draw_does_not_depend_on_its_neighbours(stream_key: int, numbers: list
     apart = [uniform(stream_key, np.array([number]))[0] for number in numbers]
     assert together.tolist() == apart
     assert ((together >= 0) & (together < 1)).all()
-
-
-@given(st.tuples(words, words, st.sampled_from(Stream)), st.tuples(words, words, st.sampled_from(Stream)))
-def test_keys_differ_by_seed_epoch_and_stream(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
-    assert (key(*one) == key(*other)) == (one == other)
 
 
 def test_neighbouring_seeds_and_epochs_have_different_keys() -> None:

@@ -72,15 +72,17 @@ def random_boxes(rng: np.random.Generator, picture: tuple[int, int], count: int)
     return np.minimum(boxes, np.array([*picture, *picture], dtype=np.float32))
 
 
-# crop, size of the output, picture, flip, seed
-drawn = given(crops, st.tuples(outputs, outputs), st.tuples(sides, sides), st.booleans(), st.integers(0, 2**32))
-
-
 @settings(max_examples=120)
-@drawn
+@given(
+    crop=crops,
+    size=st.tuples(outputs, outputs),
+    picture=st.tuples(sides, sides),
+    flip=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
 @example(Resize(), (10, 10), (3, 3), True, 0)  # 3 * float32(10 / 3) lies a bit beyond 10
 @example(CenterCrop(resize=1), (9, 4), (5, 700), True, 1)
-def test_boxes_are_torchvisions(
+def test_boxes_and_points_are_torchvisions(
     torchvision: ModuleType,
     v2: ModuleType,
     crop: Crop,
@@ -90,7 +92,8 @@ def test_boxes_are_torchvisions(
     seed: int,
 ) -> None:
     crop, geometry, box = case(crop, size, picture, flip, seed)
-    boxes = random_boxes(np.random.default_rng(seed), picture, 20)
+    rng = np.random.default_rng(seed)
+    boxes = random_boxes(rng, picture, 20)
     given_boxes = torchvision.tv_tensors.BoundingBoxes(
         torch.from_numpy(boxes.copy()), format="XYXY", canvas_size=picture[::-1]
     )
@@ -104,20 +107,6 @@ def test_boxes_are_torchvisions(
         assert np.array_equal(large_enough(got, least, least * 3), kept.numpy())
     assert large_enough(got, 0.0, 0.0).all()
 
-
-@settings(max_examples=120)
-@drawn
-def test_points_are_torchvisions(
-    torchvision: ModuleType,
-    v2: ModuleType,
-    crop: Crop,
-    size: tuple[int, int],
-    picture: tuple[int, int],
-    flip: bool,
-    seed: int,
-) -> None:
-    crop, geometry, box = case(crop, size, picture, flip, seed)
-    rng = np.random.default_rng(seed)
     places = (rng.uniform(-0.2, 1.2, (6, 5, 2)) * picture).astype(np.float32)
     seen = rng.integers(0, 3, (6, 5, 1)).astype(np.float32)
     given_points = torchvision.tv_tensors.KeyPoints(torch.from_numpy(places.copy()), canvas_size=picture[::-1])

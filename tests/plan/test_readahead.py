@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 import fastpipe
@@ -54,36 +53,28 @@ def test_samples_give_their_bytes(many_shards: Path) -> None:
         assert ranges[name].tolist() == records[name].tolist()
 
 
-def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_ends(many_shards: Path) -> None:
+@pytest.mark.parametrize("fields", [False, True])
+def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_ends(
+    many_shards: Path, fields: bool
+) -> None:
+    """Of samples with fields it goes on to the next sample."""
     index = Index(many_shards)
-    samples = len(index)
-    for first in range(samples):
-        for stop in range(first + 1, samples + 1):
-            records = index.records[first:stop]
+    if fields:
+        index.fields = {"mask": Field("mask", "mask")}
+    offsets, sizes = index.records["offset"].tolist(), index.records["size"].tolist()
+    for first in range(len(index)):
+        for stop in range(first + 1, len(index) + 1):
             expected = []
-            for shard in np.unique(records["shard"]):
-                own = records[records["shard"] == shard]
-                expected.append((int(shard), int(own["offset"][0]), int(own["offset"][-1] + own["size"][-1])))
+            for shard in np.unique(index.records["shard"][first:stop]).tolist():
+                of_shard = np.flatnonzero(index.records["shard"] == shard)
+                last = min(stop - 1, int(of_shard[-1]))
+                end = offsets[last] + sizes[last]
+                if fields:
+                    end = index.shards[shard].size_bytes if last == of_shard[-1] else offsets[last + 1]
+                expected.append((shard, offsets[max(first, int(of_shard[0]))], end))
             ranges = run_ranges(index, np.array([[first, stop]]))
             assert bytes_of(ranges) == expected
             assert all(end <= index.shards[shard].size_bytes for shard, _, end in expected)
-
-
-def test_a_run_of_samples_with_fields_goes_on_to_the_next_sample(many_shards: Path) -> None:
-    index = Index(many_shards)
-    index.fields = {"mask": Field("mask", "mask")}
-    samples = len(index)
-    for first in range(samples):
-        for stop in range(first + 1, samples + 1):
-            records = index.records[first:stop]
-            expected = []
-            for shard in np.unique(records["shard"]):
-                own = np.flatnonzero(index.records["shard"] == shard)
-                last = min(stop, own[-1] + 1)
-                whole = index.shards[int(shard)].size_bytes
-                end = int(index.records["offset"][last]) if last in own else whole
-                expected.append((int(shard), int(index.records["offset"][max(first, own[0])]), end))
-            assert bytes_of(run_ranges(index, np.array([[first, stop]]))) == expected
 
 
 def test_no_runs_give_no_ranges(many_shards: Path) -> None:
@@ -147,19 +138,3 @@ def test_an_epoch_asks_for_its_chunks_in_order_and_for_each_once(
     assert sorted(covered) == list(range(len(index)))
     if not shuffle:
         assert covered.tolist() == samples.tolist()
-
-
-@pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("options", [{}, {"shuffle": False}, {"train": False}], ids=str)
-def test_batches_are_the_same_with_and_without(
-    many_shards: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool]
-) -> None:
-    def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
-        with fastpipe.loader(many_shards, 3, size=16, num_workers=2, **options) as loader:  # type: ignore[arg-type]
-            return [batch for _ in range(2) for batch in loader]
-
-    with_it = batches()
-    monkeypatch.setattr(Engine, "read_ahead", lambda *_, **__: None)
-    for (images, labels), (other_images, other_labels) in zip(with_it, batches(), strict=True):
-        assert torch.equal(images, other_images)
-        assert torch.equal(labels, other_labels)

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.pictures import fpc
 from support.pictures.coefficient_sources import KERNELS, UNUSUAL, packed, sources
 from support.pictures.jpegs import (
     DENOMINATORS,
@@ -26,32 +27,20 @@ from fastpipe import _engine
 METHODS = ["", "libjpeg"]
 
 
-def assert_crops_are_right(name: object, source: bytes, rng: np.random.Generator, crops: int = 8) -> None:
-    jpeg, coefficients = packed(source)
-    for denominator in DENOMINATORS:
-        expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
-        for number in range(crops):
-            region = random_region(rng, expected.shape[1], expected.shape[0])
-            kernels, method = KERNELS[number % len(KERNELS)], METHODS[number // 2 % 2]
-            got = _engine.decode(coefficients, region, denominator, method=method, kernels=kernels)
-            assert np.array_equal(got, crop(expected, region)), (name, denominator, region, kernels, method)
-
-
 def test_crops_of_every_kind_of_picture() -> None:
+    """The common kinds, unusual layouts, and 12 bits."""
     rng = np.random.default_rng(1)
-    for name, source in sources().items():
-        assert_crops_are_right(name, source, rng)
-
-
-def test_crops_of_unusual_layouts() -> None:
-    rng = np.random.default_rng(2)
-    for options in UNUSUAL:
-        assert_crops_are_right(options, by_cjpeg(picture(101, 75), "-quality", "90", *options), rng)
-
-
-def test_crops_of_twelve_bits() -> None:
-    source = twelve_bit(encoded(picture(70, 45, "smooth"), "420"))
-    assert_crops_are_right("twelve bits", source, np.random.default_rng(3))
+    unusual = {str(options): by_cjpeg(picture(101, 75), "-quality", "90", *options) for options in UNUSUAL}
+    deep = {"twelve bits": twelve_bit(encoded(picture(70, 45, "smooth"), "420"))}
+    for name, source in (sources() | unusual | deep).items():
+        jpeg, coefficients = packed(source)
+        for denominator in DENOMINATORS:
+            expected = _engine.decode(jpeg, None, denominator, method="libjpeg")
+            for number in range(8):
+                region = random_region(rng, expected.shape[1], expected.shape[0])
+                kernels, method = KERNELS[number % len(KERNELS)], METHODS[number // 2 % 2]
+                got = _engine.decode(coefficients, region, denominator, method=method, kernels=kernels)
+                assert np.array_equal(got, crop(expected, region)), (name, denominator, region, kernels, method)
 
 
 @settings(max_examples=120)
@@ -61,11 +50,18 @@ def test_crops_of_twelve_bits() -> None:
     height=st.integers(1, 200),
     kind=st.sampled_from(PICTURES),
     quality=st.integers(1, 100),
+    tile=st.sampled_from([0, 8, 32, 10_000]),
     seed=st.integers(0, 2**32),
 )
-def test_any_crop_of_any_picture(sampling: str, width: int, height: int, kind: str, quality: int, seed: int) -> None:
+def test_any_picture_and_any_crop(
+    sampling: str, width: int, height: int, kind: str, quality: int, tile: int, seed: int
+) -> None:
     source = encoded(picture(width, height, kind, seed), sampling, quality)
-    jpeg, coefficients = packed(source)
+    jpeg, coefficients = packed(source, tile)
+    expected_blocks = fpc.read(coefficients).blocks
+    for kernels in KERNELS:
+        assert all(map(np.array_equal, _engine.coefficients_of(coefficients, kernels), expected_blocks)), kernels
+    assert _engine.restore_jpeg(coefficients) == jpeg
     assert np.array_equal(_engine.decode(coefficients), full_decode(source))
     rng = np.random.default_rng(seed)
     for denominator, method in itertools.product(DENOMINATORS, METHODS):

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.pictures.coefficient_sources import KERNELS, packed
 from support.pictures.jpegs import by_pillow, encoded, picture
 
@@ -69,6 +70,58 @@ def test_every_changed_byte_of_the_blocks(data: bytes) -> None:
     assert ("a value is larger than a JPEG holds" in reasons) == (data == LARGE)
 
 
+def damaged(data: bytes, rng: np.random.Generator) -> bytes:
+    """With one to four damages: most to the blocks; the size in the header is the file's."""
+    out = bytearray(data)
+    for _ in range(rng.integers(1, 5)):
+        kind = rng.integers(10)
+        if kind < 4:
+            out[int(rng.integers(HEADER_BYTES, len(out)))] = int(rng.choice([0, 1, 0x7F, 0x80, 0xFF]))
+        elif kind < 6:  # lengths of blocks that sum up to the same, so that the row still ends where it should
+            one, other = HEADER_BYTES + rng.choice(4, 2, replace=False)
+            moved = int(rng.integers(0, 1 + min(out[one], 255 - out[other])))
+            out[one] -= moved
+            out[other] += moved
+        elif kind == 6:
+            out[int(rng.integers(4, HEADER_BYTES))] ^= 1 << int(rng.integers(8))
+        elif kind == 7:
+            out[16:20] = rng.choice([1, 8, 9, 38, 53, 200], 2).astype("<u2").tobytes()
+        elif kind == 8:
+            place = HEADER_BYTES - 4 * int(rng.integers(1, 5))
+            out[place : place + 4] = int(rng.integers(len(out) + 9)).to_bytes(4, "little")
+        else:
+            del out[int(rng.integers(HEADER_BYTES, len(out))) :]
+            out += bytes(int(rng.integers(2) * rng.integers(300)))
+        if len(out) < HEADER_BYTES + 8:
+            break
+    return changed(bytes(out), 4, len(out), 4)
+
+
+def test_kernels_and_decoders_agree_on_damaged_pictures() -> None:
+    rng = np.random.default_rng(6)
+
+    def decoded(data: bytes, kernels: str, method: str) -> NDArray[np.uint8] | None:
+        try:
+            return _engine.decode(data, kernels=kernels, method=method, max_pixels=100_000)
+        except ValueError as problem:
+            assert re.search("coefficients|size limit", str(problem))  # noqa: PT017
+            return None
+
+    taken = refused = 0
+    for number in range(1500):
+        broken = damaged((PLAIN, LARGE)[number % 2], rng)
+        expected = decoded(broken, "scalar", "libjpeg")
+        taken += expected is not None
+        refused += expected is None
+        for kernels, method in itertools.product(KERNELS, ["", "libjpeg"]):
+            got = decoded(broken, kernels, method)
+            if method == "libjpeg":
+                assert (got is None) == (expected is None), kernels
+            if got is not None and expected is not None:
+                assert np.array_equal(got, expected), (kernels, method)
+    assert min(taken, refused) > 200
+
+
 # (place in the header, size of a field in bytes, a value of it, what is said of it)
 LIES = [
     (3, 1, 2, "coefficients of version 2; this fastpipe reads version 1"),
@@ -97,11 +150,10 @@ def test_a_lie_in_the_header_is_told() -> None:
             _engine.decode(changed(PLAIN, at, value, size))
 
 
-def test_a_picture_of_many_pixels_is_refused_before_memory_is_made() -> None:
+def test_other_refusals() -> None:
     with pytest.raises(ValueError, match="over 2000 pixels"):
         _engine.decode(PLAIN, max_pixels=2000)
-
-
-def test_the_hash_of_the_jpeg_is_compared() -> None:
+    with pytest.raises(ValueError, match="no kernels named sse9"):
+        _engine.decode(b"", kernels="sse9")
     with pytest.raises(ValueError, match="another JPEG"):
         _engine.restore_jpeg(changed(PLAIN, 8, PLAIN[8] ^ 1))

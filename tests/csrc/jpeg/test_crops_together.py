@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -43,47 +44,52 @@ def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exa
     return errors
 
 
-def assert_as_apart(shard: Path, tasks: NDArray[np.void], exact: bool, exact_apart: bool | None = None) -> None:
-    """All crops of each picture in one job, and each in a job of its own."""
-    together, apart = room(len(tasks)), room(len(tasks))
-    assert run(shard, tasks, together, exact) == []
-    for crop, out in enumerate(apart):
-        assert run(shard, tasks[:, crop], [out], exact if exact_apart is None else exact_apart) == []
-    for mine, alone in zip(together, apart, strict=True):
-        assert mine.any()
-        assert np.array_equal(mine, alone)
-
-
 def room(rows: int) -> list[NDArray[np.uint8]]:
     return [np.zeros((rows, *size, 3), np.uint8) for size in SIZES]
 
 
-def test_crops_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
-    """All layouts and tiles, no markers, pictures that libjpeg decodes, crops that share much and nothing."""
-    rng = np.random.default_rng(3)
-    jpegs = []
+def jpegs(rng: np.random.Generator) -> list[bytes]:
+    """All layouts and tiles, no markers, and pictures that libjpeg decodes."""
+    found = []
     for seed in range(120):
         width, height = (int(rng.integers(1, 220)) for _ in range(2))
         rgb = picture(width, height, PICTURES[seed % 4], seed)
         source = encoded(rgb, ("444", "422", "420", "440", "gray", "411")[int(rng.integers(6))])
         tile = int(rng.choice([-1, 0, 8, 16, 48, WHOLE_ROWS]))
-        jpegs.append(source if tile < 0 else tiled(source, tile))
+        found.append(source if tile < 0 else tiled(source, tile))
+    return found
+
+
+def pngs(rng: np.random.Generator) -> list[bytes]:
+    sides = rng.integers(1, 220, (60, 2)).tolist()
+    pictures = [picture(*size, PICTURES[seed % 4], seed) for seed, size in enumerate(sides)]
+    return [encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3)) for pixels in pictures]
+
+
+def coefficients(_: np.random.Generator) -> list[bytes]:
+    return [packed(source)[1] for source in sources().values()]
+
+
+@pytest.mark.parametrize("make", [jpegs, pngs, coefficients])
+def test_crops_together_have_the_pixels_of_crops_apart(
+    make: Callable[[np.random.Generator], list[bytes]], tmp_path: Path
+) -> None:
+    """All crops of each picture in one job, and each in a job of its own; they share much or nothing."""
+    rng = np.random.default_rng(3)
+    stored = make(rng)
     shard = tmp_path / "shard"
-    shard.write_bytes(b"".join(jpegs))
-    tasks = tasks_of(jpegs, len(SIZES), rng)
+    shard.write_bytes(b"".join(stored))
+    tasks = tasks_of(stored, len(SIZES), rng)
+    tasks["coefficients"] = make is coefficients
     for exact in (True, False):
-        assert_as_apart(shard, tasks, exact)
-
-
-def test_crops_of_pngs_are_those_of_one(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    pictures = [
-        picture(*(int(side) for side in rng.integers(1, 220, 2)), PICTURES[seed % 4], seed) for seed in range(60)
-    ]
-    pngs = [encode_png(pixels) if rng.integers(2) else png(pixels, color=RGB, filters=(4, 1, 3)) for pixels in pictures]
-    shard = tmp_path / "shard"
-    shard.write_bytes(b"".join(pngs))
-    assert_as_apart(shard, tasks_of(pngs, len(SIZES), rng), exact=False, exact_apart=True)
+        together, apart = room(len(tasks)), room(len(tasks))
+        assert run(shard, tasks, together, exact) == []
+        for crop, out in enumerate(apart):
+            exact_apart = exact or make is pngs  # PNGs are decoded at no smaller scale
+            assert run(shard, tasks[:, crop], [out], exact_apart) == []
+        for mine, alone in zip(together, apart, strict=True):
+            assert mine.any()
+            assert np.array_equal(mine, alone)
 
 
 def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -115,15 +121,3 @@ def test_tasks_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             run(shard, tasks, room(1), True)
     with pytest.raises(ValueError, match="one for each crop"):
         run(shard, good[0, :3], room(1), True)
-
-
-def test_crops_of_coefficients_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
-    """Of all kinds of pictures that packing makes a KEY.fpc of."""
-    rng = np.random.default_rng(5)
-    stored = [packed(source)[1] for source in sources().values()]
-    shard = tmp_path / "shard"
-    shard.write_bytes(b"".join(stored))
-    tasks = tasks_of(stored, len(SIZES), rng)
-    tasks["coefficients"] = 1
-    for exact in (True, False):
-        assert_as_apart(shard, tasks, exact)

@@ -216,10 +216,3 @@ def test_markers_without_a_length_hide_nothing_in_the_header(stray: bytes) -> No
         expected = full_decode(jpeg, denominator)
         assert np.array_equal(full_decode(crafted, denominator), expected), "to libjpeg-turbo it is the same picture"
         assert np.array_equal(_engine.decode(crafted, region, denominator), crop(expected, region))
-
-
-def test_the_sources_are_tiled() -> None:
-    for name, jpeg in SOURCES.items():
-        header, intervals = take_apart(jpeg)
-        assert len(intervals) >= 16, name
-        assert header + joined(intervals) + EOI == jpeg

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from support.pictures.jpegs import DENOMINATORS, by_cjpeg, crop, picture, random_region
 
 import fastpipe
-from fastpipe import _engine
 from fastpipe.packing.job.threads import pack
 
 DQT, DHT, COMMENT = 0xDB, 0xC4, 0xFE
@@ -63,20 +60,3 @@ def test_a_picture_without_tables_is_not_given_those_of_another(
             next(batches)
         with pytest.raises(fastpipe.SampleError, match="the JPEG is corrupt"):
             next(batches)
-
-
-def test_regions_of_rare_samplings_are_those_of_the_whole() -> None:
-    samplings = ["4x2", "2x4", "4x1", "1x4", "3x1", "3x2", "2x2,2x1", "2x2,1x2,2x1"]
-    intervals: list[tuple[str, ...]] = [(), ("-restart", "1B"), ("-restart", "1")]
-    rng = np.random.default_rng(0)
-    for sampling, options in itertools.product(samplings, intervals):
-        jpeg = by_cjpeg(picture(90, 61, "smooth"), "-quality", "90", "-sample", sampling, *options)
-        for denominator in DENOMINATORS:
-            whole = _engine.decode(jpeg, None, denominator)
-            if denominator == 1:
-                assert np.array_equal(whole, np.asarray(Image.open(io.BytesIO(jpeg)))), sampling
-            height, width, _ = whole.shape
-            for _ in range(20):
-                region = random_region(rng, width, height)
-                got = _engine.decode(jpeg, region, denominator)
-                assert np.array_equal(got, crop(whole, region)), (sampling, options, denominator, region)

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.pictures.torchvision_masks import differing, differing_in_random_cases, numbered
 
 from fastpipe import _engine
@@ -27,22 +25,6 @@ def v2(torchvision: ModuleType) -> Any:
 
 def test_no_pixel_differs_in_random_cases(v2: Any) -> None:
     assert differing_in_random_cases(v2, 400) == 0
-
-
-SIDE = st.integers(1, 700)
-
-
-@settings(max_examples=40)
-@given(
-    shape=st.tuples(SIDE, SIDE),
-    size=st.tuples(SIDE, SIDE),
-    crop=st.one_of(st.just(RandomResizedCrop()), st.just(Resize()), SIDE.map(lambda side: CenterCrop(resize=side))),
-    number=st.integers(0, 2**31),
-)
-def test_no_pixel_differs_for_any_shape(
-    v2: Any, shape: tuple[int, int], size: tuple[int, int], crop: Crop, number: int
-) -> None:
-    assert differing(v2, shape, size, crop, number) == 0
 
 
 def test_long_masks_are_torchvisions(v2: Any) -> None:

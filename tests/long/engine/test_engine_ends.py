@@ -11,60 +11,53 @@ from PIL import Image
 from support.programs.scripts import run_script
 from support.running.soak import Tried, times
 
-
-def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: Tried) -> None:
-    script = """
+USES = """
         import sys, threading, time
         import numpy as np
-        from fastpipe.plan.crops import Resize
+        from fastpipe import _engine
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
         from fastpipe.format.index import Index
         from fastpipe.plan.content import Content
+        from fastpipe.plan.crops import Resize
         from fastpipe.plan.epoch import EpochPlan
         from fastpipe.plan.recipe import Recipe
         index = Index(sys.argv[1])
+        with open(index.shards[0].path, "rb") as file:
+            file.seek(int(index.records[0]["offset"]))
+            jpeg = file.read(int(index.records[0]["size"]))
         engine = Engine(index, 2)
         plan = EpochPlan(Recipe(8, (64, 64), Resize(), 0.0, True, False, 0, Content.of(index)), 0).batch(0)
-        def run():
+        def fill():
             images = np.empty((8, 64, 64, 3), np.uint8)
             try:
                 while True:
                     engine.submit(plan, (images, True)).wait(1)
             except EngineError:
                 pass
-        for _ in range(3):
-            threading.Thread(target=run, daemon=True).start()
-        time.sleep(0.2)
-    """
-    rounds = times(4, 40)
-    for _ in range(rounds):
-        done = run_script(script, flat, timeout_s=60)
-        assert (done.returncode, done.stderr) == (0, "")
-    tried("the end of a program whose daemon threads use the engine", rounds, "the program's exit code, no word more")
-
-
-def test_daemon_threads_that_decode_and_transcode_do_not_abort_the_program(flat: Path, tried: Tried) -> None:
-    script = """
-        import sys, threading, time
-        import fastpipe
-        from fastpipe import _engine
-        record = (index := fastpipe.open(sys.argv[1]).index).records[0]
-        with open(index.shards[0].path, "rb") as file:
-            file.seek(int(record["offset"]))
-            jpeg = file.read(int(record["size"]))
-        def run(work):
+        def decode():
             while True:
-                work(jpeg)
-        for work in (_engine.decode, _engine.transcode, _engine.decode):
-            threading.Thread(target=run, args=(work,), daemon=True).start()
-        time.sleep(0.1)
-    """
+                _engine.decode(jpeg)
+        def transcode():
+            while True:
+                _engine.transcode(jpeg)
+        for work in WORKS:
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("works", "words"),
+    [("fill, fill, fill", "use the engine"), ("decode, transcode, decode", "pack")],
+    ids=["engine", "pack"],
+)
+def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, works: str, words: str, tried: Tried) -> None:
     rounds = times(4, 40)
     for _ in range(rounds):
-        done = run_script(script, flat, timeout_s=60)
+        done = run_script(USES.replace("WORKS", f"({works})"), flat, timeout_s=60)
         assert (done.returncode, done.stderr) == (0, "")
-    tried("the end of a program whose daemon threads pack", rounds, "the program's exit code, no word more")
+    tried(f"the end of a program whose daemon threads {words}", rounds, "the program's exit code, no word more")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of other systems' linkers nothing is known")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.datasets.page_cache import PAGE, comes, forget, in_page_cache, lengthened, ranges
+from support.datasets.page_cache import lengthened, ranges
 from support.running.patience import in_time
 
-import fastpipe
 from fastpipe.engine.engine import Engine
 from fastpipe.format.index import Index
 
@@ -42,21 +39,6 @@ def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
 
 
 @pytest.mark.serial
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's page cache")
-def test_a_restart_drops_what_has_not_been_asked_for(big: Path, pool: Engine) -> None:
-    shard = big / "shard-000000.tar"
-    forget(shard)
-    pool.read_ahead(ranges(*[(0, 0, 4 * 2**20)] * 100_000), restart=True)
-    pool.read_ahead(ranges((0, 2048 * PAGE, PAGE)), restart=False)
-    time.sleep(0.05)
-    assert not in_page_cache(shard)[2048], "it waits for its turn"
-    pool.read_ahead(ranges((0, 2304 * PAGE, PAGE)), restart=True)
-    assert comes(lambda: bool(in_page_cache(shard)[2304]))
-    time.sleep(0.05)
-    assert not in_page_cache(shard)[2048], "it was dropped"
-
-
-@pytest.mark.serial
 def test_asking_never_waits(big: Path, pool: Engine) -> None:
     everything = (0, 0, Index(big).shards[0].size_bytes)
     pool.read_ahead(ranges(*[everything] * 100_000), restart=True)
@@ -66,13 +48,3 @@ def test_asking_never_waits(big: Path, pool: Engine) -> None:
         pool.read_ahead(ranges((0, 0, 4096)), restart=False)
         seconds.append(time.perf_counter() - started)
     assert in_time(float(np.median(seconds)), 0.02)
-
-
-@pytest.mark.serial
-def test_dropping_loaders_in_mid_window_is_quick(many_shards: Path) -> None:
-    started = time.monotonic()
-    for _ in range(30):
-        loader = fastpipe.loader(many_shards, 2, size=16, num_workers=1)
-        with contextlib.closing(loader):
-            next(iter(loader))
-    assert in_time(time.monotonic() - started, 20)

@@ -23,6 +23,7 @@ from support.remote.cases import digests
 from support.remote.range_server import RangeServer, Request
 from support.running.process_state import open_shards
 from support.running.soak import Tried, times
+from support.running.waiting import wait_until, wait_until_unused
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
@@ -32,7 +33,6 @@ from fastpipe.store.remote.cache_root import (
     Hold,
     datasets,
     disk_bytes,
-    in_use,
     make_root,
     small_bytes,
     used_at,
@@ -123,19 +123,11 @@ def test_a_smaller_limit_gives_room_back(
     with open_remote(range_server.url) as first:
         assert digests(first) == expected
     del first
-    _settle(tmp_path)
+    wait_until_unused(tmp_path / "cache")
     assert disk_bytes(tmp_path) > remote_bytes
     with open_remote(range_server.url, cache_limit=remote_bytes // 3) as second:
         assert disk_bytes(tmp_path) <= remote_bytes // 3
         assert digests(second) == expected
-
-
-def _settle(root: Path) -> None:
-    """Waits until closed loaders have let go of a cache."""
-    deadline = time.monotonic() + HANG_S
-    while any(in_use(folder) for folder in datasets(root / "cache")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_dataset_that_nobody_uses_makes_room(
@@ -156,7 +148,7 @@ def test_a_dataset_that_nobody_uses_makes_room(
             digests(second)
             assert len(datasets(tmp_path / "cache")) == 2
     del loader, second
-    _settle(tmp_path)
+    wait_until_unused(tmp_path / "cache")
     with open_remote(range_server.url, cache_limit=limit):
         assert len(datasets(tmp_path / "cache")) == 1
 
@@ -214,7 +206,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
-    _settle(tmp_path)
+    wait_until_unused(tmp_path / "cache")
     range_server.forget()
     monkeypatch.setattr("fastpipe.store.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
@@ -327,17 +319,12 @@ def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_p
         next(iter(loader))
 
     use()
-    deadline = time.monotonic() + HANG_S
-    while in_use(datasets(tmp_path)[0]):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until_unused(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         use()
-    # Connections are kept for a while.
-    while len(os.listdir("/proc/self/fd")) > before + 20 or in_use(datasets(tmp_path)[0]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until_unused(tmp_path)
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 20)  # connections are kept for a while
 
 
 def test_a_large_index_is_copied_in_pieces(

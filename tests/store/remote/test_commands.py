@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.datasets.packed import flip_unseen
 from support.programs.cli_run import failed, fp, succeeded
 from support.remote.cases import BATCH, digests
 from support.remote.range_server import Fault, RangeServer
+from support.running.waiting import wait_until_unused
 from support.sources.pack_sources import write_folder
 
 import fastpipe
@@ -20,7 +21,6 @@ from fastpipe.doctor import dataset_checks
 from fastpipe.doctor.check import Verdict
 from fastpipe.format.folder import Url
 from fastpipe.sources.scan.index import UnpackedSource
-from fastpipe.store.remote.cache_root import in_use
 
 Loaders = Callable[..., Any]
 
@@ -56,15 +56,12 @@ def test_verify(remote_packed: Path, range_server: RangeServer, copied: Callable
     assert "quick" not in said
     assert "read no shard" in succeeded("verify", range_server.url, "--quick")
     copy = copied(remote_packed)
-    shard, _, offset = fastpipe.open(copy).index.where(123)
-    with open(shard, "r+b") as file:
-        file.seek(offset + 900)
-        file.write(b"??")
+    flip_unseen(copy, 123)
     with RangeServer(copy) as server:
         result = fp("verify", server.url)
         assert result.exit_code == 1
         assert "sample 123" in result.stdout
-        Path(shard).unlink()
+        Path(fastpipe.open(copy).index.where(123)[0]).unlink()
         missing = fp("verify", server.url, "--quick")
         assert missing.exit_code == 1
         assert "HTTP 404" in missing.stdout
@@ -102,21 +99,15 @@ def test_cache_ls_verify_clear(
     assert range_server.url in listed
     assert "100% of 0.01 GB here" in listed
     assert "sound; 160 samples in the cache" in succeeded("cache", "verify")
-    index = fastpipe.open(cache / one["fingerprint"]).index
-    shard, _, offset = index.where(44)
-    with open(shard, "r+b") as file:
-        file.seek(offset + 900)
-        file.write(b"??")
+    flip_unseen(cache / one["fingerprint"], 44)
     assert "1 sample damaged and forgotten" in fp("cache", "verify", range_server.url).stdout
     assert "sound" in succeeded("cache", "verify")
     range_server.forget()
     with open_remote(remote_packed) as local, fastpipe.loader(range_server.url, BATCH, size=64, seed=3) as again:
         assert digests(again) == digests(local)
         assert 0 < again.stats().fetched_bytes <= 2 << 20
-    del again, index
-    deadline = time.monotonic() + 300
-    while in_use(cache / one["fingerprint"]) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    del again
+    wait_until_unused(cache)
     assert "has no s3://bucket/other; it has http" in failed(2, "cache", "clear", "s3://bucket/other")
     assert "removed: http" in succeeded("cache", "clear", range_server.url)
     assert "holds no dataset" in succeeded("cache", "ls")

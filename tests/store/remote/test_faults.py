@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.datasets.packed import flip_unseen
 from support.remote.cases import digest, digests
 from support.remote.range_server import Fault, RangeServer, Request
 from support.running.soak import Tried, long_form, times
@@ -151,23 +152,13 @@ def test_a_file_of_another_size_is_an_error(
         next(iter(loader))
 
 
-def _flip(dataset: Path, sample: int) -> None:
-    index = fastpipe.open(dataset).index
-    shard, _, offset = index.where(sample)
-    with open(shard, "r+b") as file:
-        file.seek(offset + 1000)
-        byte = file.read(1)[0]
-        file.seek(offset + 1000)
-        file.write(bytes([byte ^ 4]))
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("limit", [0, "1GB"])
 def test_a_sample_that_is_damaged_in_the_bucket(
     remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path], limit: Any
 ) -> None:
     copy = copied(remote_packed)
-    _flip(copy, 123)
+    flip_unseen(copy, 123)
     with RangeServer(copy) as server:
         with open_remote(server.url, train=False, cache_limit=limit) as loader:
             with pytest.raises(SampleError, match=r"sample 123 .*fetched again and are no better") as caught:
@@ -240,18 +231,19 @@ def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Load
 def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="holds no packed dataset"):
         fastpipe.open(f"{range_server.url}/elsewhere", cache_dir=tmp_path)
-    (tmp_path / "dataset.json").write_text('{"format": "another"}')
-    with (
-        RangeServer(tmp_path) as server,
-        pytest.raises(DatasetError, match="does not describe a fastpipe dataset"),
-    ):
-        fastpipe.open(server.url, cache_dir=tmp_path)
-    (tmp_path / "dataset.json").write_bytes(remote_packed.joinpath("dataset.json").read_bytes().replace(b"160", b"161"))
-    with (
-        RangeServer(tmp_path) as server,
-        pytest.raises(DatasetError, match="has been changed: expected the hash"),
-    ):
-        fastpipe.open(server.url, cache_dir=tmp_path)
+    description = (remote_packed / "dataset.json").read_bytes()
+    # Not a field that this version alone has.
+    other_version = b'{"format": "fastpipe-dataset", "format_version": 1, "fingerprint": "0"}'
+    with RangeServer(tmp_path) as server:
+        for content, words in [
+            (b'{"format": "another"}', "does not describe a fastpipe dataset"),
+            (description.replace(b"160", b"161"), "has been changed: expected the hash"),
+            (other_version, "json has format version 1; this fastpipe"),
+            (gzip.compress(description), r"compressed by gzip.*Content-Encoding"),
+        ]:
+            (tmp_path / "dataset.json").write_bytes(content)
+            with pytest.raises(DatasetError, match=words):
+                fastpipe.open(server.url, cache_dir=tmp_path / "cache")
 
 
 @pytest.mark.usefixtures("quick")
@@ -277,21 +269,6 @@ def test_a_small_file_that_is_garbled_on_its_way(
     with pytest.raises(DatasetError, match=f"{name} has been changed|{name} is not valid JSON"):
         fastpipe.open(range_server.url, cache_dir=tmp_path)
     assert not list(index.folder.glob(".*"))
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_dataset_of_another_format_version(remote_packed: Path, tmp_path: Path) -> None:
-    """Not a field that this version alone has."""
-    (tmp_path / "dataset.json").write_text('{"format": "fastpipe-dataset", "format_version": 1, "fingerprint": "0"}')
-    with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match="json has format version 1; this fastpipe"):
-        fastpipe.open(server.url, cache_dir=tmp_path / "cache")
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path) -> None:
-    (tmp_path / "dataset.json").write_bytes(gzip.compress((remote_packed / "dataset.json").read_bytes()))
-    with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match=r"compressed by gzip.*Content-Encoding"):
-        fastpipe.open(server.url, cache_dir=tmp_path)
 
 
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:

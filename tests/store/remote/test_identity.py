@@ -62,14 +62,6 @@ def test_resumed_in_the_middle(
         assert found + digests(second, 2) == local_digests(2)
 
 
-def test_evaluation_with_a_part_batch(remote_packed: Path, range_server: RangeServer, open_remote: Loaders) -> None:
-    with (
-        open_remote(remote_packed, train=False) as local,
-        open_remote(range_server.url, train=False, cache_limit=0) as remote,
-    ):
-        assert digests(remote) == digests(local)
-
-
 def test_nodes_fetch_their_own_part(
     remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int
 ) -> None:
@@ -81,20 +73,6 @@ def test_nodes_fetch_their_own_part(
         assert digests(remote) == digests(local)
         assert sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 0.56 * remote_bytes
         assert digests(remote) == digests(local)
-
-
-def test_several_crops_of_each_image(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path
-) -> None:
-    """Some samples are kept, and others go into the ring."""
-    options: dict[str, Any] = {"crop": fastpipe.FiveCrop(), "train": False, "shuffle": True}
-    local = fastpipe.open(remote_packed)
-    remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit="6MB")
-    with (
-        open_remote(local.select(range(0, IMAGES, 7)), **options) as ours,
-        open_remote(remote.select(range(0, IMAGES, 7)), **options) as theirs,
-    ):
-        assert digests(theirs, 2) == digests(ours, 2)
 
 
 def test_single_crops(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import textwrap
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from support.programs import warm
 from support.remote.cases import BATCH
 from support.remote.range_server import Fault, RangeServer, Request
 from support.running.process_state import open_files
+from support.running.waiting import wait_until
 
 import fastpipe
 
@@ -42,13 +42,6 @@ def locked(cache: Path) -> list[tuple[int, int]]:
         if kind == "WRITE" and device.split(":")[-1] in inodes and int(first) >= BLOCKS_BEGIN:
             found.append((int(first) - BLOCKS_BEGIN, int(last) - BLOCKS_BEGIN))
     return found
-
-
-def wait_until(there: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 300.0
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 CHILD = """
@@ -158,7 +151,8 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
 
         def is_awaiting() -> bool:
             delays.append(reader.delay())
-            return delays[-1] is not None and delays[-1].stage == "awaiting"
+            delay = delays[-1]  # not of the first shard, whose end may still be on its way
+            return delay is not None and delay.stage == "awaiting" and delay.shard > 0
 
         wait_until(is_awaiting)
         delay = delays[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,68 +18,52 @@ from fastpipe.store.remote.blocks import BLOCK_BYTES
 
 Loaders = Callable[..., Any]
 Choose = Callable[[fastpipe.Dataset], fastpipe.Dataset]
-CHOSEN: dict[str, Choose] = {
-    "samples": lambda data: data.select(range(0, IMAGES, 7)),
-    "classes": lambda data: data.only(["class-3", "class-1"]),
-    "a fold": lambda data: data.fold(1, of=3)[0],
+
+
+def whole(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data
+
+
+def a_part(data: fastpipe.Dataset) -> fastpipe.Dataset:
+    return data.select(range(0, IMAGES, 7))
+
+
+CASES: dict[str, tuple[Choose, dict[str, Any]]] = {
+    "samples": (a_part, {}),
+    "classes": (lambda data: data.only(["class-3", "class-1"]), {}),
+    "a fold": (lambda data: data.fold(1, of=3)[0], {}),
+    "evaluation": (whole, {"train": False}),
+    "five crops": (a_part, {"crop": fastpipe.FiveCrop(), "train": False, "shuffle": True}),
+    "repeats for a rank": (a_part, {"sampler": fastpipe.Repeated(2), "rank": 1, "world_size": 3}),
+    "weights": (whole, {"sampler": fastpipe.Weighted({"class-2": 7})}),
+    "no replacement": (
+        whole,
+        {"sampler": fastpipe.Weighted(np.arange(IMAGES), replacement=False), "epoch_size": 50},
+    ),
+    "classes by turns": (whole, {"sampler": fastpipe.PerClass(8)}),
+    "a list": (whole, {"sampler": lambda epoch: np.arange(IMAGES)[epoch::2]}),
+    "short epochs": (whole, {"epoch_size": 50}),
+    "long epochs": (whole, {"epoch_size": 340}),
+    "buckets": (whole, {"size": fastpipe.Buckets(area=32 * 32)}),
+    "views": (
+        whole,
+        {"views": [fastpipe.View(), fastpipe.View(16, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]},
+    ),
 }
-OPTIONS: dict[str, dict[str, Any]] = {
-    "weights": {"sampler": fastpipe.Weighted({"class-2": 7})},
-    "no replacement": {"sampler": fastpipe.Weighted(np.arange(IMAGES), replacement=False), "epoch_size": 50},
-    "classes by turns": {"sampler": fastpipe.PerClass(8)},
-    "a list": {"sampler": lambda epoch: np.arange(IMAGES)[epoch::2]},
-    "short epochs": {"epoch_size": 50},
-    "long epochs": {"epoch_size": 340},
-    "buckets": {"size": fastpipe.Buckets(area=32 * 32)},
-    "views": {"views": [fastpipe.View(), fastpipe.View(16, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]},
-}
 
 
-LIMITS = (0, "6MB", "1GB")
-
-
-def each_with_a_limit(names: Iterable[str]) -> list[tuple[str, Any]]:
-    """The limits by turns."""
-    return list(zip(names, cycle(LIMITS), strict=False))
-
-
-@pytest.mark.parametrize(("name", "limit"), each_with_a_limit(OPTIONS))
+@pytest.mark.parametrize(("name", "limit"), list(zip(CASES, cycle([0, "6MB", "1GB"]), strict=False)))
 def test_batches_are_those_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, name: str, limit: Any
-) -> None:
-    options = OPTIONS[name]
-    with (
-        open_remote(remote_packed, drop_last=False, **options) as local,
-        open_remote(range_server.url, drop_last=False, cache_limit=limit, **options) as remote,
-    ):
-        assert digests(remote, 2) == digests(local, 2)
-
-
-@pytest.mark.parametrize(("name", "limit"), each_with_a_limit(CHOSEN))
-def test_batches_of_a_part_are_those_of_the_folder(
     remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, name: str, limit: Any
 ) -> None:
-    choose = CHOSEN[name]
+    """Limits of the cache by turns."""
+    choose, options = CASES[name]
     remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=limit)
     with (
-        open_remote(choose(fastpipe.open(remote_packed)), drop_last=False) as ours,
-        open_remote(choose(remote), drop_last=False) as theirs,
+        open_remote(choose(fastpipe.open(remote_packed)), drop_last=False, **options) as ours,
+        open_remote(choose(remote), drop_last=False, **options) as theirs,
     ):
         assert digests(theirs, 2) == digests(ours, 2)
-
-
-def test_ranks_get_the_rows_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path
-) -> None:
-    options = {"sampler": fastpipe.Repeated(2), "drop_last": False, "world_size": 3}
-    remote = fastpipe.open(range_server.url, cache_dir=tmp_path, cache_limit=0)
-    even = range(0, IMAGES, 2)
-    for rank in range(3):
-        with (
-            open_remote(fastpipe.open(remote_packed).select(even), rank=rank, **options) as ours,
-            open_remote(remote.select(even), rank=rank, **options) as theirs,
-        ):
-            assert digests(theirs) == digests(ours)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.remote.cases import digests
-from support.remote.range_server import Fault, RangeServer, Request
+from support.remote.range_server import RangeServer
 from support.remote.s3 import KEYS, environment
 
 import fastpipe
@@ -29,6 +29,7 @@ CLOUDS: dict[str, Callable[[str], dict[str, Any]]] = {
     "gs": lambda address: {"base_url": address, "skip_signature": True},
     "az": lambda address: {"endpoint": address, "account_name": "me", "account_key": "a2V5"},
 }
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SIGNED = {"s3": "AWS4-HMAC-SHA256 Credential=testing/", "gs": "", "az": "SharedKey me:"}
 
 
@@ -135,33 +136,22 @@ def test_a_folder_by_its_url(remote_packed: Path) -> None:
     assert fastpipe.open(f"file://{remote_packed}").index.fingerprint == fastpipe.open(remote_packed).index.fingerprint
 
 
-class Hub:
-    """Answers as the Hub does: facts of a dataset by its name, and files of a commit."""
-
-    commit = "0123456789abcdef0123456789abcdef01234567"
-
-    def __init__(self, dataset: Path, folder: Path) -> None:
-        facts = {"id": "org/photos", "sha": self.commit, "siblings": [], "tags": [], "private": False, "downloads": 0}
-        for revision in ("", "/revision/main", "/revision/v2"):
-            file = folder / f"api/datasets/org/photos{revision}"
-            (file.with_name("photos.d") if not revision else file).parent.mkdir(parents=True, exist_ok=True)
-            if revision:
-                file.write_text(json.dumps(facts))
-        resolved = folder / f"datasets/org/photos/resolve/{self.commit}/packed/train"
-        resolved.parent.mkdir(parents=True)
-        resolved.symlink_to(dataset)
-        self.folder = folder
+@pytest.fixture
+def hub(remote_packed: Path, tmp_path: Path) -> Path:
+    """A folder to serve, as the Hub answers: facts of a dataset by its name, and files of a commit."""
+    folder = tmp_path / "hub"
+    facts = {"id": "org/photos", "sha": COMMIT, "siblings": [], "tags": [], "private": False, "downloads": 0}
+    revisions = folder / "api/datasets/org/photos/revision"
+    revisions.mkdir(parents=True)
+    (revisions / "main").write_text(json.dumps(facts))
+    resolved = folder / f"datasets/org/photos/resolve/{COMMIT}/packed/train"
+    resolved.parent.mkdir(parents=True)
+    resolved.symlink_to(remote_packed)
+    return folder
 
 
-def test_the_hub(remote_packed: Path, tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = Hub(remote_packed, tmp_path / "hub")
-    asked: list[Request] = []
-
-    def look(request: Request) -> Fault | None:
-        asked.append(request)
-        return None
-
-    with RangeServer(hub.folder, fault=look) as server:
+def test_the_hub(remote_packed: Path, hub: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RangeServer(hub) as server:
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
         monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
@@ -170,7 +160,7 @@ def test_the_hub(remote_packed: Path, tmp_path: Path, open_remote: Loaders, monk
             expected = digests(local)
         with open_remote(url, storage_options={"revision": "main"}) as remote:
             assert digests(remote) == expected
-        assert all(hub.commit in request.path for request in asked[1:])
+        assert all(COMMIT in request.path for request in server.requests[1:])
         with pytest.raises(DatasetError, match="the Hub does not give the dataset org/none"):
             open_remote("hf://datasets/org/none/train", storage_options={"revision": "main"})
         with pytest.raises(ConfigError, match="takes token and revision, got region"):

@@ -130,5 +130,3 @@ def crop(image: Pixels, region: Region) -> Pixels:
 def random_region(rng: np.random.Generator, width: int, height: int) -> Region:
     x, y = int(rng.integers(width)), int(rng.integers(height))
     return x, y, int(rng.integers(1, width - x + 1)), int(rng.integers(1, height - y + 1))
-
-
