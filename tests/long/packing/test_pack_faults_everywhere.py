@@ -24,11 +24,11 @@ REFUSED = "exit code 1 and the file's path; a second run finishes; same bytes"
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_command_killed_at_any_call_goes_on(programs: Forks, place: Path, tried: Tried, name: str) -> None:
-    """At each third call that changes something; in the long form before, in and after each call."""
+    """At each call that changes something; in the long form before, in and after each call of any kind."""
     packs = CASES[name].make(programs, place)
     killed = 0
     for kind in KILLS[: times(1, 3)]:
-        for fault, line in faults_at_each(packs, WRITING if long_form() else CHANGING, times(3, 1), kind=kind):
+        for fault, line in faults_at_each(packs, WRITING if long_form() else CHANGING, kind=kind):
             if kind == "torn" and " write " not in line:
                 continue
             ended = packs.run(fault)
@@ -43,13 +43,11 @@ def test_a_command_killed_at_any_call_goes_on(programs: Forks, place: Path, trie
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.refusals])
 def test_a_disk_that_refuses_any_call(programs: Forks, place: Path, tried: Tried, name: str) -> None:
     packs = CASES[name].make(programs, place)
-    step = times(6, 1)
     for code, each in itertools.product((FULL, BROKEN), (True, False)):
         if not long_form() and each != (code == FULL):
             continue
-        first = 0 if code == FULL or long_form() else step // 2
         refused = 0
-        for fault, line in faults_at_each(packs, WRITING, step, first=first, kind="error", number=code, each=each):
+        for fault, line in faults_at_each(packs, WRITING, kind="error", number=code, each=each):
             ended = packs.run(fault)
             # A pack can do without some calls: to tidy up, for the journal of another pack, for its report.
             if finals(packs.destination) != packs.whole:
@@ -72,7 +70,7 @@ def packs(programs: Forks, place: Path) -> Packs:
 def test_a_pack_killed_while_it_syncs_goes_on(packs: Packs, tried: Tried) -> None:
     syncs = len(packs.calls("fdatasync", setting=SYNCING))
     killed = 0
-    for at in range(0, syncs, times(3, 1)):  # as many or fewer: one begins only when the one before is done
+    for at in range(syncs):  # as many or fewer: one begins only when the one before is done
         packs.fresh()
         ended = packs.run(Fault(packs.destination, ("fdatasync",), at=at), setting=SYNCING)
         assert ended.code in (-9, 0)
