@@ -9,6 +9,7 @@ import struct
 import sys
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import cv2
@@ -465,3 +466,16 @@ def test_no_setting_of_pillow_is_changed() -> None:
     for data in FILES.values():
         decoded(data)
     assert pillow_settings() == before
+
+
+def test_many_threads_give_the_same_pixels() -> None:
+    names = sorted(FILES) * 3
+    alone = {name: decoded(data) for name, data in FILES.items()}
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for name, pixels in zip(names, pool.map(lambda name: decoded(FILES[name]), names), strict=True):
+                np.testing.assert_array_equal(pixels, alone[name])
+    finally:
+        sys.setswitchinterval(before)
