@@ -8,8 +8,10 @@
     python scripts/prove_gate.py report                  the tables of what was found so far, as Markdown
 
 Each fault is tried with the gate's test files that run a changed line, the nearest first, until one fails; then with
-those of the long tier that are near by imports. `--whole` runs all tests of both tiers where these find nothing. What
-was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A fault that changes nothing a user can
+those of the long tier that are near by imports. `--gate` leaves the long tier out, which takes long: another run without
+it goes on with what the gate has not caught. `--whole` runs all tests of both tiers where these find nothing.
+
+What was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A fault that changes nothing a user can
 see is put aside by hand: write `"equivalent": true` into its line.
 """
 
@@ -39,6 +41,7 @@ PYTHON = ROOT / ".venv" / "bin" / "python"
 LONG = "tests/long/"
 TEST_TIMEOUT_S = 1500
 GATE, LONG_TIER, NOTHING = "gate", "long tier", "nothing"
+NOT_BY_GATE = "not by the gate"  # and the long tier was not asked
 ELSEWHERE = ("csrc/third_party/", "_neon.cc")  # not ours, or not compiled for this machine's processor
 
 
@@ -213,7 +216,7 @@ def drawn_mutations(count: int, seed: int) -> list[Mutation]:
     return random.Random(seed).sample(everything, count)
 
 
-def judged(name: str, changed: dict[str, set[int]], whole: bool) -> Outcome:
+def judged(name: str, changed: dict[str, set[int]], options: argparse.Namespace) -> Outcome:
     """Runs the tests on the clone as it is now."""
     begun = time.monotonic()
 
@@ -225,11 +228,13 @@ def judged(name: str, changed: dict[str, set[int]], whole: bool) -> Outcome:
     gate, long = tests_for(changed)
     if test := first_failure(gate):
         return outcome(GATE, test)
-    if whole and (test := first_failure(["tests"])):
+    if options.whole and (test := first_failure(["tests"])):
         return outcome(GATE, test)
+    if options.gate:
+        return outcome(NOT_BY_GATE, "")
     if test := first_failure(long):
         return outcome(LONG_TIER, test)
-    if whole and (test := first_failure(["tests/long"])):
+    if options.whole and (test := first_failure(["tests/long"])):
         return outcome(LONG_TIER, test)
     return outcome(NOTHING, "")
 
@@ -254,7 +259,7 @@ def report() -> None:
     for file in sorted(PROOF.glob("*.jsonl")):
         outcomes = [outcome for outcome in kept(file).values() if not outcome.equivalent]
         counts = Counter(outcome.caught_by for outcome in outcomes)
-        shares = ", ".join(f"{name} {counts[name]}" for name in (GATE, LONG_TIER, NOTHING))
+        shares = ", ".join(f"{name} {counts[name]}" for name in (GATE, LONG_TIER, NOT_BY_GATE, NOTHING))
         print(f"\n## {file.stem}: {len(outcomes)} faults; caught by: {shares}\n")
         print("| fault | caught by | test |\n|---|---|---|")
         for outcome in outcomes:
@@ -266,6 +271,7 @@ def main() -> None:
     parser.add_argument("what", choices=["lines", "replays", "mutations", "report"])
     parser.add_argument("--count", type=int, help="how many commits (80) or mutations (60)")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations that are drawn")
+    parser.add_argument("--gate", action="store_true", help="do not ask the long tier")
     parser.add_argument("--whole", action="store_true", help="run all tests where the near ones find nothing")
     options = parser.parse_args()
     PROOF.mkdir(parents=True, exist_ok=True)
@@ -278,12 +284,14 @@ def main() -> None:
         return
     file = PROOF / f"{options.what}.jsonl"
     done = kept(file)
+    if not options.gate:
+        done = {name: outcome for name, outcome in done.items() if outcome.caught_by != NOT_BY_GATE}
     if options.what == "replays":
         for name, patch, changed in replays(options.count or 80):
             if name not in done:
                 (PROOF / "patch").write_text(patch)
                 run("git", "apply", "-R", "-C1", PROOF / "patch")
-                keep(file, judged(name, changed, options.whole))
+                keep(file, judged(name, changed, options))
                 take_back()
         return
     for mutation in drawn_mutations(options.count or 60, options.seed):
@@ -293,7 +301,7 @@ def main() -> None:
         name = f"{path}:{mutation.line} {mutation.kind}: `{' '.join(old.split())}` -> `{mutation.new.strip()}`"
         if name not in done:
             mutation.path.write_text(mutation.apply(text))
-            keep(file, judged(name, {path: {mutation.line}}, options.whole))
+            keep(file, judged(name, {path: {mutation.line}}, options))
             take_back()
 
 
