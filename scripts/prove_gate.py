@@ -8,11 +8,11 @@
     python scripts/prove_gate.py report                  the tables of what was found so far, as Markdown
 
 Each fault is tried with the gate's test files that run a changed line, the nearest first, until one fails; then with
-those of the long tier that are near by imports. `--gate` leaves the long tier out, which takes long: another run without
-it goes on with what the gate has not caught. `--whole` runs all tests of both tiers where these find nothing.
+those of the long tier that are near by imports. `--gate` leaves the long tier out, which takes long: another run
+without it goes on with what the gate has not caught. `--whole` runs all tests of both tiers where these find nothing.
 
-What was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A fault that changes nothing a user can
-see is put aside by hand: write `"equivalent": true` into its line.
+What was found is kept in build/proof/*.jsonl: a run that was interrupted goes on. A fault that changes nothing a user
+can see is put aside by hand: write `"equivalent": true` into its line.
 """
 
 from __future__ import annotations
