@@ -18,6 +18,7 @@ can see is put aside by hand: write `"equivalent": true` into its line.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -278,6 +279,8 @@ def main() -> None:
     if options.what == "report":
         report()
         return
+    lock = open(PROOF / "lock", "w")  # noqa: SIM115 (held until the program ends)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # two programs would change one copy
     make_clone()
     if options.what == "lines":
         note_lines()

@@ -155,11 +155,9 @@ def packs_of(forks: Forks, source: Path, destination: Path, *options: object) ->
     return Packs(forks, command, destination, digests(destination))
 
 
-def faults_at_each(
-    packs: Packs, calls: tuple[str, ...], step: int = 1, *, first: int = 0, **fault: Any
-) -> Iterator[tuple[Fault, str]]:
+def faults_at_each(packs: Packs, calls: tuple[str, ...], step: int = 1, **fault: Any) -> Iterator[tuple[Fault, str]]:
     """A fault at each of these calls, or every `step`-th, and the call's line in the log; in a folder as before."""
-    for at, line in list(enumerate(packs.calls(*calls)))[first::step]:
+    for at, line in list(enumerate(packs.calls(*calls)))[::step]:
         packs.fresh()
         yield Fault(packs.destination, calls, at=at, **fault), line
 
