@@ -43,6 +43,8 @@ LONG = "tests/long/"
 TEST_TIMEOUT_S = 900
 GATE, LONG_TIER, NOTHING = "gate", "long tier", "nothing"
 NOT_BY_GATE = "not by the gate"  # and the long tier was not asked
+# Of the text of a test file that has other processes run the product.
+STARTS_PROCESSES = ("support.programs", "support.workers", "support.faults", "subprocess", "DataLoader(", "fork(")
 ELSEWHERE = ("csrc/third_party/", "_neon.cc")  # not ours, or not compiled for this machine's processor
 
 
@@ -146,7 +148,7 @@ def tests_for(changed: dict[str, set[int]]) -> tuple[list[str], list[str]]:
 
 def starts_programs(path: str) -> bool:
     text = (CLONE / path).read_text()
-    return any(word in text for word in ("programs", "subprocess", "DataLoader(", "fork("))
+    return any(word in text for word in STARTS_PROCESSES)
 
 
 def first_failure(tests: list[str]) -> str:

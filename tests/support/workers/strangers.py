@@ -668,6 +668,7 @@ HERE = {
     "files of their own",
     "one worker with an open file",
     "a stream in parts",
+    "a stream that is shuffled alike and then shared",
     "what a dataset makes for itself",
     "one batch, again and again",
     "set_epoch",
