@@ -58,7 +58,7 @@ def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Pa
 
 
 OWN = """
-from support.ray.cluster_tasks import check_killed_at_first, slow_or_fast
+from support.ray.cluster_tasks import slow, squared
 from fastpipe.packing.cluster import session
 from fastpipe.packing.cluster import run_tasks
 
