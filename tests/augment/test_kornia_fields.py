@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.batches.augment_batches import differing
+from support.batches.augment_batches import differing, tensors_of
 from support.batches.moved_masks import MOVING, bare, ids, keyed, moved, plan_of, shown_after
 from support.devices.simulated_gpu import simulated
 
@@ -55,6 +55,25 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
     for name in MOVING:
         assert torch.equal(moved(keyed(name), masks), expected[name]), name
         assert torch.equal(moved(keyed(name), masks[:1]), expected[name][:1]), f"{name}: alone"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["RandomAffine", "RandomHorizontalFlip", "RandomPerspective", "RandomRotation"])
+def test_a_gpu_gives_what_a_cpu_gives_and_the_host_never_waits(name: str) -> None:
+    augment, masks = keyed(name), ids(12)
+    plan = plan_of(augment, 12)
+    expected = moved(augment, masks, plan)
+    tensors, there = tensors_of(plan, "cuda"), masks.to("cuda")
+    images = torch.zeros(12, 3, *masks.shape[1:], dtype=torch.uint8, device="cuda")
+    labels = torch.zeros(12, dtype=torch.int64, device="cuda")
+    augment.carry_out(images, labels, plan, tensors)  # finds out what may go to the device
+    augment.move_masks(there, plan, tensors)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = augment.move_masks(there, plan, tensors)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert (result.cpu() == expected).float().mean() > 0.98
 
 
 def test_where_images_are_moves_as_a_mask_does_without_a_key() -> None:

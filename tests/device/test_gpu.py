@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -82,6 +83,20 @@ def alike(there: Any, here: Any) -> None:
         assert there == here
 
 
+def test_buckets_are_those_of_the_cpu(textured: Path) -> None:
+    names = ("image", "image_size", "pixel_mask")
+    options: dict[str, object] = {"size": fastpipe.Buckets(area=64 * 64), "fields": names, "num_workers": 2}
+    with (
+        fastpipe.loader(textured, BATCH, device="cuda", **options) as there,  # type: ignore[arg-type]
+        fastpipe.loader(textured, BATCH, **options) as here,  # type: ignore[arg-type]
+    ):
+        for _ in range(2):
+            for batch, expected in zip(there, here, strict=True):
+                for name in names:
+                    assert batch[name].device.type == "cuda"
+                    assert torch.equal(batch[name].cpu(), expected[name])
+
+
 @pytest.mark.parametrize("preset", ["imagenet", "simclr", "randaugment", "trivial_augment"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_augmentation_is_that_of_the_cpu(textured: Path, preset: str, dtype: torch.dtype) -> None:
@@ -122,6 +137,13 @@ def test_slow_steps_see_their_own_batch(textured: Path) -> None:
         assert [value.item() for value in sums] == expected
 
 
+def test_another_stream_of_the_users_gets_whole_batches(textured: Path) -> None:
+    users = torch.cuda.Stream()
+    with loader_of(textured, "cpu") as here, loader_of(textured, "cuda") as there, torch.cuda.stream(users):
+        for (images, _), (expected, _) in zip(there, here, strict=True):
+            assert torch.equal(images.clone().cpu(), expected)
+
+
 def test_memory_does_not_grow_over_1000_batches(textured: Path) -> None:
     """record_stream gives memory back by timing, so peaks differ a little; what must not be is growth."""
     with loader_of(textured, "cuda", augment=fastpipe.Augment.simclr()) as loader:
@@ -137,6 +159,23 @@ def test_memory_does_not_grow_over_1000_batches(textured: Path) -> None:
     assert max(peaks) <= peaks[0] + 8 * batch_bytes
     assert max(pinned) <= 8 * BATCH * 3 * 64 * 64
     assert min(pinned) >= BATCH * 3 * 64 * 64
+
+
+def test_breaking_off_again_and_again_keeps_no_memory(textured: Path) -> None:
+    def one() -> None:
+        with loader_of(textured, "cuda", augment=fastpipe.Augment.randaugment()) as loader:
+            for _ in range(3):
+                for _ in loader:
+                    break
+
+    one()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(20):
+        one()
+    gc.collect()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() <= before + 8 * BATCH * 3 * 64 * 64 * 4
 
 
 def test_device_time_is_measured(textured: Path) -> None:
@@ -241,6 +280,30 @@ def test_an_error_of_the_program_is_raised_as_it_is(textured: Path) -> None:
     )
     assert run.stdout.strip() == "raised", run.stdout + run.stderr
     assert "cannot pin" not in run.stderr
+
+
+def test_a_forked_child_drops_page_locked_memory_in_silence() -> None:
+    run = run_script(
+        """
+        import os, torch
+        from fastpipe.device.streams import stream_of
+        stream = stream_of("cuda")
+        slot = torch.from_numpy(stream.slot((1000, 1001)))
+        slot.fill_(1)
+        child = os.fork()
+        if child == 0:
+            del slot
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        slot.fill_(2)  # to the pages that the GPU knows
+        with stream.work():
+            there = stream.copy(slot)
+        torch.cuda.synchronize()
+        print(int(there.min()), slot.is_pinned())
+        """
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.split() == ["2", "True"]
 
 
 def test_dropping_a_loader_while_it_copies(textured: Path) -> None:
