@@ -86,9 +86,12 @@ def make_clone() -> None:
 
 
 def take_back() -> None:
-    """The copy as it was committed; ignored files, as the engine, stay."""
+    """The copy as it was committed, with its engine."""
+    had_native = any(path.startswith("csrc/") for path in run("git", "diff", "--name-only", "HEAD").stdout.split())
     run("git", "checkout", "--quiet", "--force", "HEAD")
     run("git", "clean", "--quiet", "--force", "-d")
+    if had_native:
+        build_engine()
 
 
 def build_engine() -> bool:
