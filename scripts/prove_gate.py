@@ -71,8 +71,8 @@ def run(*words: object, timeout_s: float = TEST_TIMEOUT_S, check: bool = True) -
     )
 
 
-def make_clone() -> None:
-    """The last commit, in a folder of its own, with an engine of its own."""
+def make_clone(commit: str) -> None:
+    """A commit, in a folder of its own, with an engine of its own."""
     if not CLONE.exists():
         subprocess.run(["git", "clone", "--quiet", ROOT, CLONE], check=True)
         (CLONE / ".venv").symlink_to(ROOT / ".venv")
@@ -80,7 +80,8 @@ def make_clone() -> None:
         if not shared.exists() and (ROOT.parent / "shared").exists():
             shared.symlink_to(ROOT.parent / "shared")
     run("git", "fetch", "--quiet", "origin", "HEAD")
-    run("git", "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
+    wanted = run("git", "-C", ROOT, "rev-parse", commit).stdout.strip()
+    run("git", "checkout", "--quiet", "--force", "--detach", wanted)
     take_back()
     build_engine()
 
@@ -133,7 +134,7 @@ def tests_for(changed: dict[str, set[int]]) -> tuple[list[str], list[str]]:
     The gate's files that run a changed line; and those that are near by imports, if they run it in a program, where
     nothing is noted, or if nothing is known of the line: it runs at import, or is C++.
     """
-    near = files_by_distance(set(changed))
+    near = [path for path in files_by_distance(set(changed)) if (CLONE / path).exists()]
     running: set[str] = set()
     if LINES.exists():
         lines = json.loads(LINES.read_text())
@@ -281,6 +282,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the mutations that are drawn")
     parser.add_argument("--gate", action="store_true", help="do not ask the long tier")
     parser.add_argument("--whole", action="store_true", help="run all tests where the near ones find nothing")
+    parser.add_argument("--commit", default="HEAD", help="to try faults on: mutations are drawn from its files")
     options = parser.parse_args()
     PROOF.mkdir(parents=True, exist_ok=True)
     if options.what == "report":
@@ -288,7 +290,7 @@ def main() -> None:
         return
     lock = open(PROOF / "lock", "w")  # noqa: SIM115 (held until the program ends)
     fcntl.flock(lock, fcntl.LOCK_EX)  # two programs would change one copy
-    make_clone()
+    make_clone(options.commit)
     if options.what == "lines":
         note_lines()
         return

@@ -197,7 +197,7 @@ class Engine:
         return os.getpid() != self._process
 
     def check_usable(self) -> None:
-        """Raises EngineError if the engine is closed or belongs to the parent process."""
+        """EngineError: the engine is closed, or of the parent process, or it fetches and the program ends."""
         if self.is_foreign():
             raise EngineError(
                 f"process {self._process} created this loader, but its forked child {os.getpid()} uses it, and the "
@@ -205,6 +205,8 @@ class Engine:
             )
         if self._engine.closed():
             raise EngineError(_CLOSED)
+        if self.reader is not None:
+            self.reader.check_usable()
 
 
 _live: set[weakref.ref[Any]] = set()

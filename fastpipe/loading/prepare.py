@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +23,18 @@ from fastpipe.samples.fields import by_sample, split
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 _MOST_NAMED = 8  # samples in a message
 
+# The threads of all loaders. A program that ends runs all that was submitted to a ThreadPoolExecutor; the batches of an
+# epoch that nobody takes any more need not be prepared.
+_threads: weakref.WeakSet[ThreadPoolExecutor] = weakref.WeakSet()
+
+
+def _cancel_all() -> None:
+    for thread in list(_threads):
+        thread.shutdown(wait=False, cancel_futures=True)
+
+
+threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # before that of concurrent.futures
+
 
 class Prepare:
     """Calls the function for one batch after the other, in a thread of its own that begins with the first batch."""
@@ -28,6 +42,7 @@ class Prepare:
     def __init__(self, function: Function, read: Callable[[BatchPlan], HostFields], stats: Stats) -> None:
         self._function, self._read, self._stats = function, read, stats
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
+        _threads.add(self._thread)
 
     def begin(self, rows: BatchPlan, epoch: int, number: int) -> Future[HostFields]:
         """What a batch has besides images, with what the function makes of it; soon. ConfigError if it fails."""

@@ -1,11 +1,9 @@
-"""A URL, also of the Hub -> obstore's stores for it; the thread that makes their requests."""
+"""A URL, also of the Hub -> obstore's stores for it."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,48 +12,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from fastpipe.errors import ConfigError, DatasetError, EngineError
+from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.folder import Url
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.retry import failure_of
-
-THREAD_NAME = "fastpipe-requests"
 
 # Options that name another server than the cloud's own.
 _ENDPOINT = re.compile("(aws_|azure_|azure_storage_)?endpoint(_url)?|(google_)?base_url")
 # A part is sent and answered within _UPLOAD times read_timeout: at a slow link 8 MiB take their time.
 _UPLOAD = 3
 _PART_RETRIES = 6
-
-# Note [obstore and fork]
-# obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
-# none of its threads: a request would wait for ever. So a child of a process that has used obstore is refused; one of
-# a process that has not starts its own.
-_started: list[tuple[int, asyncio.AbstractEventLoop]] = []  # the process, and the loop; the first one counts
-
-
-def loop_of_process() -> asyncio.AbstractEventLoop:
-    """The event loop of the thread that makes all requests of a process; it starts with the first dataset. ConfigError:
-    obstore is not installed. EngineError: see Note [obstore and fork].
-    """
-    if not _started:
-        try:
-            import obstore  # noqa: F401
-        except ImportError as missing:
-            raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
-        mine = os.getpid(), asyncio.new_event_loop()
-        _started.append(mine)  # atomic: threads may come here at once, and all get the first one's loop
-        if _started[0] is mine:
-            threading.Thread(target=mine[1].run_forever, name=THREAD_NAME, daemon=True).start()
-    process, loop = _started[0]
-    if process != os.getpid():
-        raise EngineError(
-            f"process {process} has read remote data, and this is its forked child {os.getpid()}: the threads "
-            "that make requests do not exist here. Start workers in another way: pass "
-            'multiprocessing_context="forkserver" to the DataLoader, or call '
-            'torch.multiprocessing.set_start_method("forkserver") before'
-        )
-    return loop
 
 
 class Connection:

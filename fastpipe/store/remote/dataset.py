@@ -24,10 +24,10 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
 from fastpipe.store.remote.cache_root import Hold, make_root
-from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.objects import Answer, Objects, ShardError
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.reader import Reader
+from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import ATTEMPTS
 
 _GZIP = b"\x1f\x8b"
@@ -90,7 +90,7 @@ class RemoteIndex(Index):
         return reader
 
     def _cache(self, blocks: Blocks, first_shard: int) -> Cache:
-        loop_of_process()  # a forked child is refused before it touches the locks that it shares
+        request_thread()  # a forked child is refused before it touches the locks that it shares
         names = [shard.name for shard in self.shards]
         hold = Hold(self.options.cache_dir, self.fingerprint, self.url)
         limit = self.options.cache_limit

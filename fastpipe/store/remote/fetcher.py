@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastpipe.errors import EngineError
 from fastpipe.store.remote.blocks import BLOCK_BYTES
 from fastpipe.store.remote.cache import WRITTEN, Cache
-from fastpipe.store.remote.connection import THREAD_NAME, loop_of_process
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer
+from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.ring import Key, ShardPart
 from fastpipe.store.remote.wants import Wants
 
@@ -87,7 +88,7 @@ class Fetcher:
 
     def __init__(self, wants: Wants) -> None:
         self._wants, self._caches = wants, wants.caches
-        self._loop = loop_of_process()
+        self._thread = request_thread()
         self._patience_s = max(each.objects.patience_s for each in self._caches.remote)
         self.fetched_bytes = 0  # by the network
         self.damaged: set[int] = set()  # samples that are wrong at their source, too
@@ -100,25 +101,30 @@ class Fetcher:
         self.closed = False  # it begins nothing any more
 
     def begin(self, owner: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._look_around(weakref.ref(owner)), self._loop)
+        self._thread.start(self._look_around(weakref.ref(owner)))
 
     def wake(self) -> None:
         if not self.closed:
-            self._loop.call_soon_threadsafe(self._pump)
+            self._thread.call(self._pump)
+
+    def check_usable(self) -> None:
+        """Raises EngineError if the program ends."""
+        self._thread.check_usable()
 
     def close(self, patience_s: float) -> None:
         """Begins nothing more; waits so long for what is being written, and lets go of the cache's files after it."""
         self.closed = True
-        finished = asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
-        if self._may_wait():
-            with suppress(TimeoutError):
+        with suppress(EngineError, TimeoutError):  # EngineError: the program ends, and has cancelled all
+            finished = self._thread.start(self._finish())
+            if self._may_wait():
                 finished.result(patience_s)
 
     def _may_wait(self) -> bool:
         """Whether the calling thread is none that `_finish` needs, and that thread runs: a `__del__` or a signal
         handler comes in the middle of any line, also one that holds the lock.
         """
-        if sys.is_finalizing() or threading.current_thread().name.startswith((THREAD_NAME, _WRITER_NAME)):
+        is_needed = self._thread.is_current() or threading.current_thread().name.startswith(_WRITER_NAME)
+        if sys.is_finalizing() or is_needed:
             return False
         with suppress(RuntimeError):  # the calling thread does not hold it
             threading.Condition(self._wants.lock).notify()  # changes nothing
@@ -173,7 +179,7 @@ class Fetcher:
                     continue
                 for piece in [part] if part.blocks is None else self._claimed(part.blocks):
                     self._under_way[piece] = time.monotonic()
-                    task = self._loop.create_task(self._bring(piece))
+                    task = asyncio.get_running_loop().create_task(self._bring(piece))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
 

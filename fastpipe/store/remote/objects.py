@@ -18,8 +18,9 @@ import xxhash
 from fastpipe.errors import DatasetError, FastpipeError, PackError
 from fastpipe.format.folder import Url
 from fastpipe.format.open_file import FileState
-from fastpipe.store.remote.connection import Connection, listed_by_hub, loop_of_process
+from fastpipe.store.remote.connection import Connection, listed_by_hub
 from fastpipe.store.remote.options import RemoteOptions
+from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.retry import AGAIN, ATTEMPTS, REMEDIES, WrongAnswerError, failure_of, pause_s
 
 _T = TypeVar("_T")
@@ -61,7 +62,7 @@ class Objects:
         self.has_lists = not url.is_web
         # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
         self.pinned = url.scheme == "hf"
-        self._loop = loop_of_process()
+        self._thread = request_thread()
         self._connection = Connection(url, options)
         self._begin(error)
 
@@ -81,11 +82,11 @@ class Objects:
         return other
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Has the thread of requests do something."""
+        """Runs it in the thread of requests. CancelledError: `cancel` was called. EngineError: the program ends."""
         if self._cancelled:
             work.close()
             raise CancelledError
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._thread.start(work)
         self._flying.add(future)
         future.add_done_callback(self._flying.discard)
         if self._cancelled:

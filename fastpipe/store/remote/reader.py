@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from fastpipe.store.remote.retry import ATTEMPTS
 from fastpipe.store.remote.ring import Ring
 from fastpipe.store.remote.wants import Ticket, Wants, Where
 
+_LOOK_S = 1.0
+
 
 class Reader:
     """Brings samples of an index, some of whose shards are behind URLs, to this machine. Safe in threads."""
@@ -34,7 +36,7 @@ class Reader:
         self.wants = Wants(self._extents, caches, self.ring)
         self.restart, self.end, self.again = self.wants.restart, self.wants.end, self.wants.again
         self.fetcher = Fetcher(self.wants)
-        self.begin, self.delay = self.fetcher.begin, self.fetcher.delay
+        self.begin, self.delay, self.check_usable = self.fetcher.begin, self.fetcher.delay, self.fetcher.check_usable
         self._fetch_wait_s = 0.0
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
@@ -113,13 +115,19 @@ class Reader:
         started = time.monotonic()
         ticket = self.ticket(samples, outcomes.put)
         try:
-            outcome = outcomes.get()
+            outcome = self._next(outcomes)
             self.waited(time.monotonic() - started)
             if isinstance(outcome, Exception):
                 raise outcome
             yield outcome
         finally:
             self.end(ticket, used=False)
+
+    def _next(self, outcomes: SimpleQueue[Where | Exception]) -> Where | Exception:
+        while True:
+            self.check_usable()
+            with suppress(Empty):
+                return outcomes.get(timeout=_LOOK_S)
 
     def check(self, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
         """Compares a sample's bytes with their XXH3-64, and fetches them again. DatasetError: the source is damaged."""

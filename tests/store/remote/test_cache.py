@@ -37,8 +37,8 @@ from fastpipe.store.remote.cache_root import (
     small_bytes,
     used_at,
 )
-from fastpipe.store.remote.connection import loop_of_process
 from fastpipe.store.remote.contents import kept_datasets
+from fastpipe.store.remote.requests import request_thread
 from fastpipe.store.remote.wants import Wants
 
 Loaders = Callable[..., Any]
@@ -415,14 +415,14 @@ def test_close_waits_for_no_thread_that_waits_for_it(
             ended.set()
 
         if where == "thread of requests":
-            loop_of_process().call_soon_threadsafe(close)
+            request_thread().call(close)
         elif where == "thread that writes":
             reader.fetcher._writers.submit(close)
         elif where == "inside the lock":
             with reader.wants.lock:
                 close()
         else:
-            loop_of_process().call_soon_threadsafe(ended.wait, HANG_S)
+            request_thread().call(lambda: ended.wait(HANG_S))
             monkeypatch.setattr(sys, "is_finalizing", lambda: True)
             close()
         assert ended.wait(HANG_S)
