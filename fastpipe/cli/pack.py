@@ -11,7 +11,7 @@ from typing import Any
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
-from fastpipe.cli.tables import count, pack_progress, pack_table
+from fastpipe.cli.tables import assumptions, count, pack_progress, pack_table
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.machine.progress import HowFar, shown
@@ -42,6 +42,7 @@ def pack(step: Step | None = None, part: str | None = None, as_json: AsJson = Fa
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
         if step is not None or part is not None:
             if as_json:
                 raise ConfigError("--json: a step says in one line what it did; leave it out, or --step")
@@ -83,6 +84,7 @@ def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
         "rejected": read_rejected(destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "members_left_out": dict(summary.dropped),
+        "assumed": [{"text": each.text, "option": each.option} for each in summary.assumed],
         "files_read": summary.files,
         "seconds": summary.seconds,
         "resumed_shards": summary.resumed,
@@ -97,6 +99,7 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
         before = summary.info["counts"]["rejected"]
         if before:
             out.print(f"{count(before, 'file')} were rejected: see {destination / REJECTED_FILE}")
+        _show_assumed(summary)
         return
     if summary.resumed:
         out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
@@ -110,6 +113,12 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
             out.print(f"    ... and {len(rejected) - 5:,} more")
     else:
         out.print("rejected  none")
+    _show_assumed(summary)
+
+
+def _show_assumed(summary: Summary) -> None:
+    if summary.assumed:
+        out.print(assumptions(summary.assumed))
 
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes

@@ -9,12 +9,15 @@ from datetime import timedelta
 
 from rich import box
 from rich.console import Console, RenderableType
+from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from fastpipe.bench.measure import NAMES, Figures, Result
 from fastpipe.errors import readable
 from fastpipe.machine.progress import shown
 from fastpipe.packing.job.threads import PackProgress, Summary
+from fastpipe.sources.listing import Assumption
 
 _SPEED_OVER_S = 5.0
 
@@ -145,6 +148,12 @@ def pack_table(summary: Summary) -> RenderableType:
         if there:
             table.add_row(name, words)
     return table
+
+
+def assumptions(assumed: Sequence[Assumption]) -> RenderableType:
+    """What the source does not say for sure, in a frame."""
+    lines = "\n".join(f"- {readable(str(each))}" for each in assumed)
+    return Panel(Text(lines), title="assumed, please check", title_align="left", border_style="yellow", expand=False)
 
 
 def _by_reason(counts: dict[str, int]) -> str:

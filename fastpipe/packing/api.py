@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+
+_LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split"),
@@ -128,8 +131,12 @@ def pack(
     if in_tasks:
         from fastpipe.packing.steps.work import pack_on_ray  # most packs need no Ray
 
-        return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
-    return threads.pack(source, destination, options, on_progress=on_progress)
+        summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
+    else:
+        summary = threads.pack(source, destination, options, on_progress=on_progress)
+    for each in summary.assumed:
+        _LOG.warning("%s: assumed %s", source, each)
+    return summary
 
 
 def add(

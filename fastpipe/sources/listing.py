@@ -127,6 +127,16 @@ class SourceField(NamedTuple):
     column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
 
 
+class Assumption(NamedTuple):
+    """What nothing in the source says for sure, and how it was read."""
+
+    text: str  # such as "labels: none, though column 'class' looks like one"
+    option: str = ""  # of `fastpipe pack` that settles it, such as "--label-column class"; "": there is none
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.option})" if self.option else self.text
+
+
 @dataclass(frozen=True)
 class Listing:
     """All that is in a source."""
@@ -138,6 +148,7 @@ class Listing:
     dropped: Mapping[str, int] = field(default_factory=dict)  # members of tars that are left out, by extension
     fields: tuple[SourceField, ...] = ()  # of the samples, in the order of `Source.parts`
     notes: Notes | None = None  # the values of rows, see `Note`
+    assumed: tuple[Assumption, ...] = ()  # shown to the user
     # When it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     taken_ns: int = field(default_factory=time.time_ns)
 
@@ -192,6 +203,7 @@ class Facts:
     fields: tuple[SourceField, ...] = ()
     stray: list[str] = field(default_factory=list)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    assumed: tuple[Assumption, ...] = ()
     made_by: str = ""  # the program that added the samples; "": they were listed
 
     @classmethod
@@ -208,6 +220,7 @@ class Facts:
             fields=listing.fields,
             stray=listing.stray,
             dropped=dict(listing.dropped),
+            assumed=listing.assumed,
         )
 
     def with_more(self, other: Facts) -> Facts:

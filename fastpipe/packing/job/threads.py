@@ -25,7 +25,7 @@ from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, plan_shard
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import could_be_source, list_sources
-from fastpipe.sources.listing import Facts, Listing, Source
+from fastpipe.sources.listing import Assumption, Facts, Listing, Source
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Store
@@ -62,6 +62,7 @@ class Summary:
         seconds: this run took.
         stray: files beside the class folders or tars, which have no class and are left out.
         dropped: members of tars that are neither picture nor label, by extension; left out.
+        assumed: what the source does not say for sure: how it was read, and the option that settles it.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
         uploaded_bytes: that this run wrote into a bucket.
@@ -73,6 +74,7 @@ class Summary:
     seconds: float
     stray: list[str]
     dropped: Mapping[str, int]
+    assumed: tuple[Assumption, ...] = ()
     resumed: int = 0
     already_packed: bool = False
     uploaded_bytes: int = 0
@@ -119,7 +121,8 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    return Summary(info, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True)
+    left_out = facts.stray, facts.dropped, facts.assumed
+    return Summary(info, Tally(), 0, time.monotonic() - started, *left_out, already_packed=True)
 
 
 @dataclass(frozen=True)
@@ -238,7 +241,7 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
     seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
-    left_out = facts.stray, facts.dropped
+    left_out = facts.stray, facts.dropped, facts.assumed
     return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 

@@ -30,7 +30,7 @@ from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath, source_path
-from fastpipe.sources.listing import Facts, Group, Listing, Note, Notes, Source, SourceField
+from fastpipe.sources.listing import Assumption, Facts, Group, Listing, Note, Notes, Source, SourceField
 from fastpipe.sources.options import ColumnChoice
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import Table, TableListing
@@ -92,7 +92,8 @@ class Listed(Facts):
             SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
             for name, kind, in_note, names, pairs, column in said["fields"]
         )
-        return cls(**{**said, "fields": fields, "plan": Plan(*said["plan"])})
+        assumed = tuple(Assumption(*each) for each in said["assumed"])
+        return cls(**{**said, "fields": fields, "assumed": assumed, "plan": Plan(*said["plan"])})
 
 
 class Part(NamedTuple):

@@ -276,7 +276,10 @@ class UnpackedSource:
                 "images and tars: pack the source, or move what is none of these to another folder"
             ) from problem
         _refuse_others(self.root, form)
-        return list_sources(self.root, seed=0, shuffle=False)
+        listing = list_sources(self.root, seed=0, shuffle=False)
+        for each in listing.assumed:
+            _LOG.warning("%s: assumed %s", self.root, each.text)
+        return listing
 
 
 def unpacked_source(path: Path) -> UnpackedSource | None:
