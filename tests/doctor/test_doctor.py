@@ -204,6 +204,12 @@ def test_a_dataset_is_looked_at(flat: Path) -> None:
     assert checks["reading"].verdict in (Verdict.OK, Verdict.NOTE)
 
 
+def test_a_dataset_of_one_sample_is_looked_at(flat: Path, copied: Callable[[Path], Path]) -> None:
+    path = copied(flat)
+    fastpipe.remove(path, keys=list(fastpipe.open(path)["key"])[1:])
+    assert [check.name for check in dataset.dataset(path)] == ["dataset", "decoding", "reading"]
+
+
 def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], Path]) -> None:
     path = copied(many_shards)
     damage(path, 3)

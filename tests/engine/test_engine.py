@@ -58,6 +58,12 @@ def test_few_threads_compute_for_one_cpu(large: Path) -> None:
         assert least <= max(busy) <= most, cpus
 
 
+def test_an_engine_can_be_closed_twice(textured: Path) -> None:
+    engine = Engine(Index(textured), 2)
+    assert engine._engine.close(60)
+    assert engine._engine.close(60), "it is closed, so nothing is left to wait for"
+
+
 def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
     index = Index(textured)
     whole, _ = run_all(index)

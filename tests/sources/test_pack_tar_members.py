@@ -179,6 +179,8 @@ ENDS = [
 def test_how_a_tar_ends(place: Path) -> None:
     for rest, words in ENDS:
         refused(place, len(GOOD), words, GOOD, rest)
+    whole_blocks = member("b", b"1" * 512)
+    refused(place, len(GOOD + whole_blocks), "expected a header or the end", GOOD, whole_blocks)
     assert len(members_of(place, GOOD, END)) == 1
     assert len(members_of(place, GOOD, END, bytes(9000))) == 1
     assert len(members_of(place, GOOD, END, bytes((1 << 20) - len(END)))) == 1
