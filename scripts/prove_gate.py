@@ -40,7 +40,8 @@ CLONE = PROOF / "checkout"
 LINES = PROOF / "lines.json"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 LONG = "tests/long/"
-TEST_TIMEOUT_S = 900
+TEST_TIMEOUT_S = 600
+_MOST_CHARACTERS = 240  # of a test's name and of what it said
 GATE, LONG_TIER, NOTHING = "gate", "long tier", "nothing"
 NOT_BY_GATE = "not by the gate"  # and the long tier was not asked
 # Of the text of a test file that has other processes run the product.
@@ -156,7 +157,7 @@ def starts_programs(path: str) -> bool:
 
 
 def first_failure(tests: list[str]) -> str:
-    """The first test that fails; "" if none does. Files go to pytest in parts, the most promising first."""
+    """The first test that fails, and why; "" if none does. Files go to pytest in parts, the most promising first."""
     parts = [tests[:6], tests[6:30], tests[30:]]
     # A worker that a fault has ended is not replaced: pytest-xdist can wait for ever after -x.
     command = [PYTHON, "-m", "pytest", "-q", "-x", "-n", "2", "--max-worker-restart=0", "-p", "no:cacheprovider"]
@@ -167,7 +168,9 @@ def first_failure(tests: list[str]) -> str:
             return "(the tests hang)"
         if done.returncode not in (0, 5):
             failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return failed[0].split(" - ")[0].split(" ", 1)[-1] if failed else f"(pytest ended with {done.returncode})"
+            if not failed:
+                return f"(pytest ended with {done.returncode})"
+            return failed[0].split(" ", 1)[-1][:_MOST_CHARACTERS]
     return ""
 
 
