@@ -101,6 +101,19 @@ def test_an_arrow_file_cut_or_flipped_is_named_or_rejected(tmp_path: Path, tried
     tried("an Arrow file cut off, or a bit flipped", count + 13, "the file is named, or rows are rejected")
 
 
+def test_the_damaged_batch_is_named(tmp_path: Path) -> None:
+    file = saved_to_disk(tmp_path / "source")
+    with pa.OSFile(str(file)) as opened:
+        pa.ipc.read_schema(opened)
+        pa.ipc.read_message(opened)
+        pa.ipc.read_message(opened)
+        third = opened.tell()
+    data = bytearray(file.read_bytes())
+    data[third : third + 8] = b"\xff\xff\xff\xff\xff\xff\xff\x7f"
+    file.write_bytes(data)
+    assert "record batch 2" in assert_packed_or_named(file.parent, tmp_path / "packed", file)
+
+
 def test_a_cut_between_batches_is_seen(tmp_path: Path) -> None:
     file = saved_to_disk(tmp_path / "source")
     with pa.OSFile(str(file)) as opened:
