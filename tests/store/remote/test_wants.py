@@ -1,9 +1,8 @@
-"""What is wanted when a plan ends early: what was queued for it alone is forgotten, and fetched when it is wanted again."""
+"""What is wanted when a plan ends early: what was queued for it alone is forgotten, and is fetched when it is due again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
