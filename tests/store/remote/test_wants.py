@@ -1,4 +1,4 @@
-"""What is wanted when a plan ends early: what was queued for it alone is forgotten, and is fetched when it is due again."""
+"""What is wanted when a plan ends early: what was queued for it alone is forgotten, and fetched again when due."""
 
 from __future__ import annotations
 
