@@ -6,12 +6,15 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.programs.cli_run import failed, fp
 from support.running.patience import slowdown
 from support.workers.train_script import line_of, start_warm, watched, write_train  # noqa: F401 (a fixture)
 
+from fastpipe.diagnosis.command import _until
+from fastpipe.diagnosis.inject.fastpipe_probe.files import State
 from fastpipe.diagnosis.stacks import children
 from fastpipe.errors import ConfigError
 
@@ -19,6 +22,41 @@ from fastpipe.errors import ConfigError
 @pytest.fixture
 def train(tmp_path: Path) -> Path:
     return write_train(tmp_path)
+
+
+class Running:
+    """A command."""
+
+    def __init__(self, returncode: int | None = None) -> None:
+        self.returncode = returncode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+
+@pytest.mark.parametrize(
+    ("stage", "batches", "stall_timeout", "exit_code", "expected"),
+    [
+        ("waiting", 5, 60.0, None, ("after 5 batches", None)),
+        ("waiting", 3, 0.0, None, ("no batch for 0 s", "1")),
+        ("starting", 3, 0.0, None, ("no batch for 0 s", "1")),
+        ("waiting", 3, 60.0, 0, ("the command ended", None)),
+        ("waiting", 3, 60.0, 3, ("the command ended with exit code 3", None)),
+        ("step", 3, 60.0, None, ("after 0 s of batches", None)),
+        ("step", 3, 0.0, None, ("after 0 s of batches", "1")),
+    ],
+)
+def test_why_the_watching_ends(
+    tmp_path: Path,
+    stage: str,
+    batches: int,
+    stall_timeout: float,
+    exit_code: int | None,
+    expected: tuple[str, str | None],
+) -> None:
+    State(str(tmp_path / "loader-1.state")).set(stage, batches)
+    process: Any = Running(exit_code)
+    assert _until(process, tmp_path, batches=5, seconds=0.0, stall_timeout=stall_timeout) == expected
 
 
 @pytest.mark.usefixtures("start_warm")

@@ -36,6 +36,11 @@ def test_workers_of_another_loader_are_left_alone() -> None:
     assert len(list(others[0])) == 63
 
 
+def test_a_lock_that_is_held_as_a_worker_is_forked() -> None:
+    diagnosis = diagnosed(faults.Locked(), num_workers=1, stall_timeout=1.0 * slowdown())
+    assert "held dataset.lock" in finding(diagnosis, "stuck").what
+
+
 def test_a_worker_that_does_not_come_to_its_first_sample() -> None:
     found = finding(diagnosed(faults.Numbers(), worker_init_fn=faults.never_starts, stall_timeout=1.0), "stuck")
     assert "is in worker_init_fn, in never_starts" in found.what

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,6 +172,18 @@ def pause(batch: Any) -> None:
 def slow_pause(batch: Any) -> None:
     """Leaves a large process's memory the time to be looked at often enough."""
     time.sleep(0.08)
+
+
+class Locked(Numbers):
+    """Its lock is held by another thread of the main process as workers are forked."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        with self.lock:
+            return super().__getitem__(number)
 
 
 def diagnosed(dataset: Any, *, step: Any = pause, stall_timeout: float = 300.0, **options: Any) -> Diagnosis:
