@@ -144,19 +144,20 @@ class _SourceKind(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
+_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "coordinates")
+_OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields",), (".tar",)),
+    "webdataset": _SourceKind(_of_images, ("fields", "coordinates"), (".tar",)),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
     "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
-    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split"), (".json",)),
-    "voc": _SourceKind(_of_boxes, ("split",), folders=VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split",), folders=YOLO_FOLDERS),
+    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
+    "voc": _SourceKind(_of_boxes, ("split", "coordinates"), folders=VOC_FOLDERS),
+    "yolo": _SourceKind(_of_boxes, ("split", "coordinates"), folders=YOLO_FOLDERS),
 }
 
 

@@ -19,15 +19,19 @@ from fastpipe.sources.picture.probe import image_format, native
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 
 
-def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
-    """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers; nothing is decoded of another `size`."""
+def mask_size(data: bytes) -> tuple[int, int]:
+    """Width and height of a gray PNG, or one with a palette; nothing is decoded. ImageError: it is none."""
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
     head = native(_engine.png_header, data, sys.maxsize)
     if head["color"] not in ("gray", "palette"):
         raise ImageError(f"a PNG with colours ({head['color']}); {_EXPECTED}")
-    refuse_other_size((head["width"], head["height"]), size)
+    return head["width"], head["height"]
+
+
+def mask_of_png(data: bytes) -> NDArray[Any]:
+    """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers."""
     ids: NDArray[Any] = native(_engine.decode_mask, data, sys.maxsize)
     return ids if ids.dtype == np.uint8 else ids.astype(np.uint16)
 
@@ -41,13 +45,6 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     if mask.min() < 0 or mask.max() > 65535:
         raise ImageError(f"{_EXPECTED}; got values from {mask.min()} to {mask.max()}")
     return mask.astype(np.uint16)
-
-
-def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:
-    """Raises ImageError if a picture's size, width and height, is not that of the sample's image."""
-    if found != expected:
-        ours, others = ("{} x {}".format(*size) for size in (expected, found))
-        raise ImageError(f"expected {ours} pixels, the size of the sample's image; got {others}")
 
 
 def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
