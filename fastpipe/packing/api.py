@@ -22,7 +22,7 @@ from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 _LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split", "coordinates"),
+    *("format", "image_column", "label_column", "fields", "image_root", "split", "coordinates", "first_label"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -39,6 +39,7 @@ def pack(
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
     coordinates: str | None = None,
+    first_label: int | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -86,6 +87,7 @@ def pack(
         split: part of `src` to pack, such as "train", if it has several.
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation applied, or as
             "stored"; None: as the width and height in the annotations say, else as the format's own tools do it: shown.
+        first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded

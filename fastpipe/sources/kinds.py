@@ -91,7 +91,9 @@ def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
     if not isinstance(found.root, Path):
         remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
         raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
-    return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
+    if found.format == "voc":
+        return list_voc(found.root, how.split)
+    return list_yolo(found.root, how.split, how.first_label or 0)
 
 
 def _of_images(found: Recognised, how: SourceOptions) -> Listing:
@@ -145,6 +147,7 @@ class _SourceKind(NamedTuple):
 
 
 _OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "coordinates")
+_ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
@@ -157,7 +160,7 @@ _FORMATS = {
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
     "voc": _SourceKind(_of_boxes, ("split", "coordinates"), folders=VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split", "coordinates"), folders=YOLO_FOLDERS),
+    "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label"), folders=YOLO_FOLDERS),
 }
 
 
@@ -165,7 +168,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     """Tells what a source is, and which of its files count. PackError: not certain, or not with these options."""
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
-    for name in _OPTIONS:
+    for name in _ALL_OPTIONS:
         no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"

@@ -206,6 +206,8 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
         scale = (width, height, width, height)
         boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]
         value = {"boxes": boxes, "labels": value["labels"]}
+    if field.kind == "keypoints" and isinstance(value, dict) and "shares" in value:
+        value = [[[x * width, y * height, seen] for x, y, seen in points] for points in value["shares"]]
     taken = take(field.kind, value)
     return clamped(taken, width, height) if field.kind == "boxes" and taken is not None else taken
 
