@@ -17,6 +17,7 @@ from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
+from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 _LOG = logging.getLogger("fastpipe.pack")
@@ -139,9 +140,13 @@ def pack(
         summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    for each in summary.assumed:
-        _LOG.warning("%s: assumed %s", source, each)
+    _log_assumed(source, summary.assumed)
     return summary
+
+
+def _log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
+    for each in assumed:
+        _LOG.warning("%s: assumed %s", source, each)
 
 
 def add(
@@ -187,12 +192,15 @@ def add(
     given = pack_options(**options)
     places = source_path(src, given.source.remote), destination_of(dst)
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
-    if not on_ray(executor, address):
-        return grow.add(*places, given, **how)
-    from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
+    if on_ray(executor, address):
+        from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
 
-    with session(address, workers=given.workers) as cpus:
-        return grow.add(*places, given, **how, make=make_on_ray(cpus))
+        with session(address, workers=given.workers) as cpus:
+            grown = grow.add(*places, given, **how, make=make_on_ray(cpus))
+    else:
+        grown = grow.add(*places, given, **how)
+    _log_assumed(src, grown.assumed)
+    return grown
 
 
 def remove(

@@ -286,3 +286,18 @@ def test_packed_again(tmp_path: Path) -> None:
     summary = fastpipe.pack(tmp_path / "packed", tmp_path / "upright", exif="apply")
     check_boxes(tmp_path / "upright", exif="apply")
     assert assumed(summary) == []
+
+
+def test_what_add_assumes_is_told(tmp_path: Path) -> None:
+    """As by `pack`, of the images that it adds."""
+    yolo = write_yolo(tmp_path / "yolo")
+    (yolo / "images/6.jpg").rename(tmp_path / "6.jpg")
+    (yolo / "labels/6.txt").rename(tmp_path / "6.txt")
+    fastpipe.pack(yolo, tmp_path / "packed")
+    (tmp_path / "6.jpg").rename(yolo / "images/6.jpg")
+    (tmp_path / "6.txt").rename(yolo / "labels/6.txt")
+    grown = fastpipe.add(yolo, tmp_path / "packed")
+    assert grown.added == 1
+    assert [each.text for each in grown.assumed] == [ASSUMED.format(1).replace("1 images", "1 image")]
+    check_boxes(tmp_path / "packed", exif="ignore")
+    assert grown.info["counts"]["assumed_shown"] == 7
