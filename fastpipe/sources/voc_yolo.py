@@ -132,9 +132,13 @@ def list_yolo(root: Path, split: str | None, first_label: int = 0) -> Listing:
     listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
     reader.check_first_label(readable(str(labels)))
     assumed = reader.assumed()
-    bare = len(paths) - len(texts - stray)
+    bare = sum(_text_of(path) not in texts for path in paths)
     if bare:
         assumed.append(Assumption(f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"))
+    sharing = len(paths) - len(set(map(_text_of, paths)))
+    if sharing:
+        names = "images whose names differ in the ending alone, such as 1.jpg and 1.png"
+        assumed.append(Assumption(f"{names}: {sharing:,}; they have the same label file"))
     return replace(listing, assumed=tuple(assumed))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.sources.becomes import becomes
 from support.sources.listed import by_path, flat_photos
 
@@ -128,6 +129,19 @@ def test_images_without_labels(tmp_path: Path) -> None:
     words = r"none of the 2 label files in .*/labels, such as photo_000.txt, is called after an image in .*/images"
     with pytest.raises(PackError, match=words):
         fastpipe.pack(source, tmp_path / "other")
+
+
+@becomes("YOLO, 1.jpg and 1.png beside each other", "both with the boxes of 1.txt; the summary counts them")
+def test_one_label_file_of_two_images(tmp_path: Path) -> None:
+    source = write_yolo(tmp_path / "yolo", "0 0.5 0.5 1 1\n")
+    Image.new("RGB", (20, 10)).save(source / "images/000.png")
+    found, assumed = packed(tmp_path, source)
+    assert {path: boxes.tolist() for path, (boxes, _) in found.items()} == {
+        "000.jpg": [[0, 0, 40, 30]],
+        "000.png": [[0, 0, 20, 10]],
+    }
+    text = "images whose names differ in the ending alone, such as 1.jpg and 1.png: 1; they have the same label file"
+    assert assumed == [text]
 
 
 @becomes("label files of DOTA (corners in pixels, the name, difficult)", "each image rejected, with that reason")

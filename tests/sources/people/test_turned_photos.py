@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
@@ -28,6 +30,8 @@ from support.sources.turned import (
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.index import Index
+from fastpipe.packing.steps.work import run_step
 
 ASSUMED = "boxes, points and masks of {} images that EXIF turns: of the image as it is shown, not as it is stored"
 OPTION = "--coordinates shown or stored"
@@ -166,6 +170,33 @@ def test_coco_where_no_size_tells(tmp_path: Path, exif: str) -> None:
     assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
 
 
+@IN_BOTH
+def test_the_users_word_counts_more_than_a_size(tmp_path: Path, exif: str) -> None:
+    """A program writes the size that Pillow tells, and boxes of a tool."""
+    coco = write_coco(tmp_path / "coco")
+    said = json.loads(coco.read_text())
+    for image in said["images"]:
+        image["width"], image["height"] = stored_size(image["id"])
+    said["annotations"] = [note for note in said["annotations"] if note["category_id"] == 1]
+    coco.write_text(json.dumps(said))
+    summary = fastpipe.pack(coco, tmp_path / "packed", exif=exif, fields=["boxes=bbox"], coordinates="shown")
+    check_boxes(tmp_path / "packed", exif=exif)
+    assert not summary.tally.rejected
+    assert assumed(summary) == []
+
+
+@IN_BOTH
+def test_values_of_shrunk_photos(tmp_path: Path, exif: str) -> None:
+    summary = fastpipe.pack(write_coco(tmp_path / "coco"), tmp_path / "packed", exif=exif, fields=FIELDS, max_size=20)
+    assert not summary.tally.rejected
+    found = samples(tmp_path / "packed", "boxes", "objects")
+    assert {tuple(sorted(sample["image"].shape[1:])) for sample in found.values()} == {(10, 20)}
+    for orientation, sample in found.items():
+        box = bright_box(sample["image"])
+        assert sample["boxes"].tolist() == [box, box], orientation
+        assert bright_box(255 * (np.asarray(sample["objects"]) == 2)) == box, orientation
+
+
 def test_runs_that_contradict_the_users_word_are_refused(tmp_path: Path) -> None:
     """They say the size themselves."""
     coco = write_coco(tmp_path / "coco")
@@ -211,6 +242,18 @@ def test_jsonl(tmp_path: Path, exif: str) -> None:
     source = tmp_path / "src/rows.jsonl"
     summary = fastpipe.pack(source, tmp_path / "packed", exif=exif, fields={"boxes": "boxes:boxes"})
     check_boxes(tmp_path / "packed", exif=exif)
+    assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
+
+
+@IN_BOTH
+@becomes("Parquet with boxes, photos with an EXIF orientation", "boxes of the photo as it is shown", OPTION)
+def test_parquet(tmp_path: Path, exif: str) -> None:
+    rows = [{"image": photo(number), "boxes": [[float(edge) for edge in BOX]]} for number in range(1, 9)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    fields = {"boxes": "boxes:boxes"}
+    summary = fastpipe.pack(tmp_path / "rows.parquet", tmp_path / "packed", exif=exif, fields=fields)
+    for sample in fastpipe.open(tmp_path / "packed").with_fields(("image", "boxes")):  # type: ignore[attr-defined]
+        assert sample["boxes"].tolist() == [bright_box(sample["image"])]
     assert assumed(summary) == [(ASSUMED.format(7), OPTION)]
 
 
@@ -301,3 +344,18 @@ def test_what_add_assumes_is_told(tmp_path: Path) -> None:
     assert [each.text for each in grown.assumed] == [ASSUMED.format(1).replace("1 images", "1 image")]
     check_boxes(tmp_path / "packed", exif="ignore")
     assert grown.info["counts"]["assumed_shown"] == 7
+
+
+def test_steps_on_a_cluster_know_of_which_picture_values_are(tmp_path: Path) -> None:
+    """Of a packed dataset, whose fields are as its pictures; and of a source whose fields are as shown."""
+    yolo = write_yolo(tmp_path / "yolo")
+    fastpipe.pack(yolo, tmp_path / "packed", keep_metadata=True)
+    for number, source in enumerate((yolo, tmp_path / "packed")):
+        here, there = tmp_path / f"threads{number}", tmp_path / f"steps{number}"
+        fastpipe.pack(source, here, exif="apply")
+        said = [
+            run_step(str(source), str(there), step, None, {"exif": "apply"}) for step in ("list", "make", "publish")
+        ]
+        assert (ASSUMED.format(7) in said[-1]) == (source == yolo)
+        check_boxes(there, exif="apply")
+        assert Index(there).info["content"] == Index(here).info["content"]
