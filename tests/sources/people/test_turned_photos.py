@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
+from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
 from support.sources.turned import (
     BOX,
@@ -62,6 +63,16 @@ def test_yolo(tmp_path: Path, exif: str) -> None:
     assert again.assumed == summary.assumed
     of_6 = samples(tmp_path / "packed", "boxes")[6]["boxes"].tolist()
     assert of_6 == ([[0, 0, 10, 10]] if exif == "apply" else [[0, 10, 10, 20]])
+
+
+def test_the_command_shows_it_whole_and_takes_the_option(tmp_path: Path) -> None:
+    yolo = write_yolo(tmp_path / "yolo")
+    shown = succeeded("pack", yolo, tmp_path / "packed")
+    words = " ".join(shown.replace("│", " ").split())
+    assert f"{ASSUMED.format(7)} ({OPTION})" in words
+    said = succeeded("pack", yolo, tmp_path / "stored", "--coordinates", "stored")
+    assert "assumed" not in said
+    assert samples(tmp_path / "stored", "boxes")[6]["boxes"].tolist() == [[0, 0, 20, 5]]
 
 
 def test_the_user_says_that_coordinates_are_of_stored_photos(tmp_path: Path) -> None:
