@@ -35,6 +35,7 @@ _ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *_OTHE
 _MADE_OF = {"instances": "segmentation"}
 _IMAGE_ID = "image_id"  # it can be asked for as a field of the images
 _MOST_ENTRIES = 1000
+_FIRST_BOXES = 1000  # of a source, which show what all are
 _SAME = 0.001  # of an area: areas are rounded
 _PANOPTIC = (
     "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe does not read. "
@@ -225,7 +226,11 @@ class _Annotated:
 
     def _look_at_box(self, box: Any, area: Any) -> None:
         """Counts boxes whose numbers are corners, as their area tells, or shares of the image."""
-        if not isinstance(box, list) or [type(each) in (int, float) for each in box] != [True] * 4:
+        if (
+            self._boxes == _FIRST_BOXES
+            or not isinstance(box, list)
+            or [type(each) in (int, float) for each in box] != [True] * 4
+        ):
             return
         x, y, width, height = box
         self._boxes += 1
@@ -235,16 +240,16 @@ class _Annotated:
             self._corners += abs(area - of_corners) <= _SAME * area < abs(area - as_said)
 
     def _refuse_other_boxes(self) -> None:
-        """PackError: all boxes are of another form than COCO's."""
+        """PackError: the first boxes are of another form than COCO's."""
         file = readable(str(self.paths[0]))
         if self._boxes and self._corners == self._boxes:
             raise PackError(
-                f"{file}: the bbox of {self._boxes:,} annotations looks like x0, y0, x1, y1, for their area is that of "
+                f"{file}: the bbox of the first {self._boxes:,} annotations looks like x0, y0, x1, y1, for their area is that of "
                 "these corners; expected x, y, width, height, as COCO has them. Write them so"
             )
         if self._boxes and self._shares == self._boxes:
             raise PackError(
-                f"{file}: the bbox of {self._boxes:,} annotations has no number over 1, as shares of the image have; "
+                f"{file}: the bbox of the first {self._boxes:,} annotations has no number over 1, as shares of the image have; "
                 "expected pixels, as COCO has them. Write them so"
             )
 

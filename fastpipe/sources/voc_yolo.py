@@ -115,11 +115,12 @@ def list_yolo(root: Path, split: str | None, first_label: int = 0) -> Listing:
     paths = sorted(files_below(images, hidden=False))
     beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
-    stray = texts - {_text_of(path) for path in paths}
+    text_of = {path: str(Path(path).with_suffix(".txt")) for path in paths}
+    stray = texts - set(text_of.values())
     if texts and len(stray) == len(texts):
         raise PackError(
             f"none of the {len(texts):,} label files in {readable(str(labels))}, such as {readable(min(texts))}, is "
-            f"called after an image in {readable(str(images))}; expected {_text_of(paths[0]) if paths else 'images'}"
+            f"called after an image in {readable(str(images))}; expected {text_of[paths[0]] if paths else 'images'}"
         )
     data = read_data_yaml(root)
     if not data.names:
@@ -128,27 +129,21 @@ def list_yolo(root: Path, split: str | None, first_label: int = 0) -> Listing:
     fields = [SourceField("boxes", "boxes", names=data.names)]
     if data.points is not None:
         fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
-    rows = (_yolo_row(path, labels, reader, has_points=data.points is not None) for path in paths)
+    rows = (_yolo_row(path, labels / text_of[path], reader, has_points=data.points is not None) for path in paths)
     listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
     reader.check_first_label(readable(str(labels)))
     assumed = reader.assumed()
-    bare = sum(_text_of(path) not in texts for path in paths)
+    bare = sum(text not in texts for text in text_of.values())
     if bare:
         assumed.append(Assumption(f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"))
-    sharing = len(paths) - len(set(map(_text_of, paths)))
+    sharing = len(paths) - len(set(text_of.values()))
     if sharing:
         names = "images whose names differ in the ending alone, such as 1.jpg and 1.png"
         assumed.append(Assumption(f"{names}: {sharing:,}; they have the same label file"))
     return replace(listing, assumed=tuple(assumed))
 
 
-def _text_of(path: str) -> str:
-    """The label file of an image; both are relative to their folders."""
-    return str(Path(path).with_suffix(".txt"))
-
-
-def _yolo_row(path: str, labels: Path, reader: LabelReader, *, has_points: bool) -> Row:
-    text = labels / _text_of(path)
+def _yolo_row(path: str, text: Path, reader: LabelReader, *, has_points: bool) -> Row:
     try:
         found = reader.read(_text(text), text.name)
     except ValueError as problem:  # and ImageError

@@ -126,14 +126,15 @@ def test_boxes_of_another_form(tmp_path: Path) -> None:
     for at, note in enumerate(what["annotations"]):
         note |= {"bbox": [3, 4, 13 + at, 10], "area": (10 + at) * 6.0}
     with pytest.raises(
-        PackError, match=r"the bbox of 3 annotations looks like x0, y0, x1, y1, .* area .* expected x, y, width"
+        PackError,
+        match=r"the bbox of the first 3 annotations looks like x0, y0, x1, y1, .* area .* expected x, y, width",
     ):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
     what["annotations"][2]["area"] = 15 * 10
     assert not fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").tally.rejected
     for note in what["annotations"]:
         note |= {"bbox": [0.1, 0.2, 0.5, 0.5]}
-    with pytest.raises(PackError, match=r"bbox of 3 annotations has no number over 1, .* expected pixels"):
+    with pytest.raises(PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "other")
 
 
