@@ -188,7 +188,7 @@ class _Annotated:
         has_url = path is None and isinstance(url, str)
         if has_url:  # as LVIS has it, where the folder is that of the split: train2017/000000000009.jpg
             path = "/".join(url.partition("?")[0].split("/")[-2:])
-        size: Any = entry.get("width"), entry.get("height")
+        size: Any = tuple(id_of(side) or side for side in (entry.get("width"), entry.get("height")))  # "640", 640.0
         problem = None
         if not isinstance(path, str):
             path, problem = "", f"expected a file_name, got {path!r:.60}"
@@ -242,15 +242,16 @@ class _Annotated:
     def _refuse_other_boxes(self) -> None:
         """PackError: the first boxes are of another form than COCO's."""
         file = readable(str(self.paths[0]))
+        which = f"{file}: the bbox of the first {self._boxes:,} annotations"
         if self._boxes and self._corners == self._boxes:
             raise PackError(
-                f"{file}: the bbox of the first {self._boxes:,} annotations looks like x0, y0, x1, y1, for their area is that of "
-                "these corners; expected x, y, width, height, as COCO has them. Write them so"
+                f"{which} looks like x0, y0, x1, y1, for their area is that of these corners; expected x, y, width, "
+                "height, as COCO has them. Write them so"
             )
         if self._boxes and self._shares == self._boxes:
             raise PackError(
-                f"{file}: the bbox of the first {self._boxes:,} annotations has no number over 1, as shares of the image have; "
-                "expected pixels, as COCO has them. Write them so"
+                f"{which} has no number over 1, as shares of the image have; expected pixels, as COCO has them. Write "
+                "them so"
             )
 
     def _add_category(self, entry: Entry) -> None:

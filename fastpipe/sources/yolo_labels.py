@@ -46,7 +46,10 @@ def read_data_yaml(root: Path) -> DataYaml:
     try:
         said: Any = yaml.safe_load(file.read_text("utf-8"))
         points = _points(said.get("kpt_shape"))
-        return DataYaml(_names(said["names"]), points, _flip_index(said.get("flip_idx"), points))
+        names = _names(said["names"])
+        if "nc" in said and said["nc"] not in (len(names), len(said["names"])):
+            raise ValueError(f"nc is {said['nc']!r:.20}, and there are {len(said['names'])} names")
+        return DataYaml(names, points, _flip_index(said.get("flip_idx"), points))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, yaml.YAMLError) as problem:
         raise PackError(f"{readable(str(file))}: expected names of the classes: {problem}") from problem
 

@@ -117,6 +117,16 @@ def test_names_of_labelimg(tmp_path: Path) -> None:
         assert Index(tmp_path / f"packed{number}").fields["boxes"].names == ("ant", "small bee")
 
 
+@becomes("YOLO, `nc` of another number than there are names", "refused")
+def test_another_number_of_classes(tmp_path: Path) -> None:
+    source = write_yolo(tmp_path / "yolo", "1 0.5 0.5 0.5 0.2\n", yaml="nc: 3\nnames: [ant, bee]\n")
+    with pytest.raises(PackError, match=r"data\.yaml: expected names of the classes: nc is 3, and there are 2 names"):
+        fastpipe.pack(source, tmp_path / "packed")
+    (source / "data.yaml").write_text("nc: 2\nnames: {0: ant, 1: 7}\n")
+    fastpipe.pack(source, tmp_path / "packed")
+    assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "7")
+
+
 @becomes("YOLO, images without a label file", "no boxes, as Ultralytics does it; the summary counts them")
 @becomes("YOLO, labels of other names than the images", "refused")
 def test_images_without_labels(tmp_path: Path) -> None:

@@ -35,9 +35,10 @@ def write(folder: Path, what: Content) -> Path:
     return folder / "all.json"
 
 
-@becomes("COCO, ids as texts or fractions", "the same as numbers; images may have any text as id")
+@becomes("COCO, ids or sizes as texts or fractions", "the same as numbers; images may have any text as id")
 def test_ids_as_texts(tmp_path: Path) -> None:
     what = content(3)
+    what["images"][0] |= {"width": "40", "height": 30.0}
     what["images"][0]["id"] = "0"
     what["images"][1]["id"] = "0a1f-uuid"
     what["annotations"][1]["image_id"] = "0a1f-uuid"
