@@ -38,9 +38,6 @@ class Frame(NamedTuple):
     certain: bool = True  # the source or the user says it; else it is the rule of the format
 
 
-AS_STORED = Frame(STORED)
-
-
 @dataclass(frozen=True)
 class Placement:
     """What values have to be moved by: turned by an EXIF orientation, 1: not at all; then scaled to the new size."""
