@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.tables import count, pack_progress
+from fastpipe.cli.tables import assumptions, count, pack_progress
 from fastpipe.errors import readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add
@@ -32,6 +33,7 @@ def add(as_json: AsJson = False, **options: Any) -> None:
     command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
         with pack_progress(err) as progress:
             grown = run_add(**options, on_progress=progress)
         _tell(grown, options["dst"], as_json=as_json)
@@ -87,7 +89,8 @@ def log(data: Packed, as_json: AsJson = False) -> None:
 def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     if as_json:
         own = {"version": grown.info["version"], "samples": grown.info["samples"]}
-        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
+        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected", "assumed")}
+        said["assumed"] = [each._asdict() for each in grown.assumed]
         rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
         print_json({**own, **said, "rejected": rejected})
         return
@@ -104,3 +107,5 @@ def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     out.print(f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}")
     for path, reason in grown.rejected[:_MOST]:
         out.print(f"    {path}: {reason}")
+    if grown.assumed:
+        out.print(assumptions(grown.assumed))

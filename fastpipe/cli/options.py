@@ -81,7 +81,8 @@ def _kind(parameter: inspect.Parameter) -> Any:
     """The type of what a user says for a parameter of a Python function, for typer."""
     name, default = parameter.name, parameter.default
     if name in CHOICES:
-        return Enum(name, {each.upper(): each for each in CHOICES[name]})
+        word: Any = Enum(name, {each.upper(): each for each in CHOICES[name]})  # type: ignore[misc]  # made at run time
+        return word | None if default is None else word
     if name == "fields":
         return list[str] | None
     if isinstance(default, bool):

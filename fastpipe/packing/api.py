@@ -17,12 +17,13 @@ from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
+from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 _LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split"),
+    *("format", "image_column", "label_column", "fields", "image_root", "split", "coordinates", "first_label"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -38,6 +39,8 @@ def pack(
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    coordinates: str | None = None,
+    first_label: int | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -83,6 +86,9 @@ def pack(
             None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
         split: part of `src` to pack, such as "train", if it has several.
+        coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation applied, or as
+            "stored"; None: as the width and height in the annotations say, else as the format's own tools do it: shown.
+        first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded
@@ -134,9 +140,13 @@ def pack(
         summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    for each in summary.assumed:
-        _LOG.warning("%s: assumed %s", source, each)
+    _log_assumed(source, summary.assumed)
     return summary
+
+
+def _log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
+    for each in assumed:
+        _LOG.warning("%s: assumed %s", source, each)
 
 
 def add(
@@ -182,12 +192,15 @@ def add(
     given = pack_options(**options)
     places = source_path(src, given.source.remote), destination_of(dst)
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
-    if not on_ray(executor, address):
-        return grow.add(*places, given, **how)
-    from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
+    if on_ray(executor, address):
+        from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
 
-    with session(address, workers=given.workers) as cpus:
-        return grow.add(*places, given, **how, make=make_on_ray(cpus))
+        with session(address, workers=given.workers) as cpus:
+            grown = grow.add(*places, given, **how, make=make_on_ray(cpus))
+    else:
+        grown = grow.add(*places, given, **how)
+    _log_assumed(src, grown.assumed)
+    return grown
 
 
 def remove(

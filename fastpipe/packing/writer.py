@@ -15,6 +15,7 @@ import xxhash
 from fastpipe.errors import ConfigError, PackError, choice
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
+from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.job.destination import destination_of, opened, plan_run
 from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
@@ -24,13 +25,14 @@ from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
-from fastpipe.sources.listing import Facts, SourceField
+from fastpipe.sources.listing import STORED, Facts, SourceField
+from fastpipe.sources.picture.convert import Packed
 
 _MADE_BY = "fastpipe.Writer"
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # a part of a character, which is no byte of a file name
 _NO_KEYS = "0" * 32
-_OPTIONS = OPTIONS - {"seed", "shuffle"}
+_OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
 
 
 class Writer:
@@ -56,7 +58,7 @@ class Writer:
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
             classes are called after them.
         **options: those of `fastpipe.pack`, without `seed`, `shuffle`, `on_progress` and those that say how a source is
-            read.
+            read, but with `coordinates`; None: boxes, points and masks are of images as stored.
 
     Attributes:
         summary: what was packed, when the block has ended.
@@ -178,7 +180,11 @@ class Writer:
     def _convert(self, named: _Named) -> Outcome:
         sample, _ = named
         how = self._options.encode, self._kinds, self._names
-        return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *how)
+
+        def values(_: Packed) -> tuple[Frame, Iterator[Any]]:
+            return Frame(self._options.source.coordinates or STORED), sample.read_values(self._kinds)
+
+        return convert_sample(sample, sample.name, sample.read_image, values, *how)
 
 
 _Named = tuple[Given, str]  # a sample, and the name of all samples up to it

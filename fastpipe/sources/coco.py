@@ -12,25 +12,36 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy
 from fastpipe.sources.files import SourcePath, open_unchanged, state_or_problem
-from fastpipe.sources.listing import Listing, Notes, SourceField
+from fastpipe.sources.listing import Assumption, Listing, Notes, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, named
 from fastpipe.sources.rows import Row, is_name, list_rows, row_name
 
 Entry: TypeAlias = dict[str, Any]
+Id: TypeAlias = int | str
 
 _TASKS = ("instances", "person_keypoints", "captions")
 _OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
 _OTHERS = (FieldColumn("iscrowd", "iscrowd"), FieldColumn("area", "area"))
 _ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *_OTHERS)
 _MADE_OF = {"instances": "segmentation"}
+_IMAGE_ID = "image_id"  # it can be asked for as a field of the images
 _MOST_ENTRIES = 1000
+_FIRST_BOXES = 1000  # of a source, which show what all are
+_SAME = 0.001  # of an area: areas are rounded
+_PANOPTIC = (
+    "this is COCO's panoptic format (segments_info): its masks are PNGs of colours, which fastpipe does not read. "
+    "Convert it to COCO's detection format, for example with panopticapi's panoptic2detection_coco_format.py, or write "
+    "its masks with fastpipe.Writer"
+)
 
 
 def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
@@ -54,8 +65,27 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     if asked is None:
         asked = [each for each in _ALL if each.column in annotated.entries]
     fields = [_field(annotated, each) for each in asked]
-    root = how.root_of_images() or _image_root(annotated, how.split)
-    return list_rows(root, _rows(annotated, fields), fields)
+    root = how.root_of_images()
+    root = _image_root(annotated, how.split) if root is None else _with_urls(annotated, root)
+    listing = list_rows(root, _rows(annotated, fields), fields)
+    return replace(listing, assumed=tuple(annotated.assumed()))
+
+
+class _NoId(NamedTuple):
+    """What stands in the place of an image's id."""
+
+    shown: str
+
+
+def id_of(said: object) -> Id | None:
+    """An id in one form: 7, 7.0 and "7" are one, as programs write them; any other text is one, too. None: no id."""
+    if type(said) is int:
+        return said
+    if isinstance(said, float) and said.is_integer():
+        return int(said)
+    if isinstance(said, str) and re.fullmatch("0|[1-9][0-9]{0,17}", said):
+        return int(said)
+    return said if isinstance(said, str) else None
 
 
 class _Annotated:
@@ -63,18 +93,23 @@ class _Annotated:
 
     def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
         self.paths = paths
-        self.images: dict[int, Row] = {}  # id -> row without values; those that only later files have come last
+        self.images: dict[Id, Row] = {}  # id -> row without values; those that only later files have come last
+        self.ids: dict[Id, Id] = {}  # of the images, as they stand in the file
+        self.by_url = set[Id]()  # images that have a coco_url and no file_name
+        self._boxes = self._corners = self._shares = 0  # how many there are, and how many look so
+        self.boxes_around = 0  # boxes that are those around a segmentation
         self.categories: dict[int, str] = {}  # id -> name
         self.points: tuple[str, ...] = ()  # names of the keypoints
         self.entries: set[str] = set()  # names of what annotations have
         self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
         self._notes = Notes()
-        # Id of an image, or a text that shows why it is none -> offset and size of each of its annotations.
-        self._noted: dict[int | str, array[int]] = {}
-        self._captions = Counter[int | str]()
+        # Id of an image, or what stands there instead -> offset and size of each of its annotations.
+        self._noted: dict[Id | _NoId, array[int]] = {}
+        self._captions = Counter[Id | _NoId]()
         for number in range(len(paths)):
             self._read(number)
         self._notes.flush()
+        self._refuse_other_boxes()
         if not self.images:
             raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
         # Of categories, by id; "" where there is no such id.
@@ -82,19 +117,33 @@ class _Annotated:
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
 
     def category(self, entry: Entry) -> int:
-        number = entry.get("category_id")
-        if type(number) is not int or number not in self.categories:
-            raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
+        number = id_of(entry.get("category_id"))
+        if not isinstance(number, int) or number not in self.categories:
+            raise ImageError(f"expected a category_id of the categories, got {entry.get('category_id')!r:.60}")
         return number
 
-    def of_image(self, image: int) -> list[tuple[str, Entry]]:
+    def box(self, entry: Entry) -> list[float]:
+        """Left, top, right and bottom; of an annotation without a bbox, of its segmentation."""
+        if entry.get("bbox") or not entry.get("segmentation"):
+            return xyxy([entry.get("bbox")])[0]
+        self.boxes_around += 1
+        return box_around(entry["segmentation"])
+
+    def assumed(self) -> Iterator[Assumption]:
+        """What was read otherwise than it stands there."""
+        if self.boxes_around:
+            text = f"annotations with a segmentation and no bbox: {self.boxes_around:,}; the boxes are those around it"
+            yield Assumption(text)
+
+    def of_image(self, image: Id) -> list[tuple[str, Entry]]:
         """The annotations of an image, named. Those of several files with one id are one; captions have own ids."""
         found: list[tuple[str, Entry]] = []
-        known: dict[int, tuple[Entry, int]] = {}  # id -> annotation and file
+        known: dict[Id, tuple[Entry, int]] = {}  # id -> annotation and file
         for place, file, entry in self._notes_of(image):
             name = entry.get("id", place)
-            if type(entry.get("id")) is int and _is_object(entry):
-                joined, first = known.setdefault(name, (entry, file))
+            number = id_of(entry.get("id"))
+            if number is not None and _is_object(entry):
+                joined, first = known.setdefault(number, (entry, file))
                 if first != file:
                     joined.update(entry)
                     continue
@@ -106,9 +155,10 @@ class _Annotated:
         for image in self._noted.keys() - self.images.keys():
             for number, file, _ in self._notes_of(image):
                 where = row_name(f"{self.paths[file].name}/annotations", number)
-                yield Row(where, problem=f"expected the image_id of one of the images, got {image!s:.60}")
+                got = image.shown if isinstance(image, _NoId) else repr(image)
+                yield Row(where, problem=f"expected the image_id of one of the images, got {got[:60]}")
 
-    def _notes_of(self, image: int | str) -> Iterator[tuple[int, int, Entry]]:
+    def _notes_of(self, image: Id | _NoId) -> Iterator[tuple[int, int, Entry]]:
         """Number in its file, number of the file, and entries, of each annotation of an image."""
         places = self._noted.get(image, ())
         for offset, size in zip(places[::2], places[1::2], strict=True):
@@ -131,38 +181,83 @@ class _Annotated:
         except ValueError as problem:
             raise PackError(f"{readable(str(self.paths[file]))}: {problem}") from None
 
-    def _add_image(self, where: str, entry: Entry, before: Collection[int]) -> None:
+    def _add_image(self, where: str, entry: Entry, before: Collection[Id]) -> None:
         """`before`: ids of the images of other files."""
-        name, path = entry.get("id"), entry.get("file_name")
-        size: Any = entry.get("width"), entry.get("height")
+        name, path = id_of(entry.get("id")), entry.get("file_name")
+        url: Any = entry.get("coco_url")
+        has_url = path is None and isinstance(url, str)
+        if has_url:  # as LVIS has it, where the folder is that of the split: train2017/000000000009.jpg
+            path = "/".join(url.partition("?")[0].split("/")[-2:])
+        size: Any = tuple(id_of(side) or side for side in (entry.get("width"), entry.get("height")))  # "640", 640.0
         problem = None
         if not isinstance(path, str):
             path, problem = "", f"expected a file_name, got {path!r:.60}"
         elif size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
             problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
-        if type(name) is not int:
-            raise ValueError(f"expected a whole number as the id of an image, got {name!r:.60} ({where})")
+        if name is None:
+            raise ValueError(
+                f"expected a number or a text as the id of an image, got {entry.get('id')!r:.60} ({where})"
+            )
         row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
         other = self.images.setdefault(name, row)
         if other is not row and (name not in before or other.path != path):
             both = f"{other.path!r:.200} and {path!r:.200}; expected one image for an id, the same in all files"
             raise ValueError(f"two images have the id {name}: {both}")
+        self.ids.setdefault(name, entry["id"])
+        if has_url:
+            self.by_url.add(name)
 
     def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
-        image = entry.pop("image_id", None)
-        image = image if type(image) is int else f"{image!r:.60}"
+        if "segments_info" in entry:
+            raise ValueError(_PANOPTIC)
+        said = entry.pop(_IMAGE_ID, None)
+        known = id_of(said)
+        image = _NoId(repr(said)) if known is None else known
         if len(self.entries) < _MOST_ENTRIES:
             self.entries.update(entry)
         if "caption" in entry:
             self._captions[image] += 1
+        self._look_at_box(entry.get("bbox"), entry.get("area"))
         kept = {name: value for name, value in entry.items() if name in self._wanted}
+        if not entry.get("bbox") and entry.get("segmentation"):  # a box is put around it
+            kept["segmentation"] = entry["segmentation"]
         note = json.dumps([number, file, kept], separators=(",", ":")).encode()
         self._noted.setdefault(image, array("q")).extend((self._notes.add(note), len(note)))
 
+    def _look_at_box(self, box: Any, area: Any) -> None:
+        """Counts boxes whose numbers are corners, as their area tells, or shares of the image."""
+        if (
+            self._boxes == _FIRST_BOXES
+            or not isinstance(box, list)
+            or [type(each) in (int, float) for each in box] != [True] * 4
+        ):
+            return
+        x, y, width, height = box
+        self._boxes += 1
+        self._shares += 0 < max(box) <= 1
+        if type(area) in (int, float) and area > 0:
+            of_corners, as_said = (width - x) * (height - y), width * height
+            self._corners += abs(area - of_corners) <= _SAME * area < abs(area - as_said)
+
+    def _refuse_other_boxes(self) -> None:
+        """PackError: the first boxes are of another form than COCO's."""
+        file = readable(str(self.paths[0]))
+        which = f"{file}: the bbox of the first {self._boxes:,} annotations"
+        if self._boxes and self._corners == self._boxes:
+            raise PackError(
+                f"{which} looks like x0, y0, x1, y1, for their area is that of these corners; expected x, y, width, "
+                "height, as COCO has them. Write them so"
+            )
+        if self._boxes and self._shares == self._boxes:
+            raise PackError(
+                f"{which} has no number over 1, as shares of the image have; expected pixels, as COCO has them. Write "
+                "them so"
+            )
+
     def _add_category(self, entry: Entry) -> None:
-        number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
-        if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
-            got = f"{number!r:.40} and {name!r:.60}"
+        number, name, points = id_of(entry.get("id")), entry.get("name"), entry.get("keypoints")
+        if not isinstance(number, int) or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
+            got = f"{entry.get('id')!r:.40} and {name!r:.60}"
             raise ValueError(f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {got}")
         if self.categories.setdefault(number, name) != name:
             raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
@@ -185,14 +280,38 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
     here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
     if len(here) == 1:
         return here[0]
+    if not here and annotated.by_url:
+        flat = first.rpartition("/")[2]
+        here = [root for root in roots if flat and not isinstance(state_or_problem(root, flat), str)]
+        if len(here) == 1:
+            return _with_urls(annotated, here[0])
     found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
+    only_urls = ""
+    if annotated.by_url:
+        only_urls = ". Images have a coco_url and no file_name: download them, into folders or one folder"
     raise PackError(
-        f"{readable(str(path))}: the first image, {first[:200]!r}, {found}. --image-root says where the images are"
+        f"{readable(str(path))}: the first image, {first[:200]!r}, {found}{only_urls}. --image-root says where the "
+        "images are"
     )
+
+
+def _with_urls(annotated: _Annotated, root: SourcePath) -> SourcePath:
+    """The root; images known by URL are looked for without their folder if the first one lies so."""
+    first = next(iter(annotated.by_url), None)
+    if first is not None:
+        path = annotated.images[first].path
+        flat = path.rpartition("/")[2]
+        if isinstance(state_or_problem(root, path), str) and not isinstance(state_or_problem(root, flat), str):
+            for number in annotated.by_url:
+                image = annotated.images[number]
+                annotated.images[number] = image._replace(path=image.path.rpartition("/")[2])
+    return root
 
 
 def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
     name, column, kind = asked
+    if column == _IMAGE_ID:
+        return _id_field(annotated, asked)
     file = readable(str(annotated.paths[0]))
     if _MADE_OF.get(column, column) not in annotated.entries:
         raise PackError(f"{asked}: the annotations of {file} have {named(annotated.entries)}")
@@ -215,6 +334,15 @@ def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
     return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
 
 
+def _id_field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
+    """The ids of the images, which evaluation asks for; as texts if one is a text."""
+    numbers = all(not isinstance(said, str) for said in annotated.ids.values())
+    expected = "int" if numbers else "text"
+    if asked.kind not in (None, expected, "text"):
+        raise PackError(f"{asked}: expected the kind {expected}, or none")
+    return SourceField(asked.name, asked.kind or expected, column=_IMAGE_ID)
+
+
 def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """The points that change places in a mirrored image: those whose names differ in left and right only."""
     place = {name: number for number, name in enumerate(points)}
@@ -229,6 +357,9 @@ def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]
         values: dict[str, Any] = {}
         problem = image.problem
         for field in fields:
+            if field.column == _IMAGE_ID:
+                values[field.name] = number if field.kind == "int" else str(annotated.ids[number])
+                continue
             try:
                 values[field.name] = _value(annotated, field, of_image)
             except ImageError as wrong:
@@ -244,7 +375,7 @@ def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[s
     objects = [(name, entry) for name, entry in of_image if _is_object(entry)]
     if field.kind == "boxes":
         labels = _each(objects, annotated.category)
-        return {"boxes": _each(objects, lambda entry: xyxy([entry.get("bbox")])[0]), "labels": labels}
+        return {"boxes": _each(objects, annotated.box), "labels": labels}
     if field.kind == "keypoints":
         return _each(objects, lambda entry: _points(entry, len(annotated.points)))
     if field.kind != "mask":

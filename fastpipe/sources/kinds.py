@@ -91,7 +91,9 @@ def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
     if not isinstance(found.root, Path):
         remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
         raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
-    return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
+    if found.format == "voc":
+        return list_voc(found.root, how.split)
+    return list_yolo(found.root, how.split, how.first_label or 0)
 
 
 def _of_images(found: Recognised, how: SourceOptions) -> Listing:
@@ -144,19 +146,21 @@ class _SourceKind(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
+_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "coordinates")
+_ALL_OPTIONS = (*_OPTIONS, "first_label")
+_OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields",), (".tar",)),
+    "webdataset": _SourceKind(_of_images, ("fields", "coordinates"), (".tar",)),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
     "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
-    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split"), (".json",)),
-    "voc": _SourceKind(_of_boxes, ("split",), folders=VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split",), folders=YOLO_FOLDERS),
+    "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
+    "voc": _SourceKind(_of_boxes, ("split", "coordinates"), folders=VOC_FOLDERS),
+    "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label"), folders=YOLO_FOLDERS),
 }
 
 
@@ -164,7 +168,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     """Tells what a source is, and which of its files count. PackError: not certain, or not with these options."""
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
-    for name in _OPTIONS:
+    for name in _ALL_OPTIONS:
         no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 1 << 20
 
+# Of which picture boxes, points and masks are: with its EXIF orientation applied, as viewers and annotation tools show
+# it, or as its file stores it.
+SHOWN, STORED = "shown", "stored"
+
 
 class Notes:
     """Pieces, one behind the other, in a file of the folder for temporary files. It ends with this object."""
@@ -149,6 +153,7 @@ class Listing:
     fields: tuple[SourceField, ...] = ()  # of the samples, in the order of `Source.parts`
     notes: Notes | None = None  # the values of rows, see `Note`
     assumed: tuple[Assumption, ...] = ()  # shown to the user
+    coordinates: str = SHOWN  # of the values of fields, by the format's rule; only of pictures that EXIF turns
     # When it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     taken_ns: int = field(default_factory=time.time_ns)
 
@@ -204,6 +209,7 @@ class Facts:
     stray: list[str] = field(default_factory=list)
     dropped: Mapping[str, int] = field(default_factory=dict)
     assumed: tuple[Assumption, ...] = ()
+    coordinates: str = SHOWN
     made_by: str = ""  # the program that added the samples; "": they were listed
 
     @classmethod
@@ -221,6 +227,7 @@ class Facts:
             stray=listing.stray,
             dropped=dict(listing.dropped),
             assumed=listing.assumed,
+            coordinates=listing.coordinates,
         )
 
     def with_more(self, other: Facts) -> Facts:

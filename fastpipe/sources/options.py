@@ -10,15 +10,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fastpipe.errors import ConfigError, PackError, choice, readable
+from fastpipe.errors import ConfigError, PackError, choice, readable, whole
 from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
 from fastpipe.sources.files import SourcePath, source_path
-from fastpipe.sources.listing import SourceField
+from fastpipe.sources.listing import SHOWN, STORED, SourceField
 from fastpipe.store.remote.options import RemoteOptions
 
 # Of a source; AUTO: what it certainly is.
 Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
-_SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
+COORDINATES = (SHOWN, STORED)
+_SAID = (
+    "format",
+    "image_column",
+    "label_column",
+    "split",
+    "coordinates",
+    "first_label",
+)  # what dataset.json has as it is
 
 
 class FieldColumn(NamedTuple):
@@ -42,10 +50,16 @@ class SourceOptions:
     fields: tuple[FieldColumn, ...] | None = None  # of the samples; None: all that the source has
     image_root: str | None = None  # the folder that paths of images are relative to; None: that of their file
     split: str | None = None  # the part of the source that is packed, such as "train"; None: it has one
+    coordinates: str | None = None  # SHOWN or STORED; None: as the sizes in the annotations say, else the format
+    first_label: int | None = None  # the number of the first class in label files of YOLO; None: 0
     remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
         choice("--format", self.format, tuple(each.value for each in Format))
+        if self.coordinates is not None:
+            choice("--coordinates", self.coordinates, COORDINATES)
+        if self.first_label is not None:
+            whole("--first-label", self.first_label, least=0, most=1)
         for name in ("image_column", "label_column", "split", "image_root"):
             value = getattr(self, name)
             if not isinstance(value, (str, type(None))):

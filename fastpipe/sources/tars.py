@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, tee
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.files import SourcePath, state_at
-from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, change
+from fastpipe.sources.listing import STORED, ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
@@ -261,7 +261,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
             gathered.rename(f"{each.name}.png", f"{each.name}.jpg")
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     _take_origins(listing.sources, index, index.sources())
-    return listing
+    return replace(listing, coordinates=STORED)  # fields were moved with the pictures
 
 
 def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:

@@ -132,6 +132,7 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
         "reencoded": {"CMYK": 1},
         "png": {"GIF": 1, "PNG": 1},
         "exif_oriented": 0,
+        "assumed_shown": 0,
         "stray_bytes": 1,
         "multi_frame": 1,
     }

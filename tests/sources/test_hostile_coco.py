@@ -58,7 +58,7 @@ LIES: list[tuple[Content, str]] = [
     ({"bbox": [1, 2, 60, 20]}, "field boxes: expected boxes x0, y0, x1, y1 inside the image"),
     ({"bbox": [5, 5, -3, 2]}, "inside the image"),
     ({"bbox": [5, 5, 3]}, "annotation 2: expected boxes of four numbers: x, y, width, height"),
-    ({"bbox": None}, "annotation 3: expected boxes of four numbers"),
+    ({"bbox": None, "segmentation": None}, "annotation 3: expected boxes of four numbers"),
     ({"bbox": [1, 2, "a", 4]}, "annotation 4: expected boxes of four numbers"),
     ({"bbox": [1, 2, float("nan"), 4]}, "annotation 5: expected boxes of four numbers"),
     ({"bbox": [1, 2, 10**400, 4]}, "annotation 6: expected boxes of four numbers"),
@@ -112,7 +112,8 @@ def test_lies_of_a_file_are_listed(tmp_path: Path) -> None:
 # What a file may say that stops the pack: the list that gets another entry, the entry, and words of the error.
 CONTRADICTIONS: list[tuple[str, list[object], str]] = [
     ("images", [{"id": 3, "file_name": "000.jpg"}], "all.json: two images have the id 3: '003.jpg' and '000.jpg'"),
-    ("images", [{"id": "one", "file_name": "000.jpg"}], "expected a whole number as the id of an image, got 'one'"),
+    ("images", [{"id": [1], "file_name": "000.jpg"}], "expected a number or a text as the id of an image, got [1]"),
+    ("images", [{"id": True, "file_name": "000.jpg"}], "expected a number or a text as the id of an image, got True"),
     ("annotations", [7], "expected objects in annotations, got 7 (1)"),
     ("categories", [{"id": 2}], "expected categories with an id of 0 to 999,999 and a name, got 2 and None"),
     ("categories", [{"id": 1_000_000, "name": "x"}], "an id of 0 to 999,999 and a name, got 1000000 and 'x'"),

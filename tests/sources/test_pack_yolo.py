@@ -83,7 +83,7 @@ WRONG = [
     ("0 0.5 0.5 0.5 0.5\na 0.5 0.5 0.5 0.5", f"001.txt, line 2: {CLASS}'a 0.5 0.5 0.5 0.5'"),
     ("3 0.5 0.5 0.5 0.5", f"002.txt, line 1: {CLASS}'3 "),
     ("-1 0.5 0.5 0.5 0.5", f"003.txt, line 1: {CLASS}'-1 "),
-    ("0 0.1 0.1 0.2 0.2 0.3 0.3", f"004.txt, line 1: {CLASS}"),
+    ("0 0.1 0.1 0.2 0.2 0.3 0.3 0.4", f"004.txt, line 1: {CLASS}"),
     ("0 0.9 0.5 0.5 0.5", "expected boxes x0, y0, x1, y1 inside the image"),
     ("0 nan 0.5 0.5 0.5", "finite"),
     ("0 0.5 0.5 0.5 0.5\n" * 250_000, "007.txt: expected at most 4,194,304 bytes"),

@@ -14,20 +14,25 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.native import _engine
+from fastpipe.sources.coco_shapes import unpacked_counts
 from fastpipe.sources.picture.probe import image_format, native
 
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 
 
-def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
-    """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers; nothing is decoded of another `size`."""
+def mask_size(data: bytes) -> tuple[int, int]:
+    """Width and height of a gray PNG, or one with a palette; nothing is decoded. ImageError: it is none."""
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
     head = native(_engine.png_header, data, sys.maxsize)
     if head["color"] not in ("gray", "palette"):
         raise ImageError(f"a PNG with colours ({head['color']}); {_EXPECTED}")
-    refuse_other_size((head["width"], head["height"]), size)
+    return head["width"], head["height"]
+
+
+def mask_of_png(data: bytes) -> NDArray[Any]:
+    """(H, W) uint8 or uint16: values of a gray PNG, or the palette's numbers."""
     ids: NDArray[Any] = native(_engine.decode_mask, data, sys.maxsize)
     return ids if ids.dtype == np.uint8 else ids.astype(np.uint16)
 
@@ -41,13 +46,6 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
     if mask.min() < 0 or mask.max() > 65535:
         raise ImageError(f"{_EXPECTED}; got values from {mask.min()} to {mask.max()}")
     return mask.astype(np.uint16)
-
-
-def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:
-    """Raises ImageError if a picture's size, width and height, is not that of the sample's image."""
-    if found != expected:
-        ours, others = ("{} x {}".format(*size) for size in (expected, found))
-        raise ImageError(f"expected {ours} pixels, the size of the sample's image; got {others}")
 
 
 def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
@@ -84,7 +82,7 @@ def _runs(shape: object, width: int, height: int) -> list[int]:
         raise ValueError(f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}")
     counts = shape.get("counts")
     counts = counts.decode() if isinstance(counts, bytes) else counts
-    runs = _unpacked_counts(counts) if isinstance(counts, str) else counts
+    runs = unpacked_counts(counts) if isinstance(counts, str) else counts
     if not isinstance(runs, list) or not all(type(run) is int and run >= 0 for run in runs):
         raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
     if sum(runs) != width * height:
@@ -100,24 +98,3 @@ def _check_polygon(polygon: object, width: int, height: int) -> None:
     points = points.reshape(-1, 2) / (width, height)
     if not ((points >= -1) & (points <= 2)).all():
         raise ValueError(f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}")
-
-
-def _unpacked_counts(text: str) -> list[int]:
-    """Packed runs -> lengths: six bits a character, lowest first; from the fourth on the run two before is added."""
-    counts: list[int] = []
-    value = shift = 0
-    for character in text:
-        six = ord(character) - 48
-        if not 0 <= six < 64 or shift > 40:
-            raise ValueError(f"expected packed counts, got {text[:40]!r}")
-        value |= (six & 31) << shift
-        shift += 5
-        if six & 32:
-            continue
-        if six & 16:
-            value -= 1 << shift
-        counts.append(value + counts[-2] if len(counts) > 2 else value)
-        value = shift = 0
-    if shift:
-        raise ValueError("packed counts end in the middle of a number")
-    return counts

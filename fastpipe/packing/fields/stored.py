@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,75 +17,69 @@ from fastpipe.format.columns import row_dtype
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field, image_format_of, sidecars
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.fields.mask import mask_of_png, refuse_other_size
+from fastpipe.packing.fields.mask import mask_of_png, mask_size
+from fastpipe.packing.fields.placement import MOVING, Frame, Placement, Size, after, frame_of_file, turned_size
 from fastpipe.packing.fields.values import Boxes
+from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
-from fastpipe.sources.picture.jpeg import ACROSS, DOWN, SWAPPED, apply_orientation
+from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.png import encode_png
 
 
-@dataclass(frozen=True)
-class Placement:
-    """What became of a picture: turned by an EXIF orientation, 1: not at all; then scaled to its new size."""
+class FieldValues:
+    """Lays out the values of one sample, moved as its picture was moved; `frame` is that of boxes, points and masks.
 
-    size: tuple[int, int]
-    turn: int
-    new_size: tuple[int, int]
+    Attributes:
+        assumed: a value was moved by the rule of the source's format; nothing says that it is so. Note [frames]
+    """
 
-    def boxes(self, boxes: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(M, 4) x0, y0, x1, y1 in pixels of the source -> in pixels of the packed picture."""
-        corners = self._move(boxes.reshape(-1, 2, 2), edge=0)
-        return np.sort(corners, axis=1, kind="stable").reshape(-1, 4)  # a mirrored box has them the other way round
+    def __init__(self, packed: Packed, how: EncodeOptions, frame: Frame) -> None:
+        self.assumed = False
+        self._packed, self._how, self._frame = packed, how, frame
 
-    def points(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(M, K, 3) x, y, visibility, as `boxes`; they name pixels: mirrored, 0 becomes W - 1, as in torchvision."""
-        return np.concatenate([self._move(points[..., :2], edge=1), points[..., 2:]], axis=-1)
+    def store(self, kind: str, value: Any) -> Stored:
+        """ImageError says why a value does not fit the picture."""
+        if value is None:
+            return Stored()
+        if kind in ("text", "bytes"):
+            return Stored(member=value.encode() if kind == "text" else value)
+        if kind not in MOVING:
+            return Stored(short(value) if kind == "floats" else value)
+        if kind == "image":
+            return Stored(member=self._second_picture(value))
+        if kind == "mask":
+            return Stored(member=self._mask(value))
+        place = self._placement(self._frame)
+        if kind == "boxes":
+            return Stored(_boxes(value, place))
+        return Stored(short(place.points(value)))
 
-    def mask(self, mask: NDArray[Any]) -> NDArray[Any]:
-        """(H, W) values, turned and scaled by nearest neighbour."""
-        turned = apply_orientation(mask, self.turn)
-        if turned.shape == self.new_size[::-1]:
-            return turned
-        # The old pixel under the middle of each new one; in whole numbers, the same on every machine.
-        for axis, new in enumerate(self.new_size[::-1]):
-            turned = turned.take((2 * np.arange(new, dtype=np.int64) + 1) * turned.shape[axis] // (2 * new), axis)
-        return turned
+    def _placement(self, frame: Frame) -> Placement:
+        self.assumed |= not frame.certain and self._packed.orientation != 1
+        return Placement.of(frame, self._packed, self._how)
 
-    def _move(self, points: NDArray[np.float32], *, edge: int) -> NDArray[np.float32]:
-        """(..., 2) x, y. `edge` is 1 where coordinates are numbers of pixels, 0 where they lie between pixels."""
-        if (self.turn, self.size) == (1, self.new_size):
-            return points
-        moved = points.astype(np.float64)
-        width, height = self.size
-        if self.turn in SWAPPED:
-            moved, width, height = moved[..., ::-1].copy(), height, width
-        if self.turn in DOWN:
-            moved[..., 1] = height - edge - moved[..., 1]
-        if self.turn in ACROSS:
-            moved[..., 0] = width - edge - moved[..., 0]
-        moved *= np.divide(self.new_size, (width, height))
-        return moved.astype(np.float32)
+    def _mask(self, value: bytes | NDArray[Any]) -> bytes:
+        if isinstance(value, bytes):
+            frame = frame_of_file(mask_size(value), self._packed, self._frame)
+            mask = mask_of_png(value)
+        else:
+            mask = value
+            frame = frame_of_file((mask.shape[1], mask.shape[0]), self._packed, self._frame)
+        # No filter: masks repeat themselves, and deflate finds that alone.
+        return encode_png(self._placement(frame).mask(mask), filters=False)
 
+    def _second_picture(self, value: bytes | OpenedImage) -> bytes:
+        """Packed as the first one, and turned so that it lies on it."""
+        first = self._packed
 
-def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
-    """Moves a value as the picture was moved, and lays it out. ImageError says why it does not fit the picture."""
-    if value is None:
-        return Stored()
-    if kind in ("text", "bytes"):
-        return Stored(member=value.encode() if kind == "text" else value)
-    if kind not in ("mask", "image", "boxes", "keypoints"):
-        return Stored(short(value) if kind == "floats" else value)
-    if kind == "image":  # a second picture: packed as the first, and turned by the first one's orientation
-        second = convert(value, replace(how, storage=JPEG_STORAGE), packed.orientation)
-        refuse_other_size(second.source_size, packed.source_size)
-        return Stored(member=second.data)
-    place = Placement(packed.source_size, packed.orientation if how.apply_exif else 1, (packed.width, packed.height))
-    if kind != "mask":
-        return Stored(_boxes(value, place) if kind == "boxes" else short(place.points(value)))
-    mask = mask_of_png(value, packed.source_size) if isinstance(value, bytes) else value
-    refuse_other_size(mask.shape[::-1], packed.source_size)
-    # No filter: masks repeat themselves, and deflate finds that alone.
-    return Stored(member=encode_png(place.mask(mask), filters=False))
+        def turn(size: Size, own: int) -> int:
+            shown_size = turned_size(first.source_size, first.orientation)
+            if own != 1 and turned_size(size, own) == shown_size:  # both are shown by their own EXIF
+                return after(own, Placement.of(Frame(SHOWN), first, self._how).turn)
+            return self._placement(frame_of_file(size, first, self._frame)).turn
+
+        how = replace(self._how, storage=JPEG_STORAGE, apply_exif=True)
+        return convert(value, how, turn).data
 
 
 def short(numbers: NDArray[np.float32]) -> Any:

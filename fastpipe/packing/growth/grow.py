@@ -23,14 +23,14 @@ from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
-from fastpipe.packing.job.threads import Make, Progress, make_in_threads
+from fastpipe.packing.job.threads import Make, Progress, assumed_of, make_in_threads
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.shard.journal import SOURCES, Entries, Tally
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts, Listing, Source, SourceField
+from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
 from fastpipe.sources.tables import TableListing
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -58,6 +58,7 @@ class Grown:
         copies: sources that were left out because the dataset has their picture.
         skipped: sources that have changed since they were packed, and were left out.
         rejected: path and reason of sources that could not be packed.
+        assumed: what the source does not say for sure: how it was read, and the option that settles it.
         seconds: it took.
         uploaded_bytes: that were written into a bucket.
     """
@@ -69,6 +70,7 @@ class Grown:
     copies: int = 0
     skipped: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
+    assumed: tuple[Assumption, ...] = ()
     seconds: float = 0.0
     uploaded_bytes: int = 0
 
@@ -94,7 +96,7 @@ def add(
         said = fitting_fields(listing, index)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)
-        grown = Grown(version.index.info, **counts)
+        grown = Grown(version.index.info, **counts, assumed=listing.assumed)
         if not new:
             return replace(grown, seconds=time.monotonic() - started)
         listing = replace(listing, sources=new)
@@ -109,7 +111,11 @@ def add(
             made = make(listing, options, journal, fitted, on_progress)
             everything = list(made.entries)
             tally = Entries(everything).tally
-            grown = replace(grown, rejected=[(readable(path), reason) for path, reason in tally.rejected])
+            grown = replace(
+                grown,
+                rejected=[(readable(path), reason) for path, reason in tally.rejected],
+                assumed=(*listing.assumed, *assumed_of(tally.assumed_shown)),
+            )
             entries = [entry for entry in everything if entry.tars]
             if entries:
                 # Changed sources that cannot be packed any more take no place: those samples stay as they were.

@@ -110,6 +110,7 @@ class Version:
             changes=dict(counts["reencoded"]),
             pngs=dict(counts["png"]),
             oriented=counts["exif_oriented"],
+            assumed_shown=counts.get("assumed_shown", 0),
             stray_bytes=counts["stray_bytes"],
             multi_frame=counts["multi_frame"],
             rejected=[(each["path"], each["reason"]) for each in rejected if each["path"] not in tried],

@@ -121,8 +121,17 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    left_out = facts.stray, facts.dropped, facts.assumed
+    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of(info["counts"].get("assumed_shown", 0)))
     return Summary(info, Tally(), 0, time.monotonic() - started, *left_out, already_packed=True)
+
+
+def assumed_of(shown: int) -> list[Assumption]:
+    """What was assumed of images when they were read: see `Tally.assumed_shown`."""
+    if not shown:
+        return []
+    images = "1 image" if shown == 1 else f"{shown:,} images"
+    text = f"boxes, points and masks of {images} that EXIF turns: of the image as it is shown, not as it is stored"
+    return [Assumption(text, "--coordinates shown or stored")]
 
 
 @dataclass(frozen=True)
@@ -241,7 +250,7 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
     seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
-    left_out = facts.stray, facts.dropped, facts.assumed
+    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of(info["counts"].get("assumed_shown", 0)))
     return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 

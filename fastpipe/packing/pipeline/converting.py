@@ -18,7 +18,8 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.format.open_file import FileState, changed
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
-from fastpipe.packing.fields.stored import store
+from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
+from fastpipe.packing.fields.stored import FieldValues
 from fastpipe.packing.fields.values import clamped, of_field, refuse_long, take
 from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.given import Given
@@ -30,6 +31,7 @@ from fastpipe.sources.listing import (
     LARGE_BYTES,
     OF_THE_FILE,
     START_BYTES,
+    STORED,
     ByteRange,
     Listing,
     Source,
@@ -53,16 +55,18 @@ def converted(
     there, own = known or {}, None if isinstance(listing.root, Path) else listing.root.apart()
     listing = listing if own is None else replace(listing, root=own)
     of = options.encode, listing.kinds, listing.classes
+    asked = options.source.coordinates
+    unsaid = Frame(asked or listing.coordinates, asked is not None or listing.coordinates == STORED)
 
     def of_file(source: Source) -> Outcome:
         if source.path in there:
             return there.pop(source.path)
         name, read = str(listing.root / source.file_path), partial(_read, listing.root, source)
-        return convert_sample(source, name, read, partial(values_of, listing, source), *of, source.identity)
+        return convert_sample(source, name, read, partial(values_of, listing, source, unsaid), *of, source.identity)
 
     def of_row(row: _Row) -> Outcome:
         name, read = str(listing.root / row.source.path), partial(_image_of, row)
-        return convert_sample(row.source, name, read, lambda _: _row_values(row, listing.fields), *of)
+        return convert_sample(row.source, name, read, lambda _: (unsaid, _row_values(row, listing.fields)), *of)
 
     with contextlib.ExitStack() as stack:
         if isinstance(listing, TableListing):
@@ -89,7 +93,7 @@ def convert_sample(
     sample: Source | Given,
     name: str,
     read: Callable[[], bytes | OpenedImage],
-    values: Callable[[Packed], Iterator[Any]],
+    values: Callable[[Packed], tuple[Frame, Iterator[Any]]],
     how: EncodeOptions,
     kinds: Mapping[str, str],
     classes: Sequence[str],
@@ -109,12 +113,18 @@ def convert_sample(
         if identity is None:
             view = data if isinstance(data, bytes) else data.samples().tobytes()
             identity = identity_of(len(view), lambda at, size: view[at : at + size])
-        found, stored = values(packed), []
+        frame, found = values(packed)
+        laid_out, stored = FieldValues(packed, how, frame), []
         for field, kind in kinds.items():
             with of_field(field):
-                stored.append(store(kind, next(found), packed, how))
-        class_name = classes[sample.label] if 0 <= sample.label < len(classes) else None
-        return replace(packed, values=tuple(stored), identity=identity, class_name=class_name)
+                stored.append(laid_out.store(kind, next(found)))
+        return replace(
+            packed,
+            values=tuple(stored),
+            assumed_shown=laid_out.assumed,
+            identity=identity,
+            class_name=classes[sample.label] if 0 <= sample.label < len(classes) else None,
+        )
     except ImageError as problem:
         return str(problem)
     except MemoryError as problem:
@@ -131,23 +141,27 @@ def convert_sample(
         ) from problem
 
 
-def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any]:
-    """The value of each field of a sample, which has this picture; None where it has none. They are read one by one."""
+def values_of(listing: Listing, source: Source, unsaid: Frame, picture: Packed) -> tuple[Frame, Iterator[Any]]:
+    """The value of each field of a sample, which has this picture, read one by one; and of which picture they are.
+
+    None is a field without a value. `unsaid` is the frame where annotations say no size, or the user says the frame.
+    """
     if source.note is None:
         notes: dict[ByteRange, Any] = {}  # one member may hold the values of several fields
         parts = zip(listing.fields, source.parts, strict=True)
-        return (_value(listing, source, field, part, notes) for field, part in parts)
+        return unsaid, (_value(listing, source, field, part, notes) for field, part in parts)
     assert listing.notes is not None  # a listing of rows has them
     # The size of the image, if it is known, the values, and the times of files.
     size, values, times = json.loads(listing.notes.read(source.note.offset_bytes, source.note.size_bytes))
-    if size is not None and tuple(size) != picture.source_size:
-        turned = f", and an EXIF orientation of {picture.orientation}" if picture.orientation != 1 else ""
-        raise ImageError(
-            f"expected {size[0]} x {size[1]} pixels, as its annotations say; got {picture.source_size[0]} x "
-            f"{picture.source_size[1]}{turned}"
-        )
-    return (
-        _row_value(listing, field, values.get(field.name), times.get(field.name), picture) for field in listing.fields
+    frame = unsaid
+    if size is not None:
+        by_size = frame_by_size(tuple(size), picture, unsaid)
+        if by_size is None:
+            raise ImageError(f"expected {size[0]} x {size[1]} pixels, as its annotations say; got {sizes_of(picture)}")
+        frame = unsaid if unsaid.certain else by_size
+    return frame, (
+        _row_value(listing, field, values.get(field.name), times.get(field.name), size_in(frame, picture))
+        for field in listing.fields
     )
 
 
@@ -179,8 +193,8 @@ def _parsed(data: bytes, kind: str) -> Any:
         raise ImageError(f"expected JSON ({problem}), got {data[:40]!r}") from None
 
 
-def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, picture: Packed) -> Any:
-    width, height = picture.source_size
+def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size) -> Any:
+    width, height = size
     if value is None and field.kind in ("mask", "image"):
         return None
     if field.kind == "mask" and "shapes" in value:
@@ -192,6 +206,8 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
         scale = (width, height, width, height)
         boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]
         value = {"boxes": boxes, "labels": value["labels"]}
+    if field.kind == "keypoints" and isinstance(value, dict) and "shares" in value:
+        value = [[[x * width, y * height, seen] for x, y, seen in points] for points in value["shares"]]
     taken = take(field.kind, value)
     return clamped(taken, width, height) if field.kind == "boxes" and taken is not None else taken
 

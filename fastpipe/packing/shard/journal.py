@@ -68,6 +68,7 @@ class Tally:
     changes: dict[str, int] = field(default_factory=dict)
     pngs: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
+    assumed_shown: int = 0  # pictures whose values were taken as of the picture as shown, by the format's rule
     stray_bytes: int = 0  # pictures whose source had bytes that belong to no segment
     multi_frame: int = 0  # pictures whose source has more frames, of which the first was packed
     rejected: list[tuple[str, str]] = field(default_factory=list)
@@ -78,6 +79,7 @@ class Tally:
             if reason is not None:
                 counts[reason] = counts.get(reason, 0) + 1
         self.oriented += packed.orientation != 1
+        self.assumed_shown += packed.assumed_shown
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
 

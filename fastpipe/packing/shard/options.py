@@ -13,7 +13,7 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
-from fastpipe.sources.options import Format, SourceOptions, source_options
+from fastpipe.sources.options import COORDINATES, Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
@@ -26,6 +26,7 @@ CHOICES = {
     "on_error": ("report", "fail"),
     "damaged": DAMAGED,
     "exif": ("ignore", "apply"),
+    "coordinates": COORDINATES,
     "storage": tuple(PICTURE_ENDINGS),
     "executor": (THREADS, RAY),
     "by": ("path", "content"),

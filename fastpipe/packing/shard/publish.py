@@ -131,6 +131,7 @@ def publish_dataset(
             "reencoded": dict(sorted(all_of.changes.items())),
             "png": dict(sorted(all_of.pngs.items())),
             "exif_oriented": all_of.oriented,
+            "assumed_shown": all_of.assumed_shown,
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
         },

@@ -198,7 +198,16 @@ def read_sources(job: Job, listed: Listed, part: Part) -> Listing:
     if notes is not None:
         notes.flush()
     root = source_path(listed.root, job.options.source.remote)
-    listing = Listing(root, listed.classes or [], sources, [], {}, listed.fields, notes, taken_ns=listed.taken_ns)
+    listing = Listing(
+        root,
+        listed.classes or [],
+        sources,
+        stray=[],
+        fields=listed.fields,
+        notes=notes,
+        coordinates=listed.coordinates,
+        taken_ns=listed.taken_ns,
+    )
     if said["tables"] is None:
         return listing
     kind, image, files = said["tables"]

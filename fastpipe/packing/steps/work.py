@@ -211,9 +211,10 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
         listed = read_listed(job)
         with opened(job.destination, checked, shared_spool=True) as journal:
             made = Made(listed.plan, finished(job, journal))
-            info = publish(journal, listed, checked, made, time.monotonic()).info
+            summary = publish(journal, listed, checked, made, time.monotonic())
             remove_spool(job)
-        return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
+        info, assumed = summary.info, "".join(f"\nassumed, please check: {each}" for each in summary.assumed)
+        return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}{assumed}"
     read_listed(job)
     parts, work = list(read_parts(job, step)), convert_step if step == "convert" else make_step
     if step == "convert" and not parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,28 +62,37 @@ class Packed:
     source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
     orientation: int = 1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
     values: tuple[Stored, ...] = ()
+    assumed_shown: bool = False  # values were moved as of the picture as shown, which nothing but the format says
     jpeg_bytes: int = 0  # how large it is as a JPEG, or as a PNG
     identity: int = 0  # of the source's picture: sample_layout.identity_of
     class_name: str | None = None  # the name of its class; None: it has none, or is called after its label
 
 
-def convert(data: bytes | OpenedImage, how: EncodeOptions, orientation: int | None = None) -> Packed:
-    """Packs a file, or pixels whose EXIF orientation is given; None: the file's own. ImageError: it is refused."""
+# The width and height of a picture and its EXIF orientation -> the orientation by which it is turned.
+Turn = Callable[[tuple[int, int], int], int]
+
+
+def _own(_: tuple[int, int], orientation: int) -> int:
+    return orientation
+
+
+def convert(data: bytes | OpenedImage, how: EncodeOptions, turn: Turn = _own) -> Packed:
+    """Packs a file, or pixels. ImageError: it is refused, also by `turn`."""
     if isinstance(data, OpenedImage):
-        return _pack_opened(data, "pixels", how, orientation)
+        return _pack_opened(data, "pixels", how, turn)
     name = image_format(data)
     if name == COEFFICIENTS:
         data = native(_engine.restore_jpeg, data)
     elif name != "JPEG":
         opened = open_image(data, name, max_pixels=how.max_pixels)
-        return _pack_opened(opened, name, how, orientation, data if name == "PNG" and is_ours(data) else None)
+        return _pack_opened(opened, name, how, turn, data if name == "PNG" and is_ours(data) else None)
     try:
-        return _pack_jpeg(data, how, orientation)
+        return _pack_jpeg(data, how, turn)
     except ImageError as problem:
         # A limit on work is no damage; that on pixels holds there, too.
         if how.damaged == "decode" and code_of(problem) != _engine.Code.too_many_scans:
             with contextlib.suppress(ImageError):
-                return _pack_damaged(data, how, orientation)
+                return _pack_damaged(data, how, turn)
         raise
 
 
@@ -104,9 +114,9 @@ def stored_header(data: bytes) -> tuple[int, int, int, int]:
     return *size, *form
 
 
-def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
+def _pack_jpeg(data: bytes, how: EncodeOptions, turn: Turn) -> Packed:
     header = read_header(data)
-    known = _known(header.size, orientation or header.orientation, how)
+    known = _known(header.size, turn(header.size, header.orientation), how)
     segments = _kept(header, known, how)
     try:
         jpeg, info = _transcode(data, segments, how)
@@ -126,22 +136,21 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     return _encoded(samples, known, how, kind, segments, png=how.as_png(lossless=False))
 
 
-def _pack_damaged(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
+def _pack_damaged(data: bytes, how: EncodeOptions, turn: Turn) -> Packed:
     """Packs a damaged JPEG as Pillow shows it: with gray or shifted blocks. Pillow takes none that ends early."""
     opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
-    known, segments = _known(opened.size, orientation or opened.orientation, how), list[Segment]()
+    known = _known(opened.size, turn(opened.size, opened.orientation), how)
+    segments: list[Segment] = []
     with contextlib.suppress(ImageError):
         segments = _kept(read_header(data), known, how)
     known = replace(known, change="damaged JPEG")
     return _encoded(opened.samples(), known, how, None, segments, png=how.as_png(lossless=False))
 
 
-def _pack_opened(
-    opened: OpenedImage, name: str, how: EncodeOptions, orientation: int | None, ours: bytes | None = None
-) -> Packed:
+def _pack_opened(opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn, ours: bytes | None = None) -> Packed:
     """Packs what is no JPEG. `ours` has its bytes, if they are a PNG of ours."""
     png = how.as_png(lossless=opened.lossless)
-    known = _known(opened.size, orientation or opened.orientation, how, png=png)
+    known = _known(opened.size, turn(opened.size, opened.orientation), how, png=png)
     known = replace(known, multi_frame=opened.multi_frame)
     samples = opened.samples()
     if ours is not None and png and known.change is None:

@@ -17,7 +17,8 @@ from support.sources.pack_sources import exif, pixels, saved
 
 import fastpipe
 from fastpipe.format.index import Index
-from fastpipe.packing.fields.stored import Placement, short
+from fastpipe.packing.fields.placement import Placement
+from fastpipe.packing.fields.stored import short
 from fastpipe.sources.picture.jpeg import apply_orientation
 
 W, H = 70, 45

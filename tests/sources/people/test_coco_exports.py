@@ -1,0 +1,188 @@
+"""COCO's annotations as tools and scripts write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco_mask
+from support.sources.becomes import becomes
+from support.sources.listed import by_path, flat_photos
+
+import fastpipe
+from fastpipe.errors import PackError
+from fastpipe.format.index import Index
+from fastpipe.sources.coco_shapes import box_around
+
+BOX = [1, 2, 10, 20]
+Content = dict[str, Any]
+
+
+def content(images: int = 2) -> Content:
+    """Photos 40, 41, ... x 30, each with a box."""
+    photos = [{"id": at, "file_name": f"{at:03d}.jpg", "width": 40 + at, "height": 30} for at in range(images)]
+    notes = [{"id": 10 + at, "image_id": at, "category_id": 1, "bbox": BOX} for at in range(images)]
+    return {"images": photos, "annotations": notes, "categories": [{"id": 1, "name": "ant"}]}
+
+
+def write(folder: Path, what: Content) -> Path:
+    if not folder.exists():
+        flat_photos(folder, len(what["images"]))
+    (folder / "all.json").write_text(json.dumps(what))
+    return folder / "all.json"
+
+
+@becomes("COCO, ids or sizes as texts or fractions", "the same as numbers; images may have any text as id")
+def test_ids_as_texts(tmp_path: Path) -> None:
+    what = content(3)
+    what["images"][0] |= {"width": "40", "height": 30.0}
+    what["images"][0]["id"] = "0"
+    what["images"][1]["id"] = "0a1f-uuid"
+    what["annotations"][1]["image_id"] = "0a1f-uuid"
+    what["annotations"][2]["image_id"] = 2.0
+    what["annotations"][0]["category_id"] = "1"
+    what["categories"] = [{"id": "1", "name": "ant"}, {"id": "2", "name": "bee"}]
+    what["annotations"].append({"id": "77", "image_id": "2", "category_id": "2", "bbox": [0, 0, 4, 5]})
+    summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    assert not summary.tally.rejected
+    found = by_path(tmp_path / "packed", "boxes")
+    assert {path: (boxes.tolist(), labels.tolist()) for path, (boxes, labels) in found.items()} == {
+        "000.jpg": ([[1, 2, 11, 22]], [1]),
+        "001.jpg": ([[1, 2, 11, 22]], [1]),
+        "002.jpg": ([[1, 2, 11, 22], [0, 0, 4, 5]], [1, 2]),
+    }
+    assert Index(tmp_path / "packed").fields["boxes"].names == ("", "ant", "bee")
+
+
+@becomes("COCO, ids of categories that are words", "refused")
+def test_categories_that_are_words(tmp_path: Path) -> None:
+    what = content()
+    what["categories"] = [{"id": "ant", "name": "ant"}]
+    with pytest.raises(
+        PackError, match="expected categories with an id of 0 to 999,999 and a name, got 'ant' and 'ant'"
+    ):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+
+
+@becomes("COCO, `image_id` for evaluation", "a field of numbers; of texts where ids are texts", "--field image_id")
+def test_image_ids(tmp_path: Path) -> None:
+    what = content()
+    what["images"][1]["id"] = what["annotations"][1]["image_id"] = 123_456_789_012
+    source = write(tmp_path / "src", what)
+    fastpipe.pack(source, tmp_path / "packed", fields=["boxes=bbox", "image_id", "text=image_id:text"])
+    assert Index(tmp_path / "packed").fields["image_id"].kind == "int"
+    found = by_path(tmp_path / "packed", "image_id", "text")
+    assert found == {"000.jpg": (0, "0"), "001.jpg": (123_456_789_012, "123456789012")}
+    for batch in fastpipe.loader(tmp_path / "packed", 2, train=False, fields=("image", "image_id")):
+        assert sorted(batch["image_id"].tolist()) == [0, 123_456_789_012]
+    what["images"][1]["id"] = what["annotations"][1]["image_id"] = "000123"
+    fastpipe.pack(write(tmp_path / "src", what), tmp_path / "texts", fields=["image_id"])
+    assert by_path(tmp_path / "texts", "image_id") == {"000.jpg": "0", "001.jpg": "000123"}
+    with pytest.raises(PackError, match="--field image_id=image_id:int: expected the kind text, or none"):
+        fastpipe.pack(source, tmp_path / "other", fields=["image_id=image_id:int"])
+
+
+@becomes("COCO, `bbox` empty or missing beside polygons or runs", "the box around them; the summary counts them")
+def test_boxes_around_segmentations(tmp_path: Path) -> None:
+    mask = np.zeros((30, 43), np.uint8)
+    mask[4:9, 7:8] = mask[5:7, 30:33] = 1
+    packed_runs = coco_mask.encode(np.asfortranarray(mask))
+    what = content(5)
+    polygons = [[3, 4, 9, 5, 6, 8.5], [1, 20, 4, 20, 4, 25]]
+    for at, (bbox, shape) in enumerate(
+        [
+            ([], polygons),
+            (None, [polygons[0]]),
+            ([], {"size": [30, 42], "counts": [2 * 30 + 3, 4, 39 * 30 + 23]}),
+            ([], {"size": [30, 43], "counts": packed_runs["counts"].decode()}),
+            (BOX, polygons),
+        ]
+    ):
+        what["annotations"][at] |= {"bbox": bbox, "segmentation": shape}
+    del what["annotations"][1]["bbox"]
+    summary = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    assert not summary.tally.rejected
+    assert {path: boxes.tolist() for path, (boxes, _) in by_path(tmp_path / "packed", "boxes").items()} == {
+        "000.jpg": [[1, 4, 9, 25]],
+        "001.jpg": [[3, 4, 9, 8.5]],
+        "002.jpg": [[2, 3, 3, 7]],
+        "003.jpg": [[7, 4, 33, 9]],
+        "004.jpg": [[1, 2, 11, 22]],
+    }
+    text = "annotations with a segmentation and no bbox: 4; the boxes are those around it"
+    assert [each.text for each in summary.assumed] == [text]
+    what["annotations"][0]["segmentation"] = []
+    reasons = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "less").tally.rejected
+    (where, reason) = reasons[0]
+    assert where == "000.jpg"
+    assert "annotation 10: expected boxes of four numbers: x, y, width, height; got [[]]" in reason
+
+
+@becomes("COCO, bbox as corners x0, y0, x1, y1, where `area` shows it; or as shares of the image", "refused")
+def test_boxes_of_another_form(tmp_path: Path) -> None:
+    what = content(3)
+    for at, note in enumerate(what["annotations"]):
+        note |= {"bbox": [3, 4, 13 + at, 10], "area": (10 + at) * 6.0}
+    with pytest.raises(
+        PackError,
+        match=r"the bbox of the first 3 annotations looks like x0, y0, x1, y1, .* area .* expected x, y, width",
+    ):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    what["annotations"][2]["area"] = 15 * 10
+    assert not fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").tally.rejected
+    for note in what["annotations"]:
+        note |= {"bbox": [0.1, 0.2, 0.5, 0.5]}
+    with pytest.raises(PackError, match=r"bbox of the first 3 annotations has no number over 1, .* expected pixels"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "other")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_boxes_around_runs_are_pycocotools(seed: int) -> None:
+    mask = (np.random.default_rng(seed).random((7, 5)) < 0.1).astype(np.uint8)
+    mask[seed % 7, seed % 5] = 1
+    runs = coco_mask.encode(np.asfortranarray(mask))
+    ys, xs = np.nonzero(mask)
+    expected = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
+    assert box_around({"size": [7, 5], "counts": runs["counts"].decode()}) == expected
+    x, y, width, height = coco_mask.toBbox(runs).tolist()
+    assert [x, y, x + width, y + height] == expected
+
+
+@becomes(
+    "LVIS, COCO with `coco_url` and no file_name", "FOLDER/NAME of the URL, or NAME in one folder; else what to do"
+)
+def test_coco_url(tmp_path: Path) -> None:
+    what = content()
+    for at, image in enumerate(what["images"]):
+        image["coco_url"] = f"http://images.cocodataset.org/val2017/{at:03d}.jpg"
+        del image["file_name"]
+    (tmp_path / "lvis").mkdir()
+    flat_photos(tmp_path / "lvis/val2017", 2)
+    source = write(tmp_path / "lvis", what)
+    for number, root in enumerate((None, tmp_path / "lvis", tmp_path / "lvis/val2017")):
+        fastpipe.pack(source, tmp_path / f"packed{number}", image_root=root)
+        found = by_path(tmp_path / f"packed{number}", "boxes")
+        names = [f"{'' if root == tmp_path / 'lvis/val2017' else 'val2017/'}{at:03d}.jpg" for at in (0, 1)]
+        assert {path: boxes.tolist() for path, (boxes, _) in found.items()} == {
+            name: [[1, 2, 11, 22]] for name in names
+        }
+    fastpipe.pack(write(tmp_path / "flat", what), tmp_path / "flat_packed")
+    assert sorted(by_path(tmp_path / "flat_packed", "boxes")) == ["000.jpg", "001.jpg"]
+    (tmp_path / "none").mkdir()
+    words = (
+        r"'val2017/000\.jpg', is in none of .* Images have a coco_url and no file_name: download them, .* --image-root"
+    )
+    with pytest.raises(PackError, match=words):
+        fastpipe.pack(write(tmp_path / "none", what), tmp_path / "other")
+
+
+@becomes("COCO panoptic (segments_info)", "refused: convert it, or write its masks with fastpipe.Writer")
+def test_panoptic(tmp_path: Path) -> None:
+    what = content()
+    segments = [{"id": 8_000_000, "category_id": 1, "area": 9, "bbox": BOX, "iscrowd": 0}]
+    what["annotations"] = [{"image_id": 0, "file_name": "000.png", "segments_info": segments}]
+    with pytest.raises(PackError, match=r"all\.json: this is COCO's panoptic format \(segments_info\).* Convert it to"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
