@@ -38,7 +38,7 @@ def test_workers_of_another_loader_are_left_alone() -> None:
 
 def test_a_lock_that_is_held_as_a_worker_is_forked() -> None:
     diagnosis = diagnosed(faults.Locked(), num_workers=1, stall_timeout=1.0 * slowdown())
-    assert "held dataset.lock" in finding(diagnosis, "stuck").what
+    assert finding(diagnosis, "stuck").cause == "lock-copied"
 
 
 def test_a_worker_that_does_not_come_to_its_first_sample() -> None:
