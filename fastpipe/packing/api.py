@@ -16,13 +16,14 @@ from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.sources.classes_from import ClassesFrom
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 _LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split"),
+    *("format", "image_column", "label_column", "fields", "image_root", "split", "classes_from"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -38,6 +39,7 @@ def pack(
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    classes_from: ClassesFrom | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -83,6 +85,9 @@ def pack(
             None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
         split: part of `src` to pack, such as "train", if it has several.
+        classes_from: names of all classes in the order of their numbers: a packed dataset, a source such as a folder of
+            class folders, or a text file with a name on each line; in Python also a list of names. A class of `src`
+            that is not among them is refused, one that `src` lacks is kept. None: the classes of `src`.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded

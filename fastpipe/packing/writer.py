@@ -24,6 +24,7 @@ from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
+from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import Facts, SourceField
 
 _MADE_BY = "fastpipe.Writer"
@@ -55,6 +56,8 @@ class Writer:
             "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
             classes are called after them.
+        classes_from: in place of `classes`: what has the names, as `fastpipe.pack` takes it: a packed dataset, a source
+            such as a folder of class folders, or a text file with a name on each line.
         **options: those of `fastpipe.pack`, without `seed`, `shuffle`, `on_progress` and those that say how a source is
             read.
 
@@ -74,6 +77,7 @@ class Writer:
         fields: Mapping[str, str] | None = None,
         *,
         classes: Sequence[str] | None = None,
+        classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
         if wrong := options.keys() - _OPTIONS:
@@ -82,9 +86,13 @@ class Writer:
                 "source to read, and keeps the order in which samples are added: shuffle them before"
             )
         self._kinds = _checked_kinds(fields or {})
+        self._options: PackOptions = pack_options(**options, shuffle=False)
+        if classes_from is not None:
+            if classes is not None:
+                raise ConfigError("classes and classes_from both name the classes; leave out one of them")
+            classes = class_names(classes_from, self._options.source.remote).labels
         self._classes = None if classes is None else _checked_classes(classes)
         self._names = list(self._classes or ())
-        self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         self._series: _Series | None = None
 

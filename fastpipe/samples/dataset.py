@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch.utils.data
@@ -27,6 +27,9 @@ from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
 from fastpipe.samples.saved import save
 from fastpipe.samples.single import Cropping, SampleReader, Single
+
+if TYPE_CHECKING:  # most programs give no classes
+    from fastpipe.sources.class_names import ClassNames
 
 
 class Dataset(Data, torch.utils.data.Dataset[Any]):
@@ -131,15 +134,36 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         new[[known[name] for name in classes]] = np.arange(len(classes))
         masks = [new[self.by_id("label").take(ids)] != NO_LABEL for ids in spans(len(self))]
         found = self._chosen(np.flatnonzero(np.concatenate(masks)), "only")
-        if flag("keep_labels", keep_labels):
-            return found
-        names = list(classes)
-        said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
-        return found._with(
-            relabelled=(names, [new[each] for each in found._stored_labels]),
-            labels=None if found._labels is None else Derived(found._labels, new.__getitem__),
-            identity={**found._identity, "classes": said},
-        )
+        return found if flag("keep_labels", keep_labels) else found._renumbered(classes, new[:-1].tolist())
+
+    def with_classes(self, classes: Sequence[str]) -> Dataset:
+        """The same samples, whose labels are positions in `classes`, by name: such as those of the training data.
+
+        Args:
+            classes: names of all classes, each once. They include those that have samples; one may have none.
+
+        Raises:
+            ConfigError: they are no names, or a class that has samples is not among them.
+        """
+        from fastpipe.sources.classes_from import checked_names  # most programs give no classes
+
+        if not isinstance(classes, (list, tuple)):
+            raise ConfigError(f"with_classes: expected a list of the names of all classes, got {classes!r:.100}")
+        names = checked_names(classes, "with_classes")
+        if not self.classes:
+            raise ConfigError(f"with_classes: {self.path} has no classes; with_labels(labels, classes=) gives it some")
+        places = {name: number for number, name in enumerate(names)}
+        numbers = [places.get(name, NO_LABEL) for name in self.classes]
+        if NO_LABEL in numbers:
+            counted = zip(self.classes, self.class_counts, numbers, strict=True)
+            for name, count, number in counted:
+                if count and number == NO_LABEL:
+                    raise ConfigError(
+                        f"with_classes: {count:,} samples of {self.path} are of the class {name!r}, which is not among "
+                        f"the {len(names):,} names{near(name, names)}. Add it, or leave its samples out: "
+                        "data.only(classes)"
+                    )
+        return self._renumbered(names, numbers)
 
     def take(self, fraction: float) -> Dataset:
         """This fraction of the samples, the same whatever the seed. A hash of each source file decides, so a smaller
@@ -312,6 +336,32 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         )
 
     # Inside
+
+    def _renumbered(self, classes: Sequence[str], numbers: Sequence[int]) -> Dataset:
+        """The same samples with other classes; `numbers` has the new label of each of the old ones."""
+        names = list(classes)
+        if names == self.classes and list(numbers) == list(range(len(names))):
+            return self
+        new = np.array([*numbers, NO_LABEL], dtype=np.int64)  # the last one is that of NO_LABEL
+        said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
+        return self._with(
+            relabelled=(names, [new[each] for each in self._stored_labels]),
+            labels=None if self._labels is None else Derived(self._labels, new.__getitem__),
+            identity={**self._identity, "classes": said},
+        )
+
+    def _with_given(self, given: ClassNames) -> Dataset:
+        """As `open` with classes_from."""
+        for name, names in given.fields:
+            field = self.index.fields.get(name)
+            if field is not None and field.names and field.names != names:
+                raise ConfigError(
+                    f"classes_from: the classes of the field {name!r} have other numbers in {self.path}; only labels "
+                    "can be renumbered here. Pack its source again with classes_from"
+                )
+        if not given.labels and given.fields:
+            return self  # there are only fields
+        return self.with_classes(given.labels)
 
     def _chosen(self, ids: Int64s, method: str) -> Dataset:
         """The samples with these ids, share by share. All of them in their order are the dataset itself."""

@@ -183,6 +183,7 @@ def _write_columns(
 ) -> dict[str, Any]:
     """Strings the pieces of all columns together; the entry "fields" of dataset.json."""
     agreement = Agreement(facts.kinds)
+    agreement.begin_with({field.name: field.names for field in facts.fields if field.numbers})
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
     # In a shard's piece of a column class names have this shard's numbers.
