@@ -61,6 +61,8 @@ class Index:
 
     packed = True  # by `fastpipe pack`; mtimes_ns, odd and convert are for other sources: scan/index.py
     scattered = False  # in the order of `samples_at`: nothing is gained by reading neighbours together
+    in_tars = True  # or else each sample is a file
+    in_deeper_folders = False  # files that are not packed, and lie in folders of class folders
     may_be_large = True  # there may be pictures of more than max_pixels
     restored_by = RESTORE
     why_not: Mapping[str, str] = {}  # of several datasets, fields that not all have, or that do not go together

@@ -165,6 +165,17 @@ class UnpackedIndex(Index):
     def _as_they_lie(self) -> NDArray[np.int64]:
         return np.lexsort((self.records["offset"], self.records["shard"]))
 
+    @property
+    def in_tars(self) -> bool:  # type: ignore[override]
+        """Whether samples are members of tars; else each is a file."""
+        return self._columns.archives is not None
+
+    @property
+    def in_deeper_folders(self) -> bool:  # type: ignore[override]
+        """Whether there are files in folders of class folders."""
+        paths, count = self._columns.paths, len(self._columns.files)
+        return not self.in_tars and bool(self.classes) and paths.data.count(b"/") > count
+
     @cached_property
     def scattered(self) -> bool:  # type: ignore[override]
         """Whether samples are files, or lie sorted by class in tars."""
