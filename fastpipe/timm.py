@@ -139,21 +139,22 @@ def _with_timms_classes(data: Dataset) -> Dataset:
             f"{data.path} has folders in its class folders: timm takes the innermost folder of an image as its class, "
             f"and fastpipe the outermost. To train on the outermost: root=fastpipe.open({str(data.path)!r})"
         )
-    counted = zip(data.classes, data.class_counts, strict=True)
-    names = [name for name, count in counted if count or index.in_tars]  # timm sees no empty folder
-    timms = sorted(names, key=lambda name: (_natural(name), name))
-    if timms == data.classes or not names:
-        return data
+    counts = dict(zip(data.classes, data.class_counts, strict=True))
+    if data.classes == [str(number) for number in range(len(counts))] and index.in_tars:
+        return data  # labels that are numbers
+    in_order = sorted(counts, key=lambda name: (_natural(name), name))
+    timms = [name for name in in_order if counts[name]]  # timm sees no empty folder
     if not index.packed:
         return data.with_classes(timms)
-    if "classes_from" in index.info["packs"][0]["options"]["source"]:
+    moved = [name for number, name in enumerate(timms) if data.class_to_idx[name] != number]
+    if not moved or "classes_from" in index.info["packs"][0]["options"]["source"]:
         return data
-    moved = next(name for name, other in zip(timms, data.classes, strict=True) if name != other)
     raise ConfigError(
-        f"{data.path} numbers its classes otherwise than timm, in natural order without case: {moved!r} is "
-        f"{data.classes.index(moved)} here, and {timms.index(moved)} in timm and its checkpoints. To keep the numbers of "
-        f"the dataset, with which a model was trained here, pass class_map={str(data.path)!r} (--class-map); for "
-        "timm's, class_map=FILE with a name on each line in timm's order, or pack it with --classes-from FILE"
+        f"{data.path} numbers its classes otherwise than timm, in natural order without case: {moved[0]!r} is "
+        f"{data.class_to_idx[moved[0]]} here, and {timms.index(moved[0])} in timm and its checkpoints. To keep the "
+        f"numbers of the dataset, with which a model was trained here, pass class_map={str(data.path)!r} "
+        "(--class-map); for timm's, class_map=FILE with a name on each line in timm's order, or pack it with "
+        "--classes-from FILE"
     )
 
 
