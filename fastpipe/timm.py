@@ -140,8 +140,8 @@ def _with_timms_classes(data: Dataset) -> Dataset:
             f"and fastpipe the outermost. To train on the outermost: root=fastpipe.open({str(data.path)!r})"
         )
     counts = dict(zip(data.classes, data.class_counts, strict=True))
-    if data.classes == [str(number) for number in range(len(counts))] and index.in_tars:
-        return data  # labels that are numbers
+    if data.classes == [str(number) for number in range(len(counts))] and (index.in_tars or not counts):
+        return data  # there are no classes, or they are called after their numbers
     in_order = sorted(counts, key=lambda name: (_natural(name), name))
     timms = [name for name in in_order if counts[name]]  # timm sees no empty folder
     if not index.packed:

@@ -56,8 +56,7 @@ def remove(
             height, channels, bits or class, an operator, and a value. May be repeated: then all hold.
     """
     with exit_codes():
-        lines = None if keys is None else [line for line in keys.read_text(encoding="utf-8").splitlines() if line]
-        grown = run_remove(**options, keys=lines, classes=classes, where=where)
+        grown = run_remove(**options, keys=None if keys is None else _lines(keys), classes=classes, where=where)
         _tell(grown, options["dst"], as_json=as_json)
 
 
@@ -82,6 +81,12 @@ def log(data: Packed, as_json: AsJson = False) -> None:
             numbers = (f"{entry[name]:,}" for name in ("samples", "added", "removed"))
             table.add_row(str(entry["version"]), when, *numbers, readable(entry["command"]))
         out.print(table)
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines that are not empty. A key may have any character but a line feed in it, such as U+2028."""
+    text = file.read_bytes().decode("utf-8-sig")
+    return [bare for line in text.split("\n") if (bare := line.removesuffix("\r"))]
 
 
 def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:

@@ -22,9 +22,10 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
 from fastpipe.samples.by_id import Derived, Values, spans
-from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
+from fastpipe.samples.choosing import array_of, chosen_ids, draws_of_pictures, near
 from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
+from fastpipe.samples.folding import parts_of, warn_of_missing_classes
 from fastpipe.samples.saved import save
 from fastpipe.samples.single import Cropping, SampleReader, Single
 
@@ -173,16 +174,31 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         found = real_number(fraction)
         if found is None or not 0 < found <= 1:
             raise ConfigError(f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use select()")
-        return self._chosen(np.flatnonzero(by_hash(self.content, Stream.LIMIT, 0, found)), "take")
+        return self._chosen(np.flatnonzero(draws_of_pictures(self.content, Stream.LIMIT) < found), "take")
 
-    def fold(self, fold: int, *, of: int) -> tuple[Dataset, Dataset]:
+    def fold(
+        self, fold: int, *, of: int, stratify: str | None = None, groups: str | ArrayLike | None = None
+    ) -> tuple[Dataset, Dataset]:
         """(the rest, part `fold` of `of`) for cross-validation. A hash of each source file decides, as in `take`: the
-        same file is never in two parts. Both can be divided again, by another hash.
+        same file is never in two parts. Both can be divided again, by another hash. The log says which classes one of
+        the two lacks.
+
+        Args:
+            fold, of: which part, from 0 on, and how many there are.
+            stratify: "label": each part has an equal share of each class, as far as its samples can be divided. The
+                part of a sample then depends on the other samples, too. None: large classes only have about that share.
+            groups: what must stay together, such as patients or videos: the name of a column of whole numbers or texts,
+                or a value for each sample. No group is in two parts.
+
+        Raises:
+            ConfigError: an argument is wrong, or one of the two has no sample.
         """
         of = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=of - 1)
-        inside = by_hash(self.content, Stream.FOLD, fold / of, (fold + 1) / of, level=self._folds)
+        inside = parts_of(self, of, level=self._folds, stratify=stratify, groups=groups) == fold
         rest, part = (self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))
+        what = f"fold({fold}, of={of}) of {self.path}"
+        warn_of_missing_classes(self, part, rest, what, stratified=stratify is not None)
         return rest._with(folds=self._folds + 1), part._with(folds=self._folds + 1)
 
     def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
