@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.tables import count, pack_progress
-from fastpipe.errors import readable
+from fastpipe.cli.tables import assumptions, count, pack_progress
+from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import pack as run_pack
@@ -32,6 +33,7 @@ def add(as_json: AsJson = False, **options: Any) -> None:
     command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
+        logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
         with pack_progress(err) as progress:
             grown = run_add(**options, on_progress=progress)
         _tell(grown, options["dst"], as_json=as_json)
@@ -85,16 +87,20 @@ def log(data: Packed, as_json: AsJson = False) -> None:
 
 def _lines(file: Path) -> list[str]:
     """The lines that are not empty. A key may have any character but a line feed in it, such as U+2028."""
-    text = file.read_bytes().decode("utf-8-sig")
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ConfigError(f"--keys {file}: expected a text file in UTF-8 with a key on each line ({problem})") from None
     return [bare for line in text.split("\n") if (bare := line.removesuffix("\r"))]
 
 
 def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     if as_json:
         own = {"version": grown.info["version"], "samples": grown.info["samples"]}
-        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected")}
+        said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected", "assumed")}
         rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
-        print_json({**own, **said, "rejected": rejected})
+        assumed = [{"text": each.text, "option": each.option} for each in grown.assumed]
+        print_json({**own, **said, "rejected": rejected, "assumed": assumed})
         return
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {
@@ -109,3 +115,5 @@ def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     out.print(f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}")
     for path, reason in grown.rejected[:_MOST]:
         out.print(f"    {path}: {reason}")
+    if grown.assumed:
+        out.print(assumptions(grown.assumed))

@@ -188,11 +188,15 @@ def add(
     places = source_path(src, given.source.remote), destination_of(dst)
     how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
     if not on_ray(executor, address):
-        return grow.add(*places, given, **how)
-    from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
+        grown = grow.add(*places, given, **how)
+    else:
+        from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
 
-    with session(address, workers=given.workers) as cpus:
-        return grow.add(*places, given, **how, make=make_on_ray(cpus))
+        with session(address, workers=given.workers) as cpus:
+            grown = grow.add(*places, given, **how, make=make_on_ray(cpus))
+    for each in grown.assumed:
+        _LOG.warning("%s: assumed %s", places[0], each)
+    return grown
 
 
 def remove(

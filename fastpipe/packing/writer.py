@@ -20,6 +20,7 @@ from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
+from fastpipe.packing.pipeline.keys import Keys
 from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
@@ -115,6 +116,7 @@ class Writer:
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
         self._resumed = len(series.entries)
+        self._keys = Keys()  # of the samples so far
         self._failed: BaseException | None = None
         return self
 
@@ -126,11 +128,12 @@ class Writer:
                 channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact pixels, as with `pack`; a PIL
                 image that a program has changed counts as one without loss.
             label: a position in the list of classes, or a class name; None: the sample has no label.
-            key: names the sample, in the dataset and in messages; with keys an interrupted program can continue.
+            key: names the sample, in the dataset and in messages; with keys an interrupted program can continue. None:
+                the path of the image, with #2, #3, ... behind it if it comes again; or #N, the number of the sample.
             **fields: the values of its fields; None, or no value: the sample has none.
 
         Raises:
-            ConfigError: a field is not one of the Writer's, or the Writer is not open.
+            ConfigError: a field is not one of the Writer's, an earlier sample has the key, or the Writer is not open.
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be packed; or the samples
                 are not those of the interrupted run. After it no sample can be added, and no dataset appears.
         """
@@ -144,10 +147,17 @@ class Writer:
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
         self._check_complete()
+        if key is not None and key in self._keys:
+            raise ConfigError(
+                f"key {key!r}: an earlier sample has it; expected each key once, for samples are chosen, added and "
+                "removed by their keys"
+            )
+        unnamed = os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{series.count}"
+        name = self._keys.free(unnamed) if key is None else key
         sample = None  # it is in a finished shard
         if series.count >= series.resumed:
-            unnamed = os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{series.count}"
-            sample = given(unnamed if key is None else key, image, label, fields, self._kinds, self._classes)
+            sample = given(name, image, label, fields, self._kinds, self._classes)
+        self._keys.add(name)
         try:
             up_to = series.name(None if key is None else f"{key!r} {label}")
             if sample is not None:

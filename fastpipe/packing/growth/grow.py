@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
-from fastpipe.sources.listing import Facts, Listing, Source, SourceField
+from fastpipe.sources.listing import Assumption, Facts, Listing, Source, SourceField
 from fastpipe.sources.tables import TableListing
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -60,6 +60,7 @@ class Grown:
         rejected: path and reason of sources that could not be packed.
         seconds: it took.
         uploaded_bytes: that were written into a bucket.
+        assumed: what the source does not say for sure, and new classes that a fresh pack would number otherwise.
     """
 
     info: dict[str, Any]
@@ -71,6 +72,7 @@ class Grown:
     rejected: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
     uploaded_bytes: int = 0
+    assumed: tuple[Assumption, ...] = ()
 
 
 def add(
@@ -92,9 +94,11 @@ def add(
         journal, index, options = version.journal, version.index, version.options
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         said = fitting_fields(listing, index)
+        check_given_classes(listing, index, options)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)
-        grown = Grown(version.index.info, **counts)
+        assumed = (*listing.assumed, *_new_classes(index, listing.classes, {source.label for source in new}))
+        grown = Grown(version.index.info, **counts, assumed=assumed)
         if not new:
             return replace(grown, seconds=time.monotonic() - started)
         listing = replace(listing, sources=new)
@@ -298,6 +302,38 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
     labels = [numbers[name] for name in listing.classes]
     sources = [each if each.label == NO_LABEL else each._replace(label=labels[each.label]) for each in listing.sources]
     return replace(listing, classes=names, sources=sources)
+
+
+def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
+    """Raises PackError if the classes that a user has named, now or for the pack, do not allow those of a listing."""
+    if options.source.classes is not None:
+        if listing.classes and listing.classes[: len(index.classes)] != index.classes:
+            raise PackError(
+                f"--classes-from: expected the {len(index.classes):,} classes of {index.path} first, in their order, and "
+                "new ones behind them: labels that models have learned stay"
+            )
+        return
+    given = "classes_from" in index.info["packs"][0]["options"]["source"]
+    unknown = [name for name in listing.classes if name not in index.class_to_idx]
+    if given and unknown:
+        raise PackError(
+            f"{readable(str(listing.root))} has the class {unknown[0]!r}, and {index.path} was packed with the classes "
+            "of --classes-from, which are others. To add it, pass --classes-from with all of them, new ones last"
+        )
+
+
+def _new_classes(index: Index, classes: Sequence[str], used: Collection[int]) -> Iterator[Assumption]:
+    """Says of classes that come behind those of a dataset what number they would have in a fresh pack."""
+    fresh = sorted(classes)
+    if index.classes != sorted(index.classes):
+        return  # nobody knows in which order a fresh pack would have them
+    for number in range(len(index.classes), len(classes)):
+        name = classes[number]
+        if number in used and fresh.index(name) != number:
+            yield Assumption(
+                f"the class {name!r} is new, and comes last here: it is {number}. A fresh pack would sort it, and number "
+                f"it {fresh.index(name)}; for the same numbers there: --classes-from {index.path}"
+            )
 
 
 def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
