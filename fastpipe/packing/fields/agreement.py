@@ -94,8 +94,8 @@ class Agreement:
         numbers = self._numbers[field_name]
         return [numbers.setdefault(each, len(numbers)) for each in names]
 
-    def begin_with(self, names: Mapping[str, Sequence[str]]) -> None:
-        """Numbers the names of fields of kind "classes" that are given; those that no sample has are kept."""
+    def number(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Numbers given names of fields of kind "classes", also those that no sample has."""
         for name, given in names.items():
             if self.kinds[name] == "classes":
                 self._numbered(name, given)

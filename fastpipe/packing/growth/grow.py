@@ -309,8 +309,8 @@ def check_given_classes(listing: Listing, index: Index, options: PackOptions) ->
     if options.source.classes is not None:
         if listing.classes and listing.classes[: len(index.classes)] != index.classes:
             raise PackError(
-                f"--classes-from: expected the {len(index.classes):,} classes of {index.path} first, in their order, and "
-                "new ones behind them: labels that models have learned stay"
+                f"--classes-from: expected the {len(index.classes):,} classes of {index.path} first, in their order, "
+                "and new ones behind them: labels that models have learned stay"
             )
         return
     given = "classes_from" in index.info["packs"][0]["options"]["source"]
@@ -331,8 +331,8 @@ def _new_classes(index: Index, classes: Sequence[str], used: Collection[int]) ->
         name = classes[number]
         if number in used and fresh.index(name) != number:
             yield Assumption(
-                f"the class {name!r} is new, and comes last here: it is {number}. A fresh pack would sort it, and number "
-                f"it {fresh.index(name)}; for the same numbers there: --classes-from {index.path}"
+                f"the class {name!r} is new, and comes last here: it is {number}. A fresh pack would sort it, and "
+                f"number it {fresh.index(name)}; for the same numbers there: --classes-from {index.path}"
             )
 
 
@@ -357,7 +357,8 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
         if old.kind != "classes" and (other_pairs or longer.names[: len(shorter.names)] != shorter.names):
             raise PackError(
                 f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; expected those "
-                f"of {index.path}, {', '.join(old.names) or 'none'}, in the same order, and new ones behind them"
+                f"of {index.path}, {', '.join(old.names) or 'none'}, in the same order, and new ones behind them. "
+                f"--classes-from {index.path} numbers them by name"
             )
         said.append(new._replace(names=longer.names, flip_pairs=pairs))
     return said
