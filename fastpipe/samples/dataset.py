@@ -196,6 +196,12 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         of = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=of - 1)
         inside = parts_of(self, of, level=self._folds, stratify=stratify, groups=groups) == fold
+        if inside.all() or not inside.any():
+            remedy = "" if stratify else ', or pass stratify="label", which deals them out'
+            raise ConfigError(
+                f"fold({fold}, of={of}): {'the rest' if inside.all() else 'the part'} has no sample, for there are few "
+                f"{'samples' if groups is None else 'groups'} in {self.path}; choose fewer parts{remedy}"
+            )
         rest, part = (self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))
         what = f"fold({fold}, of={of}) of {self.path}"
         warn_of_missing_classes(self, part, rest, what, stratified=stratify is not None)
