@@ -153,7 +153,9 @@ def pack_table(summary: Summary) -> RenderableType:
 def assumptions(assumed: Sequence[Assumption]) -> RenderableType:
     """What the source does not say for sure, in a frame."""
     lines = "\n".join(f"- {readable(str(each))}" for each in assumed)
-    return Panel(Text(lines), title="assumed, please check", title_align="left", border_style="yellow", expand=False)
+    # The console leaves long lines to the terminal, which would cut them off at the frame.
+    text = Text(lines, no_wrap=False, overflow="fold")
+    return Panel(text, title="assumed, please check", title_align="left", border_style="yellow", expand=False)
 
 
 def _by_reason(counts: dict[str, int]) -> str:
