@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from fastpipe.samples.single import Cropping, SampleReader, Single
 
 if TYPE_CHECKING:  # most programs give no classes
     from fastpipe.sources.class_names import ClassNames
+
+_LOG = logging.getLogger("fastpipe")
 
 
 class Dataset(Data, torch.utils.data.Dataset[Any]):
@@ -374,6 +377,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     def _with_given(self, given: ClassNames) -> Dataset:
         """As `open` with classes_from."""
+        from fastpipe.sources.class_names import are_positions  # most programs give no classes
+
         for name, names in given.fields:
             field = self.index.fields.get(name)
             if field is not None and field.names and field.names != names:
@@ -383,7 +388,12 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 )
         if not given.labels and given.fields:
             return self  # there are only fields
-        return self.with_classes(given.labels)
+        used = [name for name, count in zip(self.classes, self.class_counts, strict=True) if count]
+        if not are_positions(self.classes, used, given.labels):
+            return self.with_classes(given.labels)
+        _LOG.warning("%s: assumed labels are numbers: number 0 is %r, and so on", self.path, given.labels[0])
+        places = (number if number < len(given.labels) else NO_LABEL for number in range(len(self.classes)))
+        return self._renumbered(given.labels, list(places))
 
     def _chosen(self, ids: Int64s, method: str) -> Dataset:
         """The samples with these ids, share by share. All of them in their order are the dataset itself."""

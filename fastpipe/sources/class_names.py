@@ -8,7 +8,7 @@ of the source that is not among them is refused, and one that the source lacks h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,15 +67,16 @@ def numbered_folders(
     """Some of the class folders with their numbers. PackError: one with files is not among the given names."""
     names = folders if given is None else given.labels
     places = {name: number for number, name in enumerate(names)}
-    if given is not None and not places.keys() & set(folders) and _are_digits(folders) and len(folders) <= len(names):
+    if given is not None and are_positions(folders, folders, names):
         places = {name: int(name) for name in folders}
     _refuse([name for name in some if name not in places and not is_empty(name)], names, "the source")
     return [(places[name], name) for name in some if name in places]
 
 
-def _are_digits(names: Sequence[str]) -> bool:
-    """Whether names are nothing but the numbers."""
-    return list(names) == [str(number) for number in range(len(names))]
+def are_positions(ours: Sequence[str], used: Sequence[str], names: Collection[str]) -> bool:
+    """Whether our classes are numbers without names, of which those that are used can be positions in given names."""
+    are_numbers = list(ours) == [str(number) for number in range(len(ours))]
+    return are_numbers and bool(used) and not set(used) & set(names) and int(used[-1]) < len(names)
 
 
 def renumbered(field: SourceField, value: Any) -> Any:
@@ -127,11 +128,14 @@ def _with_names(listing: Listing, field: SourceField, given: ClassNames, assumed
         )
     if field.kind == "classes" and not field.names:  # values are names
         return field._replace(names=names, numbers=tuple(range(len(names))))
+    by_position = Assumption(f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on", _OPTION)
     if not field.names:
-        assumed.append(Assumption(f"classes of {field.name} are numbers: number 0 is {names[0]!r}, and so on", _OPTION))
+        assumed.append(by_position)
         return field._replace(names=names, numbers=tuple(range(len(names))))
     used = [number for number, name in enumerate(field.names) if name]  # "" in a gap
-    numbers, _ = _numbers(listing, field.names, used, names)
+    numbers, is_by_position = _numbers(listing, field.names, used, names)
+    if is_by_position:
+        assumed.append(by_position)
     if field.kind == "mask" and 0 in (numbers[number] for number in used):
         raise PackError(
             f"{_OPTION}: {names[0]!r} would be number 0 in the masks {field.name}, which is the background. Take the "
@@ -146,7 +150,7 @@ def _numbers(
     """The given number of each of our classes, NO_LABEL: it has none; whether ours are numbers, and no names."""
     places = {name: number for number, name in enumerate(names)}
     there = [ours[number] for number in sorted(used)]
-    if _are_digits(ours) and there and not any(name in places for name in there) and int(there[-1]) < len(names):
+    if are_positions(ours, there, names):
         return list(range(len(ours))), True
     _refuse([name for name in there if name not in places], names, readable(str(listing.root)))
     return [places.get(name, NO_LABEL) for name in ours], False

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from PIL import Image
+from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
 
 import fastpipe
@@ -72,6 +73,23 @@ def test_a_class_that_is_not_named_is_refused(tmp_path: Path, train: Path) -> No
     (source / "dog" / "1.jpg").unlink()  # an empty folder has nothing that could get a wrong number
     fastpipe.pack(source, tmp_path / "dst", classes_from=train)
     assert labels(fastpipe.open(tmp_path / "dst")) == {"ant": 0}
+
+
+@becomes("a WebDataset with numbers in KEY.cls, and a file with names", "each number is a line of the file; told")
+def test_a_web_dataset_with_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = picture(tmp_path / "a.jpg")
+    with tarfile.open(tmp_path / "val.tar", "w") as tar:
+        for key, label in (("ant", b"0"), ("cow", b"2")):
+            (tmp_path / "label").write_bytes(label)
+            tar.add(file, f"{key}.jpg")
+            tar.add(tmp_path / "label", f"{key}.cls")
+    summary = fastpipe.pack(tmp_path / "val.tar", tmp_path / "dst", classes_from=NAMES)
+    assert [each.text for each in summary.assumed] == ["labels are numbers: number 0 is 'ant', and so on"]
+    for data in (fastpipe.open(tmp_path / "dst"), fastpipe.open(tmp_path / "val.tar", classes_from=NAMES)):
+        assert (data.classes, labels(data)) == (NAMES, {"ant": 0, "cow": 2})
+    assert "assumed labels are numbers: number 0 is 'ant', and so on" in caplog.text
+    with pytest.raises(ConfigError, match=r"samples .* of the class '\d'"):
+        fastpipe.open(tmp_path / "val.tar", classes_from=NAMES[:2])
 
 
 def test_names_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -253,6 +271,18 @@ def test_a_packed_dataset_by_name(tmp_path: Path, train: Path) -> None:
     fastpipe.pack(train, tmp_path / "dst", classes_from=["cow", "bee", "ant"])
     data = fastpipe.open(tmp_path / "dst")
     assert (data.classes, labels(data)) == (["cow", "bee", "ant"], {"ant": 2, "bee": 1, "cow": 0})
+
+
+def test_a_damaged_shard_is_made_again_with_them(tmp_path: Path) -> None:
+    fastpipe.pack(coco(tmp_path / "a", {1: "ant", 3: "cow"}), tmp_path / "train", format="coco", fields=["boxes"])
+    val = coco(tmp_path / "b", {1: "cow", 2: "ant"})
+    fastpipe.pack(val, tmp_path / "dst", format="coco", fields=["boxes"], classes_from=tmp_path / "train")
+    shard = tmp_path / "dst" / "shard-000000.tar"
+    intact = shard.read_bytes()
+    shard.write_bytes(intact.replace(b"cls", b"clz"))
+    said = succeeded("verify", tmp_path / "dst", "--repair", val)
+    assert "repaired: shard-000000.tar" in said
+    assert shard.read_bytes() == intact
 
 
 def test_a_writer_takes_them(tmp_path: Path, train: Path) -> None:
