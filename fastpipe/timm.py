@@ -12,6 +12,11 @@ draws follow from (seed, epoch, batch, sample), so a resumed run repeats them. W
 - `interpolation="random"` is bicubic for all photos.
 - `num_aug_repeats` also works in one process, and `num_batches` without sizes to choose from.
 
+Note [classes as in timm]
+timm numbers class folders in natural order without case: 1, 2, 10, ant, Bee. A checkpoint knows these numbers and no
+names. So classes that are not packed have timm's numbers here. A packed dataset has its own: where they differ from
+timm's, `create_dataset` refuses it until `class_map`, or the `classes_from` of its pack, has said which are meant.
+
 Source of names and defaults: timm 1.0, timm/data/loader.py, transforms_factory.py, mixup.py and auto_augment.py.
 """
 
@@ -21,7 +26,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import kornia.augmentation
@@ -32,17 +37,19 @@ from fastpipe.augment import Augment
 from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
+from fastpipe.loading.classes import other_classes
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.samplers import Repeated
 from fastpipe.plan.crops import CenterCrop, Crop, Letterbox, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.samples.dataset import Dataset
-from fastpipe.samples.opening import open as open_dataset
+from fastpipe.samples.opening import as_dataset
+from fastpipe.sources.classes_from import class_names
 
 _SPLITS = (("train", "training"), ("val", "valid", "validation", "eval", "evaluation"))
 _BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
-_OF_OTHERS = ("class_map", "repeats", "input_key", "target_key")
+_OF_OTHERS = ("repeats", "input_key", "target_key")
 # Arguments of create_loader that name no choice here: threads need no seeds, no pinning and no processes that persist.
 _WITHOUT_EFFECT = (
     *("pin_memory", "use_multi_epochs_loader", "persistent_workers", "worker_seeding"),
@@ -53,19 +60,30 @@ _NOISE = {"": None, "const": None, "rand": "box", "pixel": "pixel"}  # of re_mod
 
 
 def create_dataset(
-    name: str = "", root: Any = None, split: str = "validation", search_split: bool = True, **options: Any
+    name: str = "",
+    root: Any = None,
+    split: str = "validation",
+    search_split: bool = True,
+    class_map: Any = None,
+    **options: Any,
 ) -> Dataset:
     """Opens the dataset of a split: ROOT/SPLIT, or ROOT/val for "validation" and the like, if it exists; else ROOT.
+
+    Classes of folders have timm's numbers, by Note [classes as in timm].
 
     Args:
         name: "" or "fastpipe". timm's other datasets have to be packed first.
         root: a folder with a packed dataset for each split; or a URL or what else `fastpipe.open` takes, as it is.
         split: "train", "training", "val", "valid", "validation", "eval", "evaluation" or another folder's name.
         search_split: whether to look for folders of splits in root.
+        class_map: names of the classes by number: a text file with a name on each line, or a dict of name -> number, as
+            in timm; or what else `classes_from` of `fastpipe.open` takes, such as the training's dataset. As in timm,
+            samples of other classes are left out. None or "": see above.
         options: timm's others, such as batch_size and seed, which have no effect on a packed dataset.
 
     Raises:
-        ConfigError: another kind of dataset, or one of class_map, repeats, input_key and target_key.
+        ConfigError: another kind of dataset, one of repeats, input_key and target_key, or a packed dataset whose
+            classes have other numbers than in timm.
         DatasetError: there is no dataset.
     """
     if name not in ("", "folder", "fastpipe") or root is None:
@@ -74,11 +92,75 @@ def create_dataset(
         raise ConfigError(f"fastpipe.timm.create_dataset cannot do {refused}; choose samples with fastpipe.open(...)")
     if "[" in split:
         raise ConfigError(f"split={split!r}: choose samples with fastpipe.open(...).select(...), without [...]")
-    if not search_split or not isinstance(root, (str, os.PathLike)):
-        return open_dataset(root)
-    words = next((words for words in _SPLITS if split in words), ())
-    folders = [os.path.join(root, word) for word in dict.fromkeys((split, *words))]
-    return open_dataset(next((folder for folder in folders if os.path.exists(folder)), root))
+    place = root
+    if search_split and isinstance(root, (str, os.PathLike)):
+        words = next((words for words in _SPLITS if split in words), ())
+        folders = [os.path.join(root, word) for word in dict.fromkeys((split, *words))]
+        place = next((folder for folder in folders if os.path.exists(folder)), root)
+    data = as_dataset(place)
+    if class_map:
+        return _with_class_map(data, class_map, root)
+    return data if isinstance(root, Dataset) else _with_timms_classes(data)
+
+
+def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:
+    if isinstance(class_map, Mapping):
+        names = sorted(class_map, key=class_map.__getitem__)
+        if [class_map[name] for name in names] != list(range(len(names))):
+            raise ConfigError(
+                f"class_map: expected the numbers 0 to {len(names) - 1:,}, each once, got {class_map!r:.200}"
+            )
+    else:
+        names = _names_in(class_map, root)
+    there = [name for name, count in zip(data.classes, data.class_counts, strict=True) if count]
+    known = [name for name in there if name in set(names)]
+    if len(known) < len(there) and known:
+        data = data.only(known)
+    return data.with_classes(names)
+
+
+def _names_in(class_map: Any, root: Any) -> list[str]:
+    """The classes that a file, a dataset or a source names, by number."""
+    if isinstance(class_map, (str, os.PathLike)):
+        if isinstance(root, (str, os.PathLike)) and not os.path.exists(class_map):  # in timm, also one in ROOT
+            inside = os.path.join(root, class_map)
+            class_map = inside if os.path.exists(inside) else class_map
+        if os.path.isdir(class_map):
+            data = as_dataset(class_map)
+            return data.classes if data.index.packed else _with_timms_classes(data).classes
+    return list(class_names(class_map).labels)
+
+
+def _with_timms_classes(data: Dataset) -> Dataset:
+    """See Note [classes as in timm]."""
+    index = data.stored[0].index
+    if index.in_deeper_folders:
+        raise ConfigError(
+            f"{data.path} has folders in its class folders: timm takes the innermost folder of an image as its class, "
+            f"and fastpipe the outermost. To train on the outermost: root=fastpipe.open({str(data.path)!r})"
+        )
+    counts = dict(zip(data.classes, data.class_counts, strict=True))
+    if data.classes == [str(number) for number in range(len(counts))] and (index.in_tars or not counts):
+        return data  # there are no classes, or they are called after their numbers
+    in_order = sorted(counts, key=lambda name: (_natural(name), name))
+    timms = [name for name in in_order if counts[name]]  # timm sees no empty folder
+    if not index.packed:
+        return data.with_classes(timms)
+    moved = [name for number, name in enumerate(timms) if data.class_to_idx[name] != number]
+    if not moved or "classes_from" in index.info["packs"][0]["options"]["source"]:
+        return data
+    raise ConfigError(
+        f"{data.path} numbers its classes otherwise than timm, in natural order without case: {moved[0]!r} is "
+        f"{data.class_to_idx[moved[0]]} here, and {timms.index(moved[0])} in timm and its checkpoints. To keep the "
+        f"numbers of the dataset, with which a model was trained here, pass class_map={str(data.path)!r} "
+        "(--class-map); for timm's, class_map=FILE with a name on each line in timm's order, or pack it with "
+        "--classes-from FILE"
+    )
+
+
+def _natural(name: str) -> list[Any]:
+    """What timm sorts names by: parts without case, of which every second one is a number."""
+    return [int(part) if at % 2 else part for at, part in enumerate(re.split(r"(\d+)", name.lower()))]
 
 
 def create_loader(
@@ -156,6 +238,9 @@ def create_loader(
         known = [name for name in inspect.signature(create_loader).parameters if name != "others"]
         raise ConfigError(f"fastpipe.timm.create_loader cannot do {names}; it knows {', '.join(known)}")
     data = dataset.dataset if num_aug_splits > 1 and not isinstance(dataset, Dataset) else dataset
+    data = as_dataset(data)
+    for problem in other_classes(data, train=is_training):
+        raise ConfigError(f"{problem}; in timm's programs: --class-map with the data for training")
     channels, height, width = _shape(input_size, len(mean))
     if interpolation == "random":
         interpolation = "bicubic" if augmented else "bilinear"

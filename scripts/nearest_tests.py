@@ -17,8 +17,8 @@ MOST = 40
 FAR = 4
 
 
-def git(*arguments: str) -> list[str]:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+def git(*arguments: str, root: Path = ROOT) -> list[str]:
+    return subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True).stdout.split()
 
 
 def changed(base: str) -> set[str]:
@@ -31,9 +31,9 @@ def module_of(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").removeprefix("tests/").replace("/", ".")
 
 
-def imported(path: str) -> set[str]:
+def imported(path: Path) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_bytes())):
+    for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -54,12 +54,13 @@ def distances(start: set[str], importers: dict[str, set[str]]) -> dict[str, int]
     return found
 
 
-def files_by_distance(changed_files: set[str]) -> list[str]:
-    """The test files of both tiers that are near to these files, the nearest first."""
-    paths = [path for path in git("ls-files", "-co", "--exclude-standard", "*.py") if (ROOT / path).exists()]
+def files_by_distance(changed_files: set[str], root: Path = ROOT) -> list[str]:
+    """The test files of both tiers in a checkout that are near to these files, the nearest first."""
+    listed = git("ls-files", "-co", "--exclude-standard", "*.py", root=root)
+    paths = [path for path in listed if (root / path).exists()]
     importers: dict[str, set[str]] = {}
     for path in paths:
-        for name in imported(path):
+        for name in imported(root / path):
             importers.setdefault(name, set()).add(module_of(path))
     modules = {module_of(path) for path in changed_files if path.endswith(".py")}
     if any(path.startswith("csrc/") for path in changed_files):

@@ -135,7 +135,7 @@ def tests_for(changed: dict[str, set[int]]) -> tuple[list[str], list[str]]:
     The gate's files that run a changed line; and those that are near by imports, if they run it in a program, where
     nothing is noted, or if nothing is known of the line: it runs at import, or is C++.
     """
-    near = [path for path in files_by_distance(set(changed)) if (CLONE / path).exists()]
+    near = files_by_distance(set(changed), CLONE)
     running: set[str] = set()
     if LINES.exists():
         lines = json.loads(LINES.read_text())

@@ -13,7 +13,7 @@ from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, pr
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
 from fastpipe.cli.tables import assumptions, count, pack_progress
-from fastpipe.errors import readable
+from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add
 from fastpipe.packing.api import pack as run_pack
@@ -58,8 +58,7 @@ def remove(
             height, channels, bits or class, an operator, and a value. May be repeated: then all hold.
     """
     with exit_codes():
-        lines = None if keys is None else [line for line in keys.read_text(encoding="utf-8").splitlines() if line]
-        grown = run_remove(**options, keys=lines, classes=classes, where=where)
+        grown = run_remove(**options, keys=None if keys is None else _lines(keys), classes=classes, where=where)
         _tell(grown, options["dst"], as_json=as_json)
 
 
@@ -86,13 +85,22 @@ def log(data: Packed, as_json: AsJson = False) -> None:
         out.print(table)
 
 
+def _lines(file: Path) -> list[str]:
+    """The lines that are not empty. A key may have any character but a line feed in it, such as U+2028."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise ConfigError(f"--keys {file}: expected a text file in UTF-8 with a key on each line ({problem})") from None
+    return [bare for line in text.split("\n") if (bare := line.removesuffix("\r"))]
+
+
 def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     if as_json:
         own = {"version": grown.info["version"], "samples": grown.info["samples"]}
         said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected", "assumed")}
-        said["assumed"] = [each._asdict() for each in grown.assumed]
         rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
-        print_json({**own, **said, "rejected": rejected})
+        assumed = [{"text": each.text, "option": each.option} for each in grown.assumed]
+        print_json({**own, **said, "rejected": rejected, "assumed": assumed})
         return
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
@@ -61,6 +62,9 @@ class Index:
 
     packed = True  # by `fastpipe pack`; mtimes_ns, odd and convert are for other sources: scan/index.py
     scattered = False  # in the order of `samples_at`: nothing is gained by reading neighbours together
+    lineage = ""  # a packed dataset's: the same for all of its versions, and for no other dataset
+    in_tars = True  # or else each sample is a file
+    in_deeper_folders = False  # files that are not packed, and lie in folders of class folders
     may_be_large = True  # there may be pictures of more than max_pixels
     restored_by = RESTORE
     why_not: Mapping[str, str] = {}  # of several datasets, fields that not all have, or that do not go together
@@ -98,6 +102,9 @@ class Index:
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
             self.counts: dict[str, Any] = info["counts"]  # of packing: docs/format.md
             count(self.counts["rejected"])
+            if info.get("packs"):
+                first = json.dumps(info["packs"][0], sort_keys=True).encode()
+                self.lineage = xxhash.xxh3_64_hexdigest(first)
             self.may_be_large = max_pixels is not None and max_pixels < max(
                 (count(each["options"].get("max_pixels", 0)) for each in a_list(info.get("packs", []))), default=0
             )

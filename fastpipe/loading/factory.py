@@ -21,6 +21,7 @@ from fastpipe.errors import ConfigError, choice, flag, positive, whole
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import Settings
+from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.epoch import Maker
 from fastpipe.loading.loader import Loader, Parts
 from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views, refuse
@@ -224,7 +225,9 @@ def loader(
     compiled = any(each is not None and each.compiled for each in augmentations)
     exacts = all(each for _, each in slots)
     settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.reader is not None)
-    return Loader(dataset, Parts(recipes, maker, stream, augmentations), settings)
+    made = Loader(dataset, Parts(recipes, maker, stream, augmentations), settings)
+    warn_of_other_classes(made, train=train)
+    return made
 
 
 def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:

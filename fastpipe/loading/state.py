@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.errors import ConfigError, whole
+from fastpipe.format.index import Index
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.picks import Listed
 from fastpipe.plan.recipe import Recipe, Size, partition_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # the commands that show a dataset need no torch
     from fastpipe.samples.dataset import Dataset
 
 STATE_VERSION = 3
+_STORED = "stored"  # in "order", which is a text: what the state's datasets were, for messages
 
 # What no option is called like -> the options that decide it.
 _OPTIONS = {
@@ -38,11 +40,12 @@ class Position:
 
 def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
     """What a checkpoint needs: always the same keys, and no dictionary, which torch.distributed would take apart."""
+    stored = [_Stored.of(each.index) for each in data.stored]
     return {
         "version": STATE_VERSION,
         "dataset": data.index.content,
         "dataset_versions": [each.index.version for each in data.stored],
-        "order": json.dumps(_order(recipe, position.epoch)),
+        "order": json.dumps({**_order(recipe, position.epoch), _STORED: stored}),
         "epoch": position.epoch,
         "batches": position.batches,
         "size": None if size is None else list(size),  # of images, if it was set while training ran
@@ -64,10 +67,11 @@ def order_in(state: Any, data: Dataset) -> dict[str, Any]:
         _ = state["epoch"], state["batches"], state["size"]  # they are there
     except (KeyError, TypeError, ValueError):
         raise foreign from None
+    stored = order.pop(_STORED, None)
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads dataset "
-            f"{data.index.content!r}; {_which(versions, data)}, or start without the state"
+            f"{data.index.content!r}. {_which(stored, versions, data)}, or start without the state. {_go_on(state)}"
         )
     return order
 
@@ -84,7 +88,7 @@ def position_in(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Reci
         )
         raise ConfigError(
             f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
-            "same options, or start without the state"
+            f"same options, or start without the state. {_go_on(state)}"
         )
     most = partition_of(recipe, epoch).batches
     return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=most))
@@ -107,14 +111,58 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
     }
 
 
-def _which(versions: list[int], data: Dataset) -> str:
-    indexes = [each.index for each in data.stored]
-    pairs = zip(indexes, versions, strict=False)
-    other = [(index, then) for index, then in pairs if index.version != then and index.version and then]
-    if len(versions) != len(indexes) or not other:
-        return "open the dataset of the state"
-    words = " and ".join(
-        f"{index.path} has version {index.version} here, and had {then} there" for index, then in other
+class _Stored(NamedTuple):
+    """What a state says of a stored dataset, for the message if another one is there."""
+
+    lineage: str  # as of Index
+    samples: int
+    classes: int
+    first_classes: Sequence[str]
+
+    @classmethod
+    def of(cls, index: Index) -> _Stored:
+        return cls(index.lineage, len(index), len(index.classes), index.classes[:2])
+
+    def __str__(self) -> str:
+        if not self.classes:
+            return f"{self.samples:,} samples"
+        names = ", ".join(repr(name[:20]) for name in self.first_classes)
+        return f"{self.samples:,} samples of {self.classes:,} classes ({names}{', ...' if self.classes > 2 else ''})"
+
+
+def _go_on(state: Mapping[str, Any]) -> str:
+    """How to train on with what is there now."""
+    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    return (
+        f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins epoch {epoch} from its "
+        f"start, and loader.set_epoch({epoch + 1}) the next one"
     )
-    opens = ", ".join(f"fastpipe.open({str(index.path)!r}, version={then})" for index, then in other)
+
+
+def _which(stored: Any, versions: list[int], data: Dataset) -> str:
+    """What the dataset of the state is to the one that is there: a version of it, or another one."""
+    indexes = [each.index for each in data.stored]
+    try:
+        there = [_Stored(*each) for each in stored]
+    except TypeError:  # an earlier fastpipe has saved the state
+        return "Open the dataset of the state"
+    if not len(there) == len(versions) == len(indexes):
+        return f"It is of {len(there)} stored datasets, and these are {len(indexes)}. Open the dataset of the state"
+    for index, then in zip(indexes, there, strict=True):
+        if then.lineage != index.lineage:
+            return (
+                f"It is another dataset, not a version of {index.path}: {then} there, {_Stored.of(index)} here. Open "
+                "the dataset of the state"
+            )
+    pairs = zip(indexes, versions, strict=True)
+    grown = [(index, version) for index, version in pairs if index.version != version]
+    if not grown:
+        return (
+            f"The files of {indexes[0].path} have changed since, or it is another dataset: {there[0]} there, "
+            f"{_Stored.of(indexes[0])} here. Open the dataset of the state"
+        )
+    words = " and ".join(
+        f"{index.path} has version {index.version} here, and had {version} there" for index, version in grown
+    )
+    opens = ", ".join(f"fastpipe.open({str(index.path)!r}, version={version})" for index, version in grown)
     return f"{words}. Pass {opens} to the loader in place of the path"

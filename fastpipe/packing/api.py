@@ -16,6 +16,7 @@ from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
 from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.sources.classes_from import ClassesFrom
 from fastpipe.sources.files import source_path
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
@@ -23,7 +24,17 @@ from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 _LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split", "coordinates", "first_label"),
+    *(
+        "format",
+        "image_column",
+        "label_column",
+        "fields",
+        "image_root",
+        "split",
+        "coordinates",
+        "first_label",
+        "classes_from",
+    ),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -41,6 +52,7 @@ def pack(
     split: str | None = None,
     coordinates: str | None = None,
     first_label: int | None = None,
+    classes_from: ClassesFrom | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -89,6 +101,9 @@ def pack(
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation applied, or as
             "stored"; None: as the width and height in the annotations say, else as the format's own tools do it: shown.
         first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
+        classes_from: names of all classes in the order of their numbers: a packed dataset, a source such as a folder of
+            class folders, or a text file with a name on each line; in Python also a list of names. A class of `src`
+            that is not among them is refused, one that `src` lacks is kept. None: the classes of `src`.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded

@@ -21,10 +21,12 @@ from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
+from fastpipe.packing.pipeline.keys import Keys
 from fastpipe.packing.shard.journal import Entry, Journal, entry_name
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Plan
+from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import STORED, Facts, SourceField
 from fastpipe.sources.picture.convert import Packed
 
@@ -57,6 +59,8 @@ class Writer:
             "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
             classes are called after them.
+        classes_from: in place of `classes`: what has the names, as `fastpipe.pack` takes it: a packed dataset, a source
+            such as a folder of class folders, or a text file with a name on each line.
         **options: those of `fastpipe.pack`, without `seed`, `shuffle`, `on_progress` and those that say how a source is
             read, but with `coordinates`; None: boxes, points and masks are of images as stored.
 
@@ -76,6 +80,7 @@ class Writer:
         fields: Mapping[str, str] | None = None,
         *,
         classes: Sequence[str] | None = None,
+        classes_from: ClassesFrom | None = None,
         **options: Any,
     ) -> None:
         if wrong := options.keys() - _OPTIONS:
@@ -84,9 +89,13 @@ class Writer:
                 "source to read, and keeps the order in which samples are added: shuffle them before"
             )
         self._kinds = _checked_kinds(fields or {})
+        self._options: PackOptions = pack_options(**options, shuffle=False)
+        if classes_from is not None:
+            if classes is not None:
+                raise ConfigError("classes and classes_from both name the classes; leave out one of them")
+            classes = class_names(classes_from, self._options.source.remote).labels
         self._classes = None if classes is None else _checked_classes(classes)
         self._names = list(self._classes or ())
-        self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         self._series: _Series | None = None
 
@@ -109,6 +118,7 @@ class Writer:
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
         self._resumed = len(series.entries)
+        self._keys = Keys()  # of the samples so far
         self._failed: BaseException | None = None
         return self
 
@@ -120,11 +130,12 @@ class Writer:
                 channels: gray; gray and alpha; RGB; RGB and alpha. It keeps its exact pixels, as with `pack`; a PIL
                 image that a program has changed counts as one without loss.
             label: a position in the list of classes, or a class name; None: the sample has no label.
-            key: names the sample, in the dataset and in messages; with keys an interrupted program can continue.
+            key: names the sample, in the dataset and in messages; with keys an interrupted program can continue. None:
+                the path of the image, with #2, #3, ... behind it if it comes again; or #N, the number of the sample.
             **fields: the values of its fields; None, or no value: the sample has none.
 
         Raises:
-            ConfigError: a field is not one of the Writer's, or the Writer is not open.
+            ConfigError: a field is not one of the Writer's, an earlier sample has the key, or the Writer is not open.
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be packed; or the samples
                 are not those of the interrupted run. After it no sample can be added, and no dataset appears.
         """
@@ -138,10 +149,17 @@ class Writer:
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
         self._check_complete()
+        if key is not None and key in self._keys:
+            raise ConfigError(
+                f"key {key!r}: an earlier sample has it; expected each key once, for samples are chosen, added and "
+                "removed by their keys"
+            )
+        unnamed = os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{series.count}"
+        name = self._keys.free(unnamed) if key is None else key
         sample = None  # it is in a finished shard
         if series.count >= series.resumed:
-            unnamed = os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{series.count}"
-            sample = given(unnamed if key is None else key, image, label, fields, self._kinds, self._classes)
+            sample = given(name, image, label, fields, self._kinds, self._classes)
+        self._keys.add(name)
         try:
             up_to = series.name(None if key is None else f"{key!r} {label}")
             if sample is not None:

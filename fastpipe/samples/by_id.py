@@ -105,6 +105,11 @@ class Column(np.lib.mixins.NDArrayOperatorsMixin):
         return found if np.ndim(ids) else found[0]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError(
+                f"the column {self._name!r} is read from the disk, so an array of it is always a copy: use "
+                "np.asarray(column), or copy=None"
+            )
         parts = [self[ids] for ids in spans(self._count)]
         found = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return found if dtype is None else found.astype(dtype)

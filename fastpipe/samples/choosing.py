@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.plan.content import Content
-from fastpipe.plan.draws import Bools, Int64s, Stream, key, uniform
+from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, uniform
 from fastpipe.samples.by_id import Column, spans
 from fastpipe.samples.data import Data
 
@@ -117,16 +117,16 @@ def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str 
     return np.asarray(found[inverse])
 
 
-def by_hash(content: Content, stream: Stream, low: float, high: float, *, level: int = 0) -> Bools:
-    """(n,) which samples have a hash in [low, high) of [0, 1): by the identity of each picture, however and wherever it
-    is stored. The hashes of two levels are independent.
-    """
-    found = np.empty(len(content), dtype=np.bool_)
-    name = key(0, level, stream)
+def draws_of_pictures(content: Content, stream: Stream) -> Float64s:
+    """(n,) a draw of [0, 1) for each sample: by the identity of its picture, however and wherever it is stored."""
+    return uniform(key(0, 0, stream), pictures_of(content).view(np.int64))
+
+
+def pictures_of(content: Content) -> NDArray[np.uint64]:
+    """(n,) the identity of the picture of each sample. DatasetError: a file that is not packed cannot be read."""
+    found = np.empty(len(content), dtype=np.uint64)
     for ids in spans(len(content)):
-        identities = content.index.hashes(content.numbers(ids), "identity")
-        draws = uniform(name, identities.astype(np.uint64).view(np.int64))
-        found[ids] = (draws >= low) & (draws < high)
+        found[ids] = content.index.hashes(content.numbers(ids), "identity").astype(np.uint64)
     return found
 
 

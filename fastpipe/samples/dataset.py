@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch.utils.data
@@ -22,11 +23,17 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Int64s, Stream
 from fastpipe.samples.by_id import Derived, Values, spans
-from fastpipe.samples.choosing import array_of, by_hash, chosen_ids, near
+from fastpipe.samples.choosing import array_of, chosen_ids, draws_of_pictures, near
 from fastpipe.samples.data import Data, StoredDataset, joined
 from fastpipe.samples.fields import sample_fields
+from fastpipe.samples.folding import parts_of, warn_of_missing_classes
 from fastpipe.samples.saved import save
 from fastpipe.samples.single import Cropping, SampleReader, Single
+
+if TYPE_CHECKING:  # most programs give no classes
+    from fastpipe.sources.class_names import ClassNames
+
+_LOG = logging.getLogger("fastpipe")
 
 
 class Dataset(Data, torch.utils.data.Dataset[Any]):
@@ -131,15 +138,36 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         new[[known[name] for name in classes]] = np.arange(len(classes))
         masks = [new[self.by_id("label").take(ids)] != NO_LABEL for ids in spans(len(self))]
         found = self._chosen(np.flatnonzero(np.concatenate(masks)), "only")
-        if flag("keep_labels", keep_labels):
-            return found
-        names = list(classes)
-        said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
-        return found._with(
-            relabelled=(names, [new[each] for each in found._stored_labels]),
-            labels=None if found._labels is None else Derived(found._labels, new.__getitem__),
-            identity={**found._identity, "classes": said},
-        )
+        return found if flag("keep_labels", keep_labels) else found._renumbered(classes, new[:-1].tolist())
+
+    def with_classes(self, classes: Sequence[str]) -> Dataset:
+        """The same samples, whose labels are positions in `classes`, by name: such as those of the training data.
+
+        Args:
+            classes: names of all classes, each once. They include those that have samples; one may have none.
+
+        Raises:
+            ConfigError: they are no names, or a class that has samples is not among them.
+        """
+        from fastpipe.sources.classes_from import checked_names  # most programs give no classes
+
+        if not isinstance(classes, (list, tuple)):
+            raise ConfigError(f"with_classes: expected a list of the names of all classes, got {classes!r:.100}")
+        names = checked_names(classes, "with_classes")
+        if not self.classes:
+            raise ConfigError(f"with_classes: {self.path} has no classes; with_labels(labels, classes=) gives it some")
+        places = {name: number for number, name in enumerate(names)}
+        numbers = [places.get(name, NO_LABEL) for name in self.classes]
+        if NO_LABEL in numbers:
+            counted = zip(self.classes, self.class_counts, numbers, strict=True)
+            for name, count, number in counted:
+                if count and number == NO_LABEL:
+                    raise ConfigError(
+                        f"with_classes: {count:,} samples of {self.path} are of the class {name!r}, which is not among "
+                        f"the {len(names):,} names{near(name, names)}. Add it, or leave its samples out: "
+                        "data.only(classes)"
+                    )
+        return self._renumbered(names, numbers)
 
     def take(self, fraction: float) -> Dataset:
         """This fraction of the samples, the same whatever the seed. A hash of each source file decides, so a smaller
@@ -149,16 +177,37 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         found = real_number(fraction)
         if found is None or not 0 < found <= 1:
             raise ConfigError(f"take: expected a fraction above 0 and at most 1, got {fraction!r}; or use select()")
-        return self._chosen(np.flatnonzero(by_hash(self.content, Stream.LIMIT, 0, found)), "take")
+        return self._chosen(np.flatnonzero(draws_of_pictures(self.content, Stream.LIMIT) < found), "take")
 
-    def fold(self, fold: int, *, of: int) -> tuple[Dataset, Dataset]:
+    def fold(
+        self, fold: int, *, of: int, stratify: str | None = None, groups: str | ArrayLike | None = None
+    ) -> tuple[Dataset, Dataset]:
         """(the rest, part `fold` of `of`) for cross-validation. A hash of each source file decides, as in `take`: the
-        same file is never in two parts. Both can be divided again, by another hash.
+        same file is never in two parts. Both can be divided again, by another hash. The log says which classes one of
+        the two lacks.
+
+        Args:
+            fold, of: which part, from 0 on, and how many there are.
+            stratify: "label": each part has an equal share of each class, as far as its samples can be divided. The
+                part of a sample then depends on the other samples, too. None: large classes only have about that share.
+            groups: what must stay together, such as patients or videos: the name of a column of whole numbers or texts,
+                or a value for each sample. No group is in two parts.
+
+        Raises:
+            ConfigError: an argument is wrong, or one of the two has no sample.
         """
         of = whole("fold: of", of, least=2, most=1 << 20)
         fold = whole("fold", fold, least=0, most=of - 1)
-        inside = by_hash(self.content, Stream.FOLD, fold / of, (fold + 1) / of, level=self._folds)
+        inside = parts_of(self, of, level=self._folds, stratify=stratify, groups=groups) == fold
+        if inside.all() or not inside.any():
+            remedy = "" if stratify else ', or pass stratify="label", which deals them out'
+            raise ConfigError(
+                f"fold({fold}, of={of}): {'the rest' if inside.all() else 'the part'} has no sample, for there are few "
+                f"{'samples' if groups is None else 'groups'} in {self.path}; choose fewer parts{remedy}"
+            )
         rest, part = (self._chosen(np.flatnonzero(each), "fold") for each in (~inside, inside))
+        what = f"fold({fold}, of={of}) of {self.path}"
+        warn_of_missing_classes(self, part, rest, what, stratified=stratify is not None)
         return rest._with(folds=self._folds + 1), part._with(folds=self._folds + 1)
 
     def with_column(self, name: str, values: ArrayLike | Path | str) -> Dataset:
@@ -312,6 +361,39 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         )
 
     # Inside
+
+    def _renumbered(self, classes: Sequence[str], numbers: Sequence[int]) -> Dataset:
+        """The same samples with other classes; `numbers` has the new label of each of the old ones."""
+        names = list(classes)
+        if names == self.classes and list(numbers) == list(range(len(names))):
+            return self
+        new = np.array([*numbers, NO_LABEL], dtype=np.int64)  # the last one is that of NO_LABEL
+        said = names if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
+        return self._with(
+            relabelled=(names, [new[each] for each in self._stored_labels]),
+            labels=None if self._labels is None else Derived(self._labels, new.__getitem__),
+            identity={**self._identity, "classes": said},
+        )
+
+    def _with_given(self, given: ClassNames) -> Dataset:
+        """As `open` with classes_from."""
+        from fastpipe.sources.class_names import are_positions  # most programs give no classes
+
+        for name, names in given.fields:
+            field = self.index.fields.get(name)
+            if field is not None and field.names and field.names != names:
+                raise ConfigError(
+                    f"classes_from: the classes of the field {name!r} have other numbers in {self.path}; only labels "
+                    "can be renumbered here. Pack its source again with classes_from"
+                )
+        if not given.labels and given.fields:
+            return self  # there are only fields
+        used = [name for name, count in zip(self.classes, self.class_counts, strict=True) if count]
+        if not are_positions(self.classes, used, given.labels):
+            return self.with_classes(given.labels)
+        _LOG.warning("%s: assumed labels are numbers: number 0 is %r, and so on", self.path, given.labels[0])
+        places = (number if number < len(given.labels) else NO_LABEL for number in range(len(self.classes)))
+        return self._renumbered(given.labels, list(places))
 
     def _chosen(self, ids: Int64s, method: str) -> Dataset:
         """The samples with these ids, share by share. All of them in their order are the dataset itself."""

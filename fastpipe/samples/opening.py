@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.errors import ConfigError, positive, whole
+from fastpipe.errors import ConfigError, DatasetError, PackError, positive, whole
 from fastpipe.format.columns import starts_of
 from fastpipe.samples.data import StoredDataset, joined
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.saved import with_saved
 from fastpipe.store.remote.options import remote_options
+
+if TYPE_CHECKING:
+    from fastpipe.sources.classes_from import ClassesFrom
 
 _MOST_TOTAL = 1e300  # of weights
 
@@ -24,6 +27,7 @@ def open(
     data: str | os.PathLike[str],
     *,
     version: int | None = None,
+    classes_from: ClassesFrom | None = None,
     max_pixels: int = MAX_PIXELS,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_limit: int | str = "200GB",
@@ -38,6 +42,9 @@ def open(
             for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
             ("shards/*.tar"). That is slower: docs/quickstart.md.
         version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
+        classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes them: a packed
+            dataset, a source such as a folder of class folders, a text file with a name on each line, or a list of
+            names. Labels get these numbers by name: see `Dataset.with_classes`. None: the classes of the dataset.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps what has been
@@ -60,7 +67,16 @@ def open(
     found = Dataset([StoredDataset(data, remote, max_pixels, version)])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
-    return with_saved(found)  # type: ignore[no-any-return]
+    saved: Dataset = with_saved(found)
+    if classes_from is None:
+        return saved
+    from fastpipe.sources.classes_from import class_names  # most programs give no classes
+
+    try:
+        names = class_names(classes_from, remote)
+    except PackError as problem:  # of the listing, which packing makes, too
+        raise DatasetError(str(problem)) from problem
+    return saved._with_given(names)
 
 
 def concat(*datasets: Dataset | str | os.PathLike[str], labels: str = "union") -> Dataset:

@@ -63,10 +63,13 @@ def check_saved(index: Index) -> None:
 def save(data: Data, destination: Path) -> None:
     """See Dataset.save_columns."""
     content, columns = data.content, dict(data._added)
-    if content.labels is not None:
-        columns["label"] = content.labels
+    has_labels = content.labels is not None or data._relabelled is not None
+    if has_labels:
+        columns["label"] = data.by_id("label")
     if not columns:
-        raise ConfigError("save_columns: this dataset has no columns of with_column, and no labels of with_labels")
+        raise ConfigError(
+            "save_columns: this dataset has no columns of with_column, and no labels of with_labels or with_classes"
+        )
     if content.samples is not None or len(data.stored) > 1 or not data.index.packed:
         raise ConfigError(
             f"save_columns: expected columns of all samples of one packed dataset, got {data!r}; add them to "
@@ -87,6 +90,6 @@ def save(data: Data, destination: Path) -> None:
         digest = file_hash(destination / _FOLDER / f"{name}.npy")
         (destination / _FOLDER / f"{name}.npy").rename(destination / _FOLDER / f"{name}-{digest}.npy")
         entries[name] = {"file": f"{name}-{digest}.npy", "xxh3_64": digest}
-    classes = data.classes if content.labels is not None else None
+    classes = data.classes if has_labels else None
     with store.whole(_list_of(there)) as file:
         file.write(json.dumps({"columns": entries, "classes": classes}, indent=1).encode())

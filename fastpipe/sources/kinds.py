@@ -17,6 +17,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
+from fastpipe.sources.class_names import with_given_classes
 from fastpipe.sources.coco import coco_files, list_coco
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
 from fastpipe.sources.listing import Listing, Source, packing_order
@@ -52,6 +53,8 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
         )
     found = recognise(root, how)
     listing = _FORMATS[found.format].listed(found, how)
+    if how.classes is not None:
+        listing = with_given_classes(listing, how.classes)
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()

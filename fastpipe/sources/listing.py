@@ -129,6 +129,8 @@ class SourceField(NamedTuple):
     names: tuple[str, ...] = ()
     flip_pairs: tuple[tuple[int, int], ...] = ()  # points of "keypoints" that change places in a mirrored image
     column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
+    # With given classes: the number of each class of the source, -1: it has none. `names` are the given ones.
+    numbers: tuple[int, ...] = ()
 
 
 class Assumption(NamedTuple):
@@ -176,7 +178,7 @@ class Listing:
 
     def digest(self) -> str:
         """Names the content: classes, each file's path and size, and values of rows. A sum of hashes: see `joined`."""
-        total = class_hash(self.classes)
+        total = class_hash(self.classes) + self._hash_of_numbers()
         for source in self.sources:
             note = None if source.note is None else source.note.content
             sizes = [part and part[1] for part in source.parts]
@@ -185,12 +187,16 @@ class Listing:
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
         """Names the state of files, of all or of a run: written again or replaced, they have another."""
-        total, here = 0, isinstance(self.root, Path)
+        total, here = self._hash_of_numbers(), isinstance(self.root, Path)
         for source in self.sources[start:stop]:
             note = None if source.note is None else source.note.state
             times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
             total += _hash_of(source, f"{source.label} {source.size_bytes} {times}", source.parts, note)
         return in_hex(total)
+
+    def _hash_of_numbers(self) -> int:
+        """Of the numbers that classes of fields get, which the values of rows do not have; 0: these stay."""
+        return sum(xxhash.xxh3_128_intdigest(repr(field).encode()) for field in self.fields if field.numbers)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError, choice, readable, whole
 from fastpipe.format.fields import KINDS, RESERVED, Field, check_name, member
+from fastpipe.sources.class_names import ClassNames
 from fastpipe.sources.files import SourcePath, source_path
 from fastpipe.sources.listing import SHOWN, STORED, SourceField
 from fastpipe.store.remote.options import RemoteOptions
@@ -52,6 +53,7 @@ class SourceOptions:
     split: str | None = None  # the part of the source that is packed, such as "train"; None: it has one
     coordinates: str | None = None  # SHOWN or STORED; None: as the sizes in the annotations say, else the format
     first_label: int | None = None  # the number of the first class in label files of YOLO; None: 0
+    classes: ClassNames | None = None  # names of the classes by number; None: those of the source, as it numbers them
     remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
@@ -71,14 +73,19 @@ class SourceOptions:
 
     def recorded(self) -> dict[str, Any]:
         """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
-        said = {name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")}
-        return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
+        said: dict[str, Any] = {name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")}
+        if self.fields is not None:
+            said["fields"] = [list(field) for field in self.fields]
+        if self.classes is not None:
+            said["classes_from"] = self.classes.recorded()
+        return said
 
 
 def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
     fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
+    classes = ClassNames.of_recorded(said["classes_from"]) if "classes_from" in said else None
     others = {name: said[name] for name in _SAID if name in said}
-    return SourceOptions(**others, fields=fields, image_root=image_root)
+    return SourceOptions(**others, fields=fields, image_root=image_root, classes=classes)
 
 
 def source_options(

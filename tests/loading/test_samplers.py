@@ -279,7 +279,7 @@ def test_a_bad_sample_is_replaced_by_one_that_is_chosen(flat: Path, copied: Call
 def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
     with loader_of(flat) as loader:
         order = json.loads(loader.state_dict()["order"])
-    assert list(order) == ["seed", "shuffle", "drop_last", "global_batch_size", "sequences"]
+    assert list(order) == ["seed", "shuffle", "drop_last", "global_batch_size", "sequences", "stored"]
 
 
 def test_choosing_everything_is_the_dataset(flat: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from support.batches.same_batches import assert_same
 from support.datasets.billion_samples import RECIPE
 from support.pictures.drawn import FLAT_IMAGES
@@ -199,6 +200,64 @@ def test_another_dataset_is_refused_and_both_are_named(flat: Path, textured: Pat
     ours = fastpipe.open(textured).index.content
     with loader_of(textured) as loader, pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"):
         loader.load_state_dict(state)
+
+
+def refused(state: dict[str, Any], data: Path | fastpipe.Dataset, **options: Any) -> str:
+    with loader_of(data, **options) as loader, pytest.raises(ConfigError) as problem:
+        loader.load_state_dict(json.loads(json.dumps(state)))
+    return str(problem.value)
+
+
+def test_another_dataset_is_told_from_another_version(flat: Path, textured: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "ant"
+    folder.mkdir(parents=True)
+    Image.new("RGB", (16, 16)).save(folder / "1.jpg")
+    fastpipe.pack(tmp_path / "src", tmp_path / "dst")
+    with loader_of(tmp_path / "dst") as loader:
+        state = loader.state_dict()
+    Image.new("RGB", (16, 16), (255, 0, 0)).save(folder / "2.jpg")
+    fastpipe.add(tmp_path / "src", tmp_path / "dst")
+    grown = refused(state, tmp_path / "dst")
+    assert f"{tmp_path / 'dst'} has version 2 here, and had 1 there" in grown
+    assert "loader.set_epoch(0) begins epoch 0 from its start" in grown
+    with loader_of(tmp_path / "dst") as loader:
+        state = loader.state_dict()  # of version 2
+    for other in (flat, textured):
+        text = refused(state, other)
+        assert f"It is another dataset, not a version of {other}: 2 samples of 1 classes ('ant') there, " in text
+        assert "version 2" not in text
+    with loader_of(tmp_path / "src") as loader:
+        state = loader.state_dict()
+    Image.new("RGB", (16, 16), (0, 255, 0)).save(folder / "3.jpg")
+    text = refused(state, tmp_path / "src")
+    assert "2 samples of 1 classes ('ant') there, 3 samples of 1 classes ('ant') here" in text
+    assert "It is of 1 stored datasets, and these are 2" in refused(state, fastpipe.open(flat) + fastpipe.open(flat))
+
+
+def test_the_way_on_with_other_options_is_named(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        loader.set_epoch(3)
+        next(iter(loader))
+        state = loader.state_dict()
+    text = refused(state, fastpipe.open(flat), seed=1)
+    assert "loader.set_epoch(3) begins epoch 3 from its start, and loader.set_epoch(4) the next one" in text
+    with fastpipe.loader(flat, BATCH + 1, size=12, num_workers=1) as loader:
+        with pytest.raises(ConfigError, match=r"global_batch_size was 5 and is now 6.*loader.set_epoch\(3\)"):
+            loader.load_state_dict(state)
+        loader.set_epoch(3)
+        assert next(iter(loader)).epoch == 3
+
+
+def test_a_state_of_an_earlier_fastpipe_is_loaded(flat: Path, textured: Path) -> None:
+    with loader_of(flat) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+        order = json.loads(state["order"])
+        del order["stored"]
+        state["order"] = json.dumps(order)
+        loader.load_state_dict(state)
+        assert len(list(loader)) == len(loader) - 1
+    assert "Open the dataset of the state" in refused(state, textured)
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,25 @@ def test_removing(work: Path) -> None:
     )
 
 
+def test_a_key_may_have_a_line_separator_in_it(tmp_path: Path) -> None:
+    """A line of --keys ends at a line feed alone, though Python's `splitlines` ends it at U+2028, too."""
+    names = ["a\u2028b.jpg", "b.jpg", "c\u2029d.jpg", "e.jpg"]
+    for number, name in enumerate(names):
+        photo(tmp_path / "src" / "c0" / name, number)
+    pack(tmp_path / "src", tmp_path / "dst")
+    (tmp_path / "keys.txt").write_bytes("\ufeffc0/a\u2028b.jpg\r\n\r\nc0/c\u2029d.jpg".encode())
+    assert "2 samples removed" in succeeded("remove", tmp_path / "dst", "--keys", tmp_path / "keys.txt")
+    assert sorted(epoch(tmp_path / "dst")) == ["c0/b.jpg", "c0/e.jpg"]
+
+
+def test_what_is_assumed_of_new_sources_is_told(work: Path) -> None:
+    photo(work / "src" / "aaa" / "new.jpg", 7)
+    said = succeeded("add", work / "src", work / "dst")
+    text = " ".join(said.replace("\u2502", " ").split())
+    assert "the class 'aaa' is new, and comes last here: it is 3. A fresh pack would sort it" in text
+    assert "--classes-from" in text
+
+
 def test_what_cannot_be_removed(thirty: Path) -> None:
     mistakes: list[tuple[dict[str, Any], str]] = [
         ({}, "expected --keys, --class or --where"),

@@ -272,8 +272,11 @@ def test_unpacking_refuses(packs: dict[str, Path], stored: Path, tmp_path: Path)
         unpack(packs["jpeg"], tmp_path / "full")
     with pytest.raises(ConfigError, match="must not contain"):
         unpack(stored, stored / "inside")
+    shard = next(stored.glob("shard-*.tar"))
+    with pytest.raises(DatasetError, match="is a shard of the packed dataset"):
+        unpack(shard, tmp_path / "new")
     with pytest.raises(DatasetError, match="is not packed: its images are files"):
-        unpack(next(stored.glob("shard-*.tar")), tmp_path / "new")
+        unpack(shutil.copy(shard, tmp_path), tmp_path / "new")
     with pytest.raises(ConfigError, match="--format"):
         unpack(stored, tmp_path / "new", "zip")
     with pytest.raises(ConfigError, match="--workers: expected 1 to 1024, got 0"):

@@ -322,6 +322,34 @@ def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path) -> None:
     assert verify(tmp_path / "packed").sound
 
 
+def test_a_key_comes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastpipe.packing.pipeline.keys._LEAST_NEW", 4)  # some are in the set, and others sorted
+    file = tmp_path / "a.jpg"
+    file.write_bytes(jpeg_bytes())
+    with fastpipe.Writer(tmp_path / "dst") as writer:
+        for number in range(20):
+            writer.add(file, 0, key=f"key {number}")
+            for again in (0, number // 2, number):
+                with pytest.raises(ConfigError, match=f"key 'key {again}': an earlier sample has it"):
+                    writer.add(file, 1, key=f"key {again}")
+    data = fastpipe.open(tmp_path / "dst")
+    assert sorted(data["key"]) == sorted(f"key {number}" for number in range(20))
+    assert data["label"].sum() == 0
+    assert len(data.select(["key 3"])) == 1
+
+
+def test_paths_that_come_again_get_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "a.jpg"
+    file.write_bytes(jpeg_bytes())
+    with fastpipe.Writer(tmp_path / "dst") as writer:
+        for _ in range(3):
+            writer.add(file)
+        writer.add(file.read_bytes())
+    data = fastpipe.open(tmp_path / "dst")
+    assert sorted(data["key"]) == sorted([str(file), f"{file}#2", f"{file}#3", "#3"])
+    assert len(data.select([f"{file}#2"])) == 1
+
+
 def test_a_set_of_classes_has_one_order(tmp_path: Path) -> None:
     """Python's differs from run to run, and numbers of classes would, too."""
     names = [f"name {number}" for number in range(40)]

@@ -162,3 +162,12 @@ def test_a_file_that_is_cut_short_while_in_use_is_an_error(fielded: Path, copied
     os.truncate(path / INDEX_FILE, 500)
     with pytest.raises(DatasetError, match="truncated after it was opened"):
         data["label"][36]
+
+
+def test_an_array_of_a_column_is_a_copy(flat: Path) -> None:
+    """numpy's protocol: copy=False is an error where there is no array to share."""
+    column = fastpipe.open(flat)["width"]
+    with pytest.raises(ValueError, match="always a copy"):
+        np.asarray(column, copy=False)
+    for copy in (True, None):
+        assert np.asarray(column, copy=copy).tolist() == column.tolist()

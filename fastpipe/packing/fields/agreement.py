@@ -94,6 +94,12 @@ class Agreement:
         numbers = self._numbers[field_name]
         return [numbers.setdefault(each, len(numbers)) for each in names]
 
+    def number(self, names: Mapping[str, Sequence[str]]) -> None:
+        """Numbers given names of fields of kind "classes", also those that no sample has."""
+        for name, given in names.items():
+            if self.kinds[name] == "classes":
+                self._numbered(name, given)
+
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
         """Takes what another agreement holds: the number here of each class name there; PackError: they differ."""
         found: dict[str, list[int]] = {}

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +61,7 @@ class Grown:
         assumed: what the source does not say for sure: how it was read, and the option that settles it.
         seconds: it took.
         uploaded_bytes: that were written into a bucket.
+        assumed: what the source does not say for sure, and new classes that a fresh pack would number otherwise.
     """
 
     info: dict[str, Any]
@@ -94,9 +95,11 @@ def add(
         journal, index, options = version.journal, version.index, version.options
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         said = fitting_fields(listing, index)
+        check_given_classes(listing, index, options)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)
-        grown = Grown(version.index.info, **counts, assumed=listing.assumed)
+        assumed = (*listing.assumed, *_new_classes(index, listing.classes, {source.label for source in new}))
+        grown = Grown(version.index.info, **counts, assumed=assumed)
         if not new:
             return replace(grown, seconds=time.monotonic() - started)
         listing = replace(listing, sources=new)
@@ -306,6 +309,38 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
     return replace(listing, classes=names, sources=sources)
 
 
+def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
+    """Raises PackError if the classes that a user has named, now or for the pack, do not allow those of a listing."""
+    if options.source.classes is not None:
+        if listing.classes and listing.classes[: len(index.classes)] != index.classes:
+            raise PackError(
+                f"--classes-from: expected the {len(index.classes):,} classes of {index.path} first, in their order, "
+                "and new ones behind them: labels that models have learned stay"
+            )
+        return
+    given = "classes_from" in index.info["packs"][0]["options"]["source"]
+    unknown = [name for name in listing.classes if name not in index.class_to_idx]
+    if given and unknown:
+        raise PackError(
+            f"{readable(str(listing.root))} has the class {unknown[0]!r}, and {index.path} was packed with the classes "
+            "of --classes-from, which are others. To add it, pass --classes-from with all of them, new ones last"
+        )
+
+
+def _new_classes(index: Index, classes: Sequence[str], used: Collection[int]) -> Iterator[Assumption]:
+    """Says of classes that come behind those of a dataset what number they would have in a fresh pack."""
+    fresh = sorted(classes)
+    if index.classes != sorted(index.classes):
+        return  # nobody knows in which order a fresh pack would have them
+    for number in range(len(index.classes), len(classes)):
+        name = classes[number]
+        if number in used and fresh.index(name) != number:
+            yield Assumption(
+                f"the class {name!r} is new, and comes last here: it is {number}. A fresh pack would sort it, and "
+                f"number it {fresh.index(name)}; for the same numbers there: --classes-from {index.path}"
+            )
+
+
 def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
     """The fields as dataset.json is to describe them; PackError: the sources have others than the dataset."""
     ours, theirs = listing.kinds, {name: one.kind for name, one in index.fields.items()}
@@ -327,7 +362,8 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
         if old.kind != "classes" and (other_pairs or longer.names[: len(shorter.names)] != shorter.names):
             raise PackError(
                 f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; expected those "
-                f"of {index.path}, {', '.join(old.names) or 'none'}, in the same order, and new ones behind them"
+                f"of {index.path}, {', '.join(old.names) or 'none'}, in the same order, and new ones behind them. "
+                f"--classes-from {index.path} numbers them by name"
             )
         said.append(new._replace(names=longer.names, flip_pairs=pairs))
     return said

@@ -25,6 +25,7 @@ from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
 from fastpipe.packing.pipeline.given import Given
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
+from fastpipe.sources.class_names import renumbered
 from fastpipe.sources.column_kinds import field_value
 from fastpipe.sources.files import SourcePath, read_as_listed
 from fastpipe.sources.listing import (
@@ -178,7 +179,7 @@ def _value(
         return take(field.kind, _parsed(data, field.kind)) if field.kind in ("text", "json") else data
     if part not in notes:
         notes[part] = _parsed(read_source(listing.root, at), "json")
-    value = notes[part].get(field.name) if isinstance(notes[part], dict) else None
+    value = renumbered(field, notes[part].get(field.name) if isinstance(notes[part], dict) else None)
     if field.names and field.kind == "classes" and isinstance(value, list):
         value = [each if isinstance(each, str) else field.names[each] for each in value]
     return take(field.kind, value)
@@ -195,6 +196,7 @@ def _parsed(data: bytes, kind: str) -> Any:
 
 def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size) -> Any:
     width, height = size
+    value = renumbered(field, value)
     if value is None and field.kind in ("mask", "image"):
         return None
     if field.kind == "mask" and "shapes" in value:
@@ -273,4 +275,6 @@ def _row_values(row: _Row, fields: Sequence[SourceField]) -> Iterator[Any]:
             raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
         except (ValueError, OverflowError) as problem:
             raise ImageError(str(problem)) from None
-        yield value if field.kind in ("mask", "image") else take(field.kind, field_value(value, field))
+        if field.kind not in ("mask", "image"):
+            value = take(field.kind, renumbered(field, field_value(value, field)))
+        yield value

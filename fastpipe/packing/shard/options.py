@@ -13,6 +13,7 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
+from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.options import COORDINATES, Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
@@ -103,12 +104,15 @@ def pack_options(
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
     spool: str | os.PathLike[str] | None = None,
+    classes_from: ClassesFrom | None = None,
     **others: Any,
 ) -> PackOptions:
     """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
+    if classes_from is not None:
+        others["classes"] = class_names(classes_from, others.get("remote"))
     if spool is not None:
         place = place_of(spool)
         own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))

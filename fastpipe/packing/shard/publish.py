@@ -186,8 +186,12 @@ def _write_columns(
     agreement = Agreement(facts.kinds)
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
+    given = {field.name: field.names for field in facts.fields if field.numbers}
+    if not at:  # in a later version, classes that were there before keep their numbers
+        agreement.number(given)
     # In a shard's piece of a column class names have this shard's numbers.
     numbers = [agreement.join(piece.agreed, piece.tars[0].name) for piece in pieces if facts.kinds]
+    agreement.number(given)
     named = {each.name: each for each in facts.fields if each.kind in NAMED_KINDS}
     described = {}
 

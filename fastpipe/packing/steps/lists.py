@@ -28,6 +28,8 @@ from fastpipe.packing.job.threads import Fitted, plan_of, runs_by_name
 from fastpipe.packing.pipeline.exchange import Sample, parts_of, runs_of_rows, samples_in, spool_of, write_run
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
+from fastpipe.sources.class_names import numbered_folders
+from fastpipe.sources.files import files_below
 from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
 from fastpipe.sources.listing import Facts, Listing, Source, packing_order
 from fastpipe.sources.tables import TableListing
@@ -96,8 +98,11 @@ def _list_group(job: Job, groups: int, group: int) -> Counted:
     """Lists some of the classes, and writes their sources down in runs."""
     root = job.source_path()
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
-    classes, stray = class_folders(root, job.options.source)
-    sources = sources_at(root, in_class_folders(root, list(enumerate(classes))[group::groups]))
+    folders, stray = class_folders(root, job.options.source)
+    given = job.options.source.classes
+    classes = folders if given is None else list(given.labels)
+    ours = numbered_folders(folders[group::groups], folders, given, lambda name: not any(files_below(root, name)))
+    sources = sources_at(root, in_class_folders(root, ours))
     found = Counted(Facts.of(Listing(root, classes, [], stray, taken_ns=taken_ns)), 0, [], ())
     place = packing_order(job.options.seed, shuffle=True)
     runs = iter(lambda: list(itertools.islice(sources, MOST_SOURCES)), [])

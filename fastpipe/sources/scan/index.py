@@ -165,6 +165,17 @@ class UnpackedIndex(Index):
     def _as_they_lie(self) -> NDArray[np.int64]:
         return np.lexsort((self.records["offset"], self.records["shard"]))
 
+    @property
+    def in_tars(self) -> bool:  # type: ignore[override]
+        """Whether samples are members of tars; else each is a file."""
+        return self._columns.archives is not None
+
+    @property
+    def in_deeper_folders(self) -> bool:  # type: ignore[override]
+        """Whether there are files in folders of class folders."""
+        paths, count = self._columns.paths, len(self._columns.files)
+        return not self.in_tars and bool(self.classes) and paths.data.count(b"/") > count
+
     @cached_property
     def scattered(self) -> bool:  # type: ignore[override]
         """Whether samples are files, or lie sorted by class in tars."""
@@ -242,6 +253,7 @@ class UnpackedIndex(Index):
 
 
 _MOST_PATTERNS = 1_000_000
+_SHARD = re.compile(r"shard-\d{6,}\.tar")
 _MAGIC = re.compile(r"[*?\[{]")
 
 
@@ -291,6 +303,7 @@ def unpacked_source(path: Path) -> UnpackedSource | None:
         return _folder(Path(name))
     if path.is_file() and (form := format_of(name)) is not None:
         _refuse_others(path, form)
+        _refuse_shards([Path(name)])
         return UnpackedSource(name, Path(name), [""])
     folder = os.path.dirname(name)
     while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
@@ -299,6 +312,18 @@ def unpacked_source(path: Path) -> UnpackedSource | None:
     if path.exists() or not _MAGIC.search(rest):
         raise DatasetError(why_no_dataset(path))
     return _pattern(name, folder, rest)
+
+
+def _refuse_shards(tars: list[Path]) -> None:
+    """Raises DatasetError for shards of a packed dataset: its index has their classes, fields and removed samples."""
+    for folder in dict.fromkeys(tar.parent for tar in tars):
+        ours = [tar for tar in tars if tar.parent == folder and _SHARD.fullmatch(tar.name)]
+        if ours and is_dataset(folder):
+            shown = readable(str(folder))
+            raise DatasetError(
+                f"{readable(str(ours[0]))} is a shard of the packed dataset {shown}; expected the folder of the "
+                f"dataset: pass {shown}. For a part of its samples: fastpipe.open({shown!r}).select(...)"
+            )
 
 
 def _refuse_others(path: Path, form: str) -> None:
@@ -345,5 +370,6 @@ def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:
     if not tars:
         other = f"; it matches {min(found)}, which is no tar" if found else ""
         raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
+    _refuse_shards([Path(tar) for tar in tars])
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
     return UnpackedSource(name, Path(root), [os.path.relpath(tar, root) for tar in tars])

@@ -250,6 +250,23 @@ def test_all_that_is_known_of_the_sources_is_the_same(
     assert list(read_parts(job, "make")) == shards
 
 
+def test_given_classes_are_those_of_a_listing_in_memory(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classes = [*reversed(fastpipe.open(tmp_path / "local").classes), "further"]
+    fastpipe.pack(source, tmp_path / "named", shard_size=SHARD_BYTES, classes_from=classes)
+    (tmp_path / "names.txt").write_text("\n".join(classes))
+    monkeypatch.setattr(lists, "MOST_SOURCES", 4)
+    named = ["--classes-from", tmp_path / "names.txt"]
+    for name in STEPS:
+        succeeded("pack", source, tmp_path / "packed", *OPTIONS, *named, "--step", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "named")
+    assert fastpipe.open(tmp_path / "packed").classes == classes
+    (tmp_path / "names.txt").write_text("\n".join(classes[1:]))
+    with pytest.raises(PackError, match=f"{classes[0]!r}.*not among the"):
+        run_step(str(source), str(tmp_path / "other"), "list", None, {"classes_from": tmp_path / "names.txt"})
+
+
 def test_a_listing_that_was_interrupted_is_made_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

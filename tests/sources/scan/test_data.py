@@ -59,6 +59,16 @@ def test_patterns(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {key.split("/")[0] for key in of_two_folders} == {"a", "b"}
 
 
+@pytest.mark.parametrize("pattern", ["*.tar", "shard-{000000..000000}.tar", "shard-000000.tar"])
+def test_shards_of_a_packed_dataset_are_no_tars_of_others(tmp_path: Path, pattern: str) -> None:
+    fastpipe.pack(write_folder(tmp_path / "src"), tmp_path / "dst")
+    with pytest.raises(DatasetError, match=f"000000.tar is a shard of the packed dataset .*: pass {tmp_path}/dst"):
+        fastpipe.open(str(tmp_path / "dst" / pattern))
+    (tmp_path / "other").mkdir()
+    shutil.copy(tmp_path / "dst" / "shard-000000.tar", tmp_path / "other")
+    assert len(fastpipe.open(str(tmp_path / "other" / "*.tar"))) == len(fastpipe.open(tmp_path / "dst"))
+
+
 def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
     folder = web_tars(tmp_path / "tars", tars=4, samples=4)
     (folder / "train-002.tar").unlink()

@@ -1,0 +1,76 @@
+"""Loaders for training and for evaluation in one process: classes of other numbers are told."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastpipe
+from fastpipe.loading import classes as of_loading
+
+ALL = ["ant", "bee", "cow"]
+
+
+@pytest.fixture(autouse=True)
+def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the loaders of other tests."""
+    monkeypatch.setattr(of_loading, "_loaders", [])
+    monkeypatch.setattr(of_loading, "_told", set())
+
+
+def named(flat: Path, *names: str) -> fastpipe.Dataset:
+    """Some samples with these classes."""
+    data = fastpipe.open(flat).take(0.5)
+    return data.with_labels([number % len(names) for number in range(len(data))], classes=names)
+
+
+def loader(data: fastpipe.Dataset, **how: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, 2, size=12, num_workers=1, **how)
+
+
+@pytest.mark.parametrize("first", ["training", "evaluation"])
+def test_the_first_name_with_another_number_is_told_once(
+    flat: Path, caplog: pytest.LogCaptureFixture, first: str
+) -> None:
+    pair = {"training": (named(flat, *ALL), True), "evaluation": (named(flat, "ant", "cow"), False)}
+    data, train = pair.pop(first)
+    kept = loader(data, train=train)
+    assert not caplog.records
+    ((data, train),) = pair.values()
+    for _ in range(2):
+        with caplog.at_level(logging.WARNING), loader(data, train=train):
+            pass
+    (record,) = caplog.records
+    assert "'cow' is 1 in evaluation and 2 in training" in record.getMessage()
+    assert "classes_from=" in record.getMessage()
+    kept.close()
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation", "says"),
+    [
+        (ALL, ALL, None),
+        (ALL, ["ant", "bee"], None),  # the same numbers
+        (ALL, ["dog", "zebra"], None),  # another task
+        (["0", "1"], ["0", "1", "2"], None),  # numbers without names
+        (ALL, ["ant", "bee", "cow", "dog"], "'dog' is 3 in evaluation, and training has no such class"),
+        (ALL, ["cow", "bee", "ant"], "'cow' is 0 in evaluation and 2 in training, and so are 1 more"),
+    ],
+)
+def test_what_counts_as_other_classes(
+    flat: Path, caplog: pytest.LogCaptureFixture, training: list[str], evaluation: list[str], says: str | None
+) -> None:
+    with loader(named(flat, *training)) as kept, loader(named(flat, *evaluation), train=False):
+        texts = [record.getMessage() for record in caplog.records]
+        assert len(texts) == (says is not None)
+        assert says is None or says in texts[0]
+        assert kept.classes == training
+
+
+def test_a_loader_that_is_gone_is_not_compared(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loader(named(flat, *ALL)).close()
+    with loader(named(flat, "cow", "ant"), train=False):
+        assert not caplog.records
