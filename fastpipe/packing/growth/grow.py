@@ -58,10 +58,9 @@ class Grown:
         copies: sources that were left out because the dataset has their picture.
         skipped: sources that have changed since they were packed, and were left out.
         rejected: path and reason of sources that could not be packed.
-        assumed: what the source does not say for sure: how it was read, and the option that settles it.
+        assumed: what the source does not say for sure, and new classes that a fresh pack would number otherwise.
         seconds: it took.
         uploaded_bytes: that were written into a bucket.
-        assumed: what the source does not say for sure, and new classes that a fresh pack would number otherwise.
     """
 
     info: dict[str, Any]
@@ -117,7 +116,7 @@ def add(
             grown = replace(
                 grown,
                 rejected=[(readable(path), reason) for path, reason in tally.rejected],
-                assumed=(*listing.assumed, *assumed_of(tally.assumed_shown)),
+                assumed=(*assumed, *assumed_of(tally.assumed_shown)),
             )
             entries = [entry for entry in everything if entry.tars]
             if entries:
