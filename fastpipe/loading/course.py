@@ -15,6 +15,7 @@ import torch
 
 from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.errors import EngineError, FastpipeError
+from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import Position
@@ -33,8 +34,9 @@ _T = TypeVar("_T")
 class Course:
     """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader."""
 
-    def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes) -> None:
+    def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes, agreement: Agreement) -> None:
         self._maker, self._transfer, self._recipes = maker, transfer, recipes
+        self._agreement = agreement
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
         self.stats = maker.stats
@@ -91,6 +93,7 @@ class Course:
         if self._check is not None:
             self._check(self._recipes.now())
         epoch = self._next_epoch()
+        self._agreement.begin(epoch.recipe, epoch.position.epoch)
         self._at_hand, self._check = epoch.recipe, None
         self.position, self._last = epoch.position, None if self.stats.epoch < 0 else epoch.position
         self.next = Position(epoch.position.epoch + 1)
@@ -101,6 +104,8 @@ class Course:
         """Of an epoch that has one. Queues those behind it on the device, also of the next epoch, as far as made."""
         ahead, lookahead = self._maker.ahead, self._transfer.lookahead
         self._maker.engine.check_usable()
+        if epoch.position.batches.bit_count() == 1:  # after 1, 2, 4, 8, ... of them
+            self.look_at_ranks(epoch)
         self._transfer.collect()
         if room := epoch.fill(ahead + 1):
             self._go_ahead(epoch, made=min(room, ahead))
@@ -111,6 +116,10 @@ class Course:
         self.stats.batches += 1
         self.stats.samples += len(staged.valid)
         return batch
+
+    def look_at_ranks(self, epoch: Epoch) -> None:
+        """ConfigError: another rank has begun this epoch with another seed, for example. Note [agreement]"""
+        self._agreement.look(epoch.recipe)
 
     def _go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
         """Has the first batches of the next epoch made and queued; what is wrong with it is said in its turn."""
@@ -184,6 +193,7 @@ class Delivery:
                 self._epoch = self._course.begin()
             epoch, position, held_s = self._epoch, self._epoch.position, stats.held_s
             if len(epoch) == 0:
+                self._course.look_at_ranks(epoch)
                 if position.batches:
                     position.epoch, position.batches = position.epoch + 1, 0
                 raise StopIteration
