@@ -100,15 +100,15 @@ class Agreement:
         facts = {name: state[name] for name in ("dataset", "dataset_versions")} | json.loads(state["order"])
         return dict(json.loads(json.dumps(facts)))  # as another rank reads it
 
-    def _difference(self, mine: dict[str, Any], first: dict[str, Any], epoch: int) -> str:
-        here, there = mine["facts"], first["facts"]
-        names = [name for name in (*here, *(there.keys() - here.keys())) if here.get(name) != there.get(name)]
+    def _difference(self, one: dict[str, Any], other: dict[str, Any], epoch: int) -> str:
+        lower, higher = sorted((one, other), key=lambda said: int(said["rank"]))
+        ours, theirs = lower["facts"], higher["facts"]
+        names = [name for name in (*ours, *(theirs.keys() - ours.keys())) if ours.get(name) != theirs.get(name)]
         pairs, hints = [], []
         for name in names:
             option, hint = _OPTIONS.get(name, (name, "pass the same options on all ranks"))
-            pairs.append(
-                f"{option} is {here.get(name)!r} on rank {mine['rank']} and {there.get(name)!r} on rank {first['rank']}"
-            )
+            on_lower = f"{ours.get(name)!r} on rank {lower['rank']}"
+            pairs.append(f"{option} is {on_lower} and {theirs.get(name)!r} on rank {higher['rank']}")
             if hint not in hints:
                 hints.append(hint)
         return (

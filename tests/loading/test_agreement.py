@@ -61,7 +61,7 @@ def test_a_seed_of_each_rank_is_refused_on_all_of_them(flat: Path, ranks: Ranks,
     running = iter(first)
     next(running)
     ranks.become(1)
-    told = "seed= is 43 on rank 1 and 42 on rank 0.*the same seed"
+    told = "seed= is 42 on rank 0 and 43 on rank 1.*the same seed"
     second = made(flat, seed=43)
     for _ in range(2):
         with pytest.raises(ConfigError, match=told):
@@ -79,19 +79,19 @@ def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(flat: Pa
     with pytest.raises(ConfigError, match="seed="):
         ids(made(flat, 32, seed=43))
     ranks.become(0)
-    with pytest.raises(ConfigError, match="seed= is 43 on rank 1"):
+    with pytest.raises(ConfigError, match="seed= is 42 on rank 0 and 43 on rank 1"):
         next(first)
 
 
 @pytest.mark.parametrize(
     ("here", "there", "told"),
     [
-        ({"batch_size": 4}, {"batch_size": 5}, "batch_size= times world_size= is 10 on rank 1 and 8 on rank 0"),
-        ({"shuffle": True}, {"shuffle": False}, "shuffle is False on rank 1 and True on rank 0"),
+        ({"batch_size": 4}, {"batch_size": 5}, "batch_size= times world_size= is 8 on rank 0 and 10 on rank 1"),
+        ({"shuffle": True}, {"shuffle": False}, "shuffle is True on rank 0 and False on rank 1"),
         (
             {"sampler": fastpipe.Weighted({"red": 2})},
             {"sampler": fastpipe.Weighted({"red": 3})},
-            "a hash of the weights is .*on rank 1 and .* on rank 0.*the same weights",
+            "a hash of the weights is .*on rank 0 and .* on rank 1.*the same weights",
         ),
         ({"sampler": lambda _: [1, 2, 3, 4]}, {"sampler": lambda _: [5, 6, 7, 8]}, "a hash of the numbers that the"),
     ],
@@ -116,7 +116,7 @@ def test_another_dataset_or_part_of_it_is_refused(flat: Path, textured: Path, ra
     ranks.become(0)
     next(iter(made(flat)))
     ranks.become(1)
-    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 1 and .* on rank 0.*the same files"):
+    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files"):
         ids(made(textured))
 
 

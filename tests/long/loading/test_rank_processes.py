@@ -38,7 +38,7 @@ def test_ranks_with_seeds_of_their_own_are_refused(flat: Path, tmp_path: Path) -
     ended = ranks(LATE, "seeds", flat, tmp_path)
     assert [code for code, _ in ended] == [0, 0], ended
     told = written(tmp_path)
-    assert any("seed= is 43 on rank 1 and 42 on rank 0" in each for each in told), told
+    assert any("seed= is 42 on rank 0 and 43 on rank 1" in each for each in told), told
 
 
 def test_lightning_starts_processes_after_the_loader_was_made(flat: Path, tmp_path: Path) -> None:
