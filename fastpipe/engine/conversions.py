@@ -20,6 +20,7 @@ from fastpipe.engine.limits import PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
+from fastpipe.machine.binding import unbound
 from fastpipe.native import _engine
 
 
@@ -112,7 +113,8 @@ class Conversions:
             wanted = min(self._most, self._state.at_work + len(samples))
             while len(self._threads) < wanted:
                 thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
-                thread.start()
+                with unbound():
+                    thread.start()
                 self._threads.append(thread)
             self._state.figures["images_failed"] -= refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):

@@ -27,6 +27,7 @@ from fastpipe.loading.options import View, check_together, field_reader, recipe_
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import Recipes, World, ranks_per_node
 from fastpipe.loading.samplers import sampling_of
+from fastpipe.machine import binding
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
@@ -46,6 +47,7 @@ _LOG = logging.getLogger("fastpipe")
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
+_told: set[str] = set()  # what has been said once
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
@@ -165,6 +167,8 @@ def loader(
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
+    if binding.is_started_bound():
+        _tell_bound()
     if prepare is not None and (fields is None or not callable(prepare)):
         raise ConfigError(
             f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it gets, got {fields!r}; "
@@ -240,13 +244,26 @@ def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:
         )
 
 
+def _tell_bound() -> None:
+    """Says once that this process has one CPU, as what a program starts whose main thread OpenMP has bound."""
+    variable = binding.variable()
+    if variable in _told:
+        return
+    _told.add(variable)
+    _LOG.warning(
+        "this process was started with one CPU of %d, and %s is set: OpenMP binds the main thread of a program that "
+        "imports torch, such as torchrun, to one CPU, and all that it starts has no more. So decoding has one CPU. "
+        "Unset the variable, or set %s=false, before the program starts",
+        os.cpu_count() or 1,
+        variable,
+        variable.partition("=")[0],
+    )
+
+
 def _checked_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
     if data.content.mixed and (epoch_size is None or isinstance(epoch_size, str)):
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
     return None if epoch_size is None else whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
-
-
-_told: set[str] = set()
 
 
 def _tell_unpacked(index: Index) -> None:
