@@ -32,7 +32,7 @@ FIXED_CROPS = (
     "fastpipe.Letterbox()",
     "fastpipe.Letterbox(fill=(1, 2, 255), centered=False, mask_fill=255)",
     "fastpipe.Letterbox(padding_mode='reflect', interpolation='bicubic')",
-    "fastpipe.Letterbox(padding_mode='symmetric')",
+    "fastpipe.Letterbox(padding_mode='symmetric', rounded=True)",
     "fastpipe.Letterbox(padding_mode='edge')",
 )
 RANDOM_CROPS = (
