@@ -45,7 +45,7 @@ from fastpipe.samples.saved import check_saved
 
 _LOG = logging.getLogger("fastpipe")
 
-_WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
+_WORKERS_HINT = "workers are threads in this process; the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 _told: set[str] = set()  # what has been said once
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
@@ -109,7 +109,7 @@ def loader(
             of samples. In a mixture also "smallest" (None) or "largest": to the end of the first, or last, dataset.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
-            ranks on this machine that are known now.
+            ranks on this machine that are known now. 0, which tells a DataLoader to start no process, is 1 here.
         prefetch_factor: number of batches to make in advance, at least 1.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an extension of torch.
             "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
@@ -161,7 +161,10 @@ def loader(
         partition = whole("partition", partition, least=1, most=2**20, hint=_PARTITION_HINT)
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
+    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=0, most=1024, hint=_WORKERS_HINT)
+    if workers == 0:  # programs pass what a DataLoader takes
+        workers = 1
+        _tell_one_thread(cpus)
     ahead = whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT)
     flag("exact", exact)
     flag("verify", verify)
@@ -241,6 +244,17 @@ def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:
             index.path,
             nodes,
             f"{int(index.shard_sizes.sum()) / 1e9:,.1f}",
+        )
+
+
+def _tell_one_thread(cpus: int) -> None:
+    """Says once that num_workers=0 means one thread."""
+    if "num_workers=0" not in _told and cpus > 1:
+        _told.add("num_workers=0")
+        _LOG.warning(
+            "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this process, so none "
+            "has to be avoided: leave num_workers out for as many as CPUs are granted, %d",
+            cpus,
         )
 
 

@@ -192,7 +192,8 @@ def _fitting(output: Int64s, pictures: Int64s) -> Int64s:
 def _rounded(output: Int64s, pictures: Int64s) -> Int64s:
     """The same, rounded to whole pixels, halves to even. Source: timm's ResizeKeepRatio with longest=1."""
     ratio = (pictures / output).max(axis=1, keepdims=True)
-    return np.maximum(np.rint(pictures / ratio).astype(np.int64), 1)
+    found: Int64s = np.maximum(np.rint(pictures / ratio).astype(np.int64), 1)
+    return found
 
 
 def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
