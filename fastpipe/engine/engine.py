@@ -74,6 +74,7 @@ class Engine:
             self.intact.begin()
         self._verify = verify
         self._index = index
+        self.num_workers = num_workers
         shards = [(os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes) for shard in index.shards]
         # What fetches shards that come over the network: it has to be told what batches to come need.
         self.reader = cast("Reader | None", index.reader())

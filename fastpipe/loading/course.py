@@ -15,6 +15,7 @@ import torch
 
 from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.errors import EngineError, FastpipeError
+from fastpipe.loading import programs
 from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
@@ -44,6 +45,7 @@ class Course:
         self.lock = threading.RLock()  # while an iterator makes a batch: all share this, the device's queues and slots
         self._last: Position | None = None  # in the epoch that was begun last, if it is not the first
         self._early: Epoch | None = None
+        self._placed = False  # by set_epoch or a state
 
     @property
     def left(self) -> int:
@@ -68,6 +70,7 @@ class Course:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
+        self._placed = True
         if epoch != self.next.epoch:
             if self.next.batches and self.left:
                 _LOG.warning(
@@ -83,8 +86,10 @@ class Course:
 
     def go_on_at(self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]) -> None:
         """The next iteration begins there. `recipe` is taken to be that of its epoch; `check` raises if it is not."""
+        self._placed = True
         self.next = position
         self._at_hand, self._check = recipe, check
+        programs.tell_restored(position.epoch, position.batches)
         self.position = replace(position)
 
     def begin(self) -> Epoch:
@@ -94,6 +99,9 @@ class Course:
             self._check(self._recipes.now())
         epoch = self._next_epoch()
         self._agreement.begin(epoch.recipe, epoch.position.epoch)
+        programs.tell_trainer(epoch.recipe, self._maker.engine.num_workers, self._maker.ahead)
+        if not self._placed:
+            programs.tell_begun_anew(epoch.recipe)
         self._at_hand, self._check = epoch.recipe, None
         self.position, self._last = epoch.position, None if self.stats.epoch < 0 else epoch.position
         self.next = Position(epoch.position.epoch + 1)

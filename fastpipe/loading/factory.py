@@ -67,7 +67,7 @@ def loader(
     epoch_size: int | str | None = None,
     drop_last: bool | None = None,
     num_workers: int | None = None,
-    prefetch_factor: int = 2,
+    prefetch_factor: int | None = 2,
     device: str | torch.device | None = None,
     channels: str = "rgb",
     dtype: torch.dtype = torch.uint8,
@@ -110,7 +110,7 @@ def loader(
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine that are known now. 0, which tells a DataLoader to start no process, is 1 here.
-        prefetch_factor: number of batches to make in advance, at least 1.
+        prefetch_factor: number of batches to make in advance, at least 1; None: 2.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an extension of torch.
             "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
         channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the luma, 1 channel;
@@ -165,7 +165,9 @@ def loader(
     if workers == 0:  # programs pass what a DataLoader takes
         workers = 1
         _tell_one_thread(cpus)
-    ahead = whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT)
+    ahead = whole(
+        "prefetch_factor", 2 if prefetch_factor is None else prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT
+    )
     flag("exact", exact)
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
