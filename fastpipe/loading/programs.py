@@ -109,6 +109,7 @@ def _trained() -> str:
 
 def _with_derived(kind: type) -> Iterator[type]:
     yield kind
+    derived: type
     for derived in kind.__subclasses__():
         yield from _with_derived(derived)
 
