@@ -366,7 +366,7 @@ def _crop_of_evaluation(
         return Resize(interpolation=interpolation)
     if mode == "border" and share == 1:
         red, green, blue = (round(255 * each) for each in (mean if len(mean) == 3 else [mean[0]] * 3))
-        return Letterbox(fill=(red, green, blue), interpolation=interpolation)
+        return Letterbox(fill=(red, green, blue), rounded=True, interpolation=interpolation)
     raise ConfigError(
         f'crop_mode={mode!r}: expected "center" and a square input_size, or "squash" or "border" with crop_pct=1; got '
         f"input_size {size} and crop_pct={share}"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.contents import parts_of
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.operation import Draws, Operation, Step, Tensors
 from fastpipe.errors import ConfigError
@@ -26,10 +27,15 @@ _WITHOUT_DRAWS = frozenset(
 )
 
 
-def _draws_once_a_call(module: torch.nn.Module) -> bool:
+def _draws_once_a_call(module: object) -> bool:
     """Whether it is a transform of torchvision that may draw. See Note [torchvision's transforms]."""
     kinds = [kind for kind in type(module).__mro__ if kind.__module__.startswith("torchvision.transforms.")]
     return bool(kinds) and kinds[0].__name__ not in _WITHOUT_DRAWS
+
+
+def _is_unplanned(part: object) -> bool:
+    """Whether it is a module of kornia whose parameters cannot be drawn ahead."""
+    return isinstance(part, torch.nn.Module) and kornia_modules.is_own(part) and not kornia_modules.is_planned(part)
 
 
 class Foreign(Operation):
@@ -50,11 +56,9 @@ class Foreign(Operation):
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.module = module
-        parts = [module, *module.children()] if kornia_modules.is_own(module) else list(module.modules())
-        self.image_by_image = any(
-            _draws_once_a_call(part) or (kornia_modules.is_own(part) and not kornia_modules.is_planned(part))
-            for part in parts
-        )
+        own = kornia_modules.is_own(module)
+        parts = [module, *module.children()] if own else [part for part in parts_of(module) if callable(part)]
+        self.image_by_image = any(_draws_once_a_call(part) or _is_unplanned(part) for part in parts)
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
         """Host: the generators' seed, and the samples' seeds. Arrays: the latter."""

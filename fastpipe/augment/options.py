@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fastpipe.augment import kornia_modules
+from fastpipe.augment.contents import normaliser_in
 from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.kornia_mixing import KorniaMixing
 from fastpipe.augment.kornia_modules import FieldKeys, field_keys
@@ -70,14 +71,20 @@ def stages_of(module: torch.nn.Module, keys: FieldKeys | None = None) -> list[Op
 
 
 def check_normalised_once(operations: list[Operation], mean: object) -> None:
-    """Raises ConfigError where a module normalises and Augment would do it again."""
+    """Raises ConfigError where a module normalises, or one inside it, and Augment would do it again."""
+    if mean is None:
+        return
     for operation in operations:
-        inside = getattr(operation, "module", None)
-        if mean is not None and type(inside).__name__ == "Normalize":
-            raise ConfigError(
-                "Augment: the list contains Normalize, and Augment itself normalises with mean= and std=, by default "
-                "ImageNet's. Leave Normalize out, or pass mean=None, std=None"
-            )
+        module = getattr(operation, "module", None)
+        normaliser = None if module is None else normaliser_in(module)
+        if normaliser is None:
+            continue
+        place = "the list" if type(module).__name__ == normaliser else type(module).__name__
+        raise ConfigError(
+            f"Augment: {place} contains {normaliser}, and Augment itself normalises with mean= and std=, by default "
+            f"ImageNet's. Leave {normaliser} out, or pass mean=None, std=None: "
+            "augment=fastpipe.Augment(modules, mean=None, std=None)"
+        )
 
 
 def compile_operations(operations: list[Operation]) -> None:

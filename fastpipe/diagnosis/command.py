@@ -29,6 +29,7 @@ from fastpipe.diagnosis.observation import Observation, Program, Surroundings, o
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children, started
 from fastpipe.errors import ConfigError
+from fastpipe.machine.binding import unbound
 
 _INJECT = Path(__file__).parent / "inject"
 _LOOK_S = 0.25
@@ -141,7 +142,8 @@ def _start(command: str, folder: Path, output: TextIO | int | None) -> Popen[byt
     environment[FOLDER] = str(folder)
     try:
         # A session of its own: whatever it starts ends with it.
-        return Popen(words, env=environment, stdout=output, start_new_session=True)
+        with unbound():
+            return Popen(words, env=environment, stdout=output, start_new_session=True)
     except OSError as problem:
         raise ConfigError(
             f"train-script: {words[0]!r} cannot be run: {problem.strerror}; "

@@ -31,7 +31,8 @@ class Code(StrEnum):
     REUSED_BUFFER = "reused-buffer"
     BAD_SAMPLE = "bad-sample"
     ERROR = "error"
-    TOO_MANY_WORKERS = "too-many-workers"  # makes all else slow
+    BOUND_WORKERS = "bound-workers"  # makes all else slow, as does the next
+    TOO_MANY_WORKERS = "too-many-workers"
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
     NOT_PICKLABLE = "not-picklable"
@@ -49,6 +50,7 @@ class Code(StrEnum):
     MEMORY_GROWS = "memory-grows"
     SLOW_SAMPLES = "slow-samples"
     SLOW_SAMPLER = "slow-sampler"
+    IDLE_WORKERS = "idle-workers"
     NO_WORKERS = "no-workers"
     SLOW_DATASET = "slow-dataset"
     SLOW_COLLATE = "slow-collate"

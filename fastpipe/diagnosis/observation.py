@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ class Worker:
     began_s: float = 0.0
     fetches: list[Fetch] = field(default_factory=list)
     start: Snapshot | None = None  # before its first batch
+    cpus: Sequence[int] = ()  # that it may run on then; none: not known
+    binding: str = ""  # variables of OpenMP that bind threads
     snapshots: list[Snapshot] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)  # errors of samples and of collate_fn
     read_again: list[str] = field(default_factory=list)  # samples that raised an error and, read once more, did not

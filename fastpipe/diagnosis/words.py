@@ -195,6 +195,9 @@ slow-epoch-start, 14: an epoch's first batch comes after {start_s:.1f} s, althou
 slow-sampler, 6: the sampler takes {sampler_s:ms} for a batch, and the loop waits {wait_s:ms}
   why     the sampler runs in the process of the training loop, between two batches
   change  draw the numbers of a whole epoch at once, at the start of the sampler's __iter__
+idle-workers, 6: @waits; {made} of {num_workers:worker} made {most} batches
+  why     an IterableDataset that shares out its shards or files among the workers has fewer of them than workers
+  change  more and smaller shards, at least one a worker, or share out samples; more num_workers do not help
 no-workers, 6: @waits; a batch takes {fetch_s:ms} to make
   why     with num_workers=0, no batch is made while a training step runs
   change  DataLoader(..., num_workers={cpus}, persistent_workers=True)
@@ -238,6 +241,11 @@ pin-without-gpu, 12: pin_memory=True, and there is no GPU
 gpu-without-pin, 12: pin_memory=False in a program that uses a GPU
   why     a copy from memory that is not pinned cannot run while the GPU computes
   change  DataLoader(..., pin_memory=True) and .to(device, non_blocking=True): use both or neither
+bound-workers, 6: {num_workers:worker} may run on {mask:CPU} together; {cpus:CPU} are granted[[; {variable} is set]]
+  why     a worker inherits the CPUs of the main thread, and OMP_PROC_BIND, GOMP_CPU_AFFINITY or os.sched_setaffinity
+          has bound that to few of them
+  change  unset the variable (OMP_PROC_BIND=false); or in worker_init_fn: os.sched_setaffinity(0,
+          range(os.cpu_count()))
 too-many-workers, 6: {num_workers:worker} for {cpus:CPU} granted[[; a worker that makes a batch waits {delayed:.0%} of
           the time for a CPU]][[ and computes {idle:.0%} of it, so more workers than CPUs may be intended]]
   why     os.cpu_count() counts the host's CPUs, not those granted to a container; each worker holds its own batches

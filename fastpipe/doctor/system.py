@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fastpipe.doctor.check import Check, Verdict, judged
+from fastpipe.machine import binding
 from fastpipe.machine.cpus import cpu_quota, granted_cpus
 from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills, swap_used_bytes
 from fastpipe.sources.files import LocalFile
@@ -41,6 +42,7 @@ def system_checks() -> Iterator[Check]:
         f"os.cpu_count() says {all_of_them}: give DataLoader num_workers={granted}; fastpipe.loader finds this number "
         "itself",
     )
+    yield from _binding()
     yield _memory()
     used = swap_used_bytes()
     yield judged(
@@ -59,6 +61,18 @@ def system_checks() -> Iterator[Check]:
         endless or soft >= _LEAST_FILES,
         f"raise it: ulimit -n {'unlimited' if hard == resource.RLIM_INFINITY else hard}",
     )
+
+
+def _binding() -> Iterator[Check]:
+    """OpenMP's variables that bind the main thread of a program that imports torch, and so all that it starts."""
+    if variable := binding.variable():
+        advice = (
+            "after `import torch` the main thread has one CPU or one core, and so have the workers of a DataLoader and "
+            "all programs that it starts, such as torchrun's ranks: unset it, or set it to false. fastpipe.loader "
+            "starts its threads on all CPUs that the process had before"
+        )
+        had = len(binding.allowed_cpus())
+        yield Check("binding of threads", f"{variable}; this thread may use {had:,} CPUs", Verdict.BAD, advice)
 
 
 def _memory() -> Check:

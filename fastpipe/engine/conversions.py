@@ -20,6 +20,7 @@ from fastpipe.engine.limits import PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
+from fastpipe.machine.binding import unbound
 from fastpipe.native import _engine
 
 
@@ -39,6 +40,7 @@ class _State:
         self.queue: SimpleQueue[Any] = SimpleQueue()  # of rows; anything else ends a thread
         self.lock = threading.Lock()
         self.closed = False  # no row comes into the queue any more
+        self.at_work = 0  # rows in the queue, and those that threads have taken from it
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
         self.figures: Any = Counter()  # by the names of Stats
 
@@ -53,6 +55,8 @@ class _State:
             if ended is not None and ended.set_running_or_notify_cancel():
                 ended.set_result(self._timed(row))
             del row, ended  # the memory may be lent again
+            with self.lock:
+                self.at_work -= 1
 
     def _timed(self, row: _Row) -> _engine.Reason | None:
         started, me = time.monotonic(), threading.get_ident()
@@ -105,15 +109,19 @@ class Conversions:
         """Puts samples in line; for each, what will be None or why it failed. Dropping that takes the sample back."""
         found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
         with self._state.lock:  # the loop's thread comes here, and the one of requests
-            while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
+            # One for each row that is in line or being converted: a single odd row needs a single thread.
+            wanted = min(self._most, self._state.at_work + len(samples))
+            while len(self._threads) < wanted:
                 thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
-                thread.start()
+                with unbound():
+                    thread.start()
                 self._threads.append(thread)
             self._state.figures["images_failed"] -= refused * len(samples)
             for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
                 if self._state.closed:
                     ended.cancel()
                 else:
+                    self._state.at_work += 1
                     self._state.queue.put(_Row(sample, tasks[at : at + 1].ravel(), slots, weakref.ref(ended)))
         return found
 

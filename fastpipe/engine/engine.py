@@ -22,6 +22,7 @@ from fastpipe.format.description import Intact
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import ANY_TIME
+from fastpipe.machine.binding import unbound
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -73,6 +74,7 @@ class Engine:
             self.intact.begin()
         self._verify = verify
         self._index = index
+        self.num_workers = num_workers
         shards = [(os.fsencode(f"{shard.folder}/{shard.name}"), shard.size_bytes) for shard in index.shards]
         # What fetches shards that come over the network: it has to be told what batches to come need.
         self.reader = cast("Reader | None", index.reader())
@@ -83,7 +85,8 @@ class Engine:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
             times += [ANY_TIME] * (len(shards) - len(times)) if times else []  # of the ring
             most_open = most_open_shards(index, num_workers)
-            self._engine = _engine.Engine(shards, num_workers, most_open, times, granted_cpus())
+            with unbound():  # it starts its threads
+                self._engine = _engine.Engine(shards, num_workers, most_open, times, granted_cpus())
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
                 f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "

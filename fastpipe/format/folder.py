@@ -10,6 +10,26 @@ from pathlib import Path
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 
+# The endings by which a list of image files is told from a list of datasets.
+_IMAGES = frozenset(
+    [
+        ".jpg",
+        ".jpeg",
+        ".png",
+        ".webp",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".heic",
+        ".heif",
+        ".avif",
+        ".jp2",
+        ".jxl",
+        ".ppm",
+        ".pgm",
+    ]
+)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 
@@ -87,10 +107,22 @@ def why_no_dataset(path: Path) -> str:
     )
 
 
+def _is_image(path: str) -> bool:
+    return Path(path).suffix.lower() in _IMAGES
+
+
 def _named(data: object) -> str:
     """An object that is no path, and what to pass instead."""
     name, kinds = type(data).__name__, {kind.__name__ for kind in type(data).__mro__}
     if isinstance(data, (list, tuple, set)):
+        first = next(iter(data), None)
+        path = first[0] if isinstance(first, (list, tuple)) and first else first
+        if isinstance(path, (str, os.PathLike)) and _is_image(str(path)):
+            return (
+                f"a {name} of {len(data)} image files, such as {str(path)!r}. Write them into a CSV file with the "
+                "columns path and label, a row for each image, and pack it: fastpipe pack FILE.csv DST. Then pass DST. "
+                "Or store the images with fastpipe.Writer"
+            )
         return (
             f"a {name} of {len(data)}. For all samples of several datasets pass fastpipe.concat(*data), for a part of "
             "each in every batch fastpipe.mix({data: weight}). Or pack the sources into one dataset: fastpipe pack"

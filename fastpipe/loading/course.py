@@ -15,6 +15,8 @@ import torch
 
 from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.errors import EngineError, FastpipeError
+from fastpipe.loading import programs
+from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import Position
@@ -33,8 +35,9 @@ _T = TypeVar("_T")
 class Course:
     """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader."""
 
-    def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes) -> None:
+    def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes, agreement: Agreement) -> None:
         self._maker, self._transfer, self._recipes = maker, transfer, recipes
+        self._agreement = agreement
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
         self.stats = maker.stats
@@ -42,6 +45,7 @@ class Course:
         self.lock = threading.RLock()  # while an iterator makes a batch: all share this, the device's queues and slots
         self._last: Position | None = None  # in the epoch that was begun last, if it is not the first
         self._early: Epoch | None = None
+        self._placed = False  # by set_epoch or a state
 
     @property
     def left(self) -> int:
@@ -66,6 +70,7 @@ class Course:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
+        self._placed = True
         if epoch != self.next.epoch:
             if self.next.batches and self.left:
                 _LOG.warning(
@@ -81,8 +86,10 @@ class Course:
 
     def go_on_at(self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]) -> None:
         """The next iteration begins there. `recipe` is taken to be that of its epoch; `check` raises if it is not."""
+        self._placed = True
         self.next = position
         self._at_hand, self._check = recipe, check
+        programs.tell_restored(position.epoch, position.batches)
         self.position = replace(position)
 
     def begin(self) -> Epoch:
@@ -91,6 +98,10 @@ class Course:
         if self._check is not None:
             self._check(self._recipes.now())
         epoch = self._next_epoch()
+        self._agreement.begin(epoch.recipe, epoch.position.epoch)
+        programs.tell_trainer(epoch.recipe, self._maker.engine.num_workers, self._maker.ahead)
+        if not self._placed:
+            programs.tell_begun_anew(epoch.recipe)
         self._at_hand, self._check = epoch.recipe, None
         self.position, self._last = epoch.position, None if self.stats.epoch < 0 else epoch.position
         self.next = Position(epoch.position.epoch + 1)
@@ -101,6 +112,8 @@ class Course:
         """Of an epoch that has one. Queues those behind it on the device, also of the next epoch, as far as made."""
         ahead, lookahead = self._maker.ahead, self._transfer.lookahead
         self._maker.engine.check_usable()
+        if epoch.position.batches.bit_count() == 1:  # after 1, 2, 4, 8, ... of them
+            self.look_at_ranks(epoch)
         self._transfer.collect()
         if room := epoch.fill(ahead + 1):
             self._go_ahead(epoch, made=min(room, ahead))
@@ -111,6 +124,10 @@ class Course:
         self.stats.batches += 1
         self.stats.samples += len(staged.valid)
         return batch
+
+    def look_at_ranks(self, epoch: Epoch) -> None:
+        """ConfigError: another rank has begun this epoch with another seed, for example. Note [agreement]"""
+        self._agreement.look(epoch.recipe)
 
     def _go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
         """Has the first batches of the next epoch made and queued; what is wrong with it is said in its turn."""
@@ -184,6 +201,7 @@ class Delivery:
                 self._epoch = self._course.begin()
             epoch, position, held_s = self._epoch, self._epoch.position, stats.held_s
             if len(epoch) == 0:
+                self._course.look_at_ranks(epoch)
                 if position.batches:
                     position.epoch, position.batches = position.epoch + 1, 0
                 raise StopIteration

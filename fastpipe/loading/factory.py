@@ -28,6 +28,7 @@ from fastpipe.loading.options import View, check_together, field_reader, recipe_
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import Recipes, World, ranks_per_node
 from fastpipe.loading.samplers import sampling_of
+from fastpipe.machine import binding
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
@@ -45,8 +46,9 @@ from fastpipe.samples.saved import check_saved
 
 _LOG = logging.getLogger("fastpipe")
 
-_WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
+_WORKERS_HINT = "workers are threads in this process; the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
+_told: set[str] = set()  # what has been said once
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
@@ -66,7 +68,7 @@ def loader(
     epoch_size: int | str | None = None,
     drop_last: bool | None = None,
     num_workers: int | None = None,
-    prefetch_factor: int = 2,
+    prefetch_factor: int | None = 2,
     device: str | torch.device | None = None,
     channels: str = "rgb",
     dtype: torch.dtype = torch.uint8,
@@ -108,8 +110,8 @@ def loader(
             of samples. In a mixture also "smallest" (None) or "largest": to the end of the first, or last, dataset.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
-            ranks on this machine that are known now.
-        prefetch_factor: number of batches to make in advance, at least 1.
+            ranks on this machine that are known now. 0, which tells a DataLoader to start no process, is 1 here.
+        prefetch_factor: number of batches to make in advance, at least 1; None: 2.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an extension of torch.
             "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
         channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the luma, 1 channel;
@@ -160,12 +162,19 @@ def loader(
         partition = whole("partition", partition, least=1, most=2**20, hint=_PARTITION_HINT)
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
-    ahead = whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT)
+    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=0, most=1024, hint=_WORKERS_HINT)
+    if workers == 0:  # programs pass what a DataLoader takes
+        workers = 1
+        _tell_one_thread(cpus)
+    ahead = whole(
+        "prefetch_factor", 2 if prefetch_factor is None else prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT
+    )
     flag("exact", exact)
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
+    if binding.is_started_bound():
+        _tell_bound()
     if prepare is not None and (fields is None or not callable(prepare)):
         raise ConfigError(
             f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it gets, got {fields!r}; "
@@ -243,13 +252,37 @@ def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:
         )
 
 
+def _tell_one_thread(cpus: int) -> None:
+    """Says once that num_workers=0 means one thread."""
+    if "num_workers=0" not in _told and cpus > 1:
+        _told.add("num_workers=0")
+        _LOG.warning(
+            "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this process, so none "
+            "has to be avoided: leave num_workers out for as many as CPUs are granted, %d",
+            cpus,
+        )
+
+
+def _tell_bound() -> None:
+    """Says once that this process has one CPU, as what a program starts whose main thread OpenMP has bound."""
+    variable = binding.variable()
+    if variable in _told:
+        return
+    _told.add(variable)
+    _LOG.warning(
+        "this process was started with one CPU of %d, and %s is set: OpenMP binds the main thread of a program that "
+        "imports torch, such as torchrun, to one CPU, and all that it starts has no more. So decoding has one CPU. "
+        "Unset the variable, or set %s=false, before the program starts",
+        os.cpu_count() or 1,
+        variable,
+        variable.partition("=")[0],
+    )
+
+
 def _checked_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
     if data.content.mixed and (epoch_size is None or isinstance(epoch_size, str)):
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
     return None if epoch_size is None else whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
-
-
-_told: set[str] = set()
 
 
 def _tell_unpacked(index: Index) -> None:

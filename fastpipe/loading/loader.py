@@ -16,6 +16,7 @@ from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, EngineError, whole
 from fastpipe.loading.advice import LoadWatch, Settings
+from fastpipe.loading.agreement import Agreement
 from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
 from fastpipe.loading.ranks import Recipes
@@ -116,7 +117,7 @@ class Loader:
         # None of the following knows the loader, so that dropping it ends the threads.
         self._snapshot = partial(_figures, parts, transfer)
         self._watch = LoadWatch(self._snapshot, settings)
-        self._course = Course(parts.maker, transfer, parts.recipes)
+        self._course = Course(parts.maker, transfer, parts.recipes, Agreement(data))
 
     @property
     def dataset(self) -> Dataset:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
+from fastpipe.machine.binding import unbind_thread
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.host_batch import HostFields
 from fastpipe.samples.fields import by_sample, split
@@ -41,7 +42,7 @@ class Prepare:
 
     def __init__(self, function: Function, read: Callable[[BatchPlan], HostFields], stats: Stats) -> None:
         self._function, self._read, self._stats = function, read, stats
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare", initializer=unbind_thread)
         _threads.add(self._thread)
 
     def begin(self, rows: BatchPlan, epoch: int, number: int) -> Future[HostFields]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from fastpipe.machine.binding import allowed_cpus
+
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
@@ -23,10 +25,11 @@ T = TypeVar("T")
 def granted_cpus() -> int:
     """CPUs granted by the affinity mask and by the cgroups' quotas, whichever is less; at least 1.
 
-    A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle.
+    A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle. The mask is that which
+    the thread had before OpenMP bound it: Note [bound threads] in binding.py.
     """
     quota = cpu_quota()
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(allowed_cpus()) or os.cpu_count() or 1
     return max(1, allowed if quota is None else min(allowed, math.ceil(quota)))
 
 

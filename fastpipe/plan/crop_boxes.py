@@ -133,7 +133,7 @@ def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heigh
             resized[larger] = _fitting(output, pictures[larger])
             after = output - resized
         case Letterbox():
-            resized = _fitting(output, pictures)
+            resized = _rounded(output, pictures) if crop.rounded else _fitting(output, pictures)
             before = (output - resized) // 2 if crop.centered else before
             after = output - resized - before
         case CenterCrop() | FiveCrop():
@@ -187,6 +187,13 @@ def _fitting(output: Int64s, pictures: Int64s) -> Int64s:
     """The largest size in the picture's aspect ratio that fits."""
     across = output * pictures[:, ::-1]
     return np.maximum(_scaled(output, pictures, across[:, 0] <= across[:, 1]), 1)
+
+
+def _rounded(output: Int64s, pictures: Int64s) -> Int64s:
+    """The same, rounded to whole pixels, halves to even. Source: timm's ResizeKeepRatio with longest=1."""
+    ratio = (pictures / output).max(axis=1, keepdims=True)
+    found: Int64s = np.maximum(np.rint(pictures / ratio).astype(np.int64), 1)
+    return found
 
 
 def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:

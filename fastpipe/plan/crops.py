@@ -217,20 +217,23 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 class Letterbox(PaddedCrop):
     """The whole image in its own aspect ratio: resized so that it just fits into the output, and padded.
 
-    With a square output this is the padding to a square of detection models. Sizes are rounded down, as in
-    torchvision's Resize(size=None, max_size=).
+    With a square output this is the padding to a square of detection models.
 
     Args:
         centered: True: the image is in the middle of the output. False: at its top left.
+        rounded: True: the size of the resized image is rounded to whole pixels, as in timm (crop_mode="border") and
+            Ultralytics. False: it is rounded down, as in torchvision's Resize(size=None, max_size=).
         fill, padding_mode: see RandomCrop.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
     centered: bool = True
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         flag("centered", self.centered)
+        flag("rounded", self.rounded)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -273,7 +273,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
 
     # Single samples
 
-    def with_transform(self, transform: object) -> Dataset:
+    def with_transform(self, transform: object, *, images: str = "tensor") -> Dataset:
         """The same samples, each changed by a function.
 
         Args:
@@ -283,8 +283,11 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                 If that is an array of such a shape, it becomes a tensor of shape (channels, height, width), also
                 without ToTensorV2. It may change its input. After `with_fields` it is called as transform(sample), with
                 the dict. Of several crops, without fields, it is called with each.
+            images: what the transform gets: "tensor", (channels, height, width); or "pil", Pillow's image, which
+                torchvision's first transforms (ToTensor, for example) and processors of Hugging Face expect. After
+                `with_fields` this is the entry of "image".
         """
-        return self._with(single=replace(self._single, transform=transform))
+        return self._with(single=replace(self._single, transform=transform, images=images))
 
     def cropped(
         self,

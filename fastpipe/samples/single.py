@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch.utils.data import get_worker_info
 
 from fastpipe.engine.pictures import Pictures
-from fastpipe.errors import ConfigError, flag, whole
+from fastpipe.errors import ConfigError, choice, flag, whole
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops, plan_crops
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 _NO_EPOCH = -1
+_PIL_HINT = (
+    "the transform got a uint8 tensor, (channels, height, width). One that expects Pillow's images, such as "
+    'torchvision\'s ToTensor: data.with_transform(transform, images="pil")'
+)
 _NO_CROPS = Crops(np.empty((0, 4)), np.empty((0, 4), dtype=np.int32), (0, 0))  # of whole pictures
 
 
@@ -114,12 +118,13 @@ class Single:
     """How single samples come. ConfigError where the three do not go together."""
 
     transform: object = None  # of the user
+    images: str = "tensor"  # what it gets, or "pil"
     fields: Mapping[str, Any] | None = None  # the keys of a sample, and the field of each; None: (image, label)
     cropping: Cropping | None = None  # of the images; None: they are whole
     pixels: Pixels | None = None  # of the images; None: as a loader has them
 
     def __post_init__(self) -> None:
-        applier(self.transform, dicts=self.fields is not None)
+        self.applier()
         if self.cropping is not None and self.cropping.mirrors and self.cropping.crop.rows > 1:
             raise ConfigError(
                 f"crop: {type(self.cropping.crop).__name__} is for evaluation, and mirrors by itself or not at all; "
@@ -128,8 +133,15 @@ class Single:
         if self.fields is not None and self.cropping is not None:
             check_mirrored(self.fields.values(), self.cropping.mirroring)
 
+    def applier(self) -> Callable[[Any], Any]:
+        """What gives the transform what it takes."""
+        fields = self.fields or {}
+        keys = [key for key, field in fields.items() if field == "image"]
+        return applier(self.transform, dicts=self.fields is not None, images=self.images, keys=keys)
+
     def __repr__(self) -> str:
         transform = "" if self.transform is None else f", transform={self.transform!r}"
+        transform += "" if self.images == "tensor" else f", images={self.images!r}"
         fields = "" if self.fields is None else f", fields={list(self.fields)}"
         more = "".join(f", {each!r}" for each in (self.cropping, self.pixels) if each is not None)
         return f"{transform}{fields}{more}"
@@ -211,7 +223,9 @@ class SampleReader:
         self.process = os.getpid()
         self._content, self._cropping, self._asked = data.content, single.cropping, single.pixels
         self._pictures = Pictures(data.index, None if single.pixels is None else single.pixels.form(data))
-        self._apply = applier(single.transform, dicts=single.fields is not None)
+        self._apply = single.applier()
+        # A transform that fails may be one of single images of Pillow's.
+        self._hints = single.transform is not None and single.images == "tensor"
         self._fields: FieldValues | None = None
         if single.fields is not None:
             self._fields = FieldValues(data, single.fields, self._pictures, single.cropping)
@@ -250,6 +264,8 @@ class SampleReader:
             made = [self._apply(row) for row in value]
         except Exception as problem:
             problem.add_note(f"in the transform of sample {number} of {self._content.index.path}")
+            if self._hints and isinstance(problem, (TypeError, AttributeError, ValueError)):
+                problem.add_note(_PIL_HINT)
             raise
         return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
 
@@ -282,9 +298,16 @@ def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(picture).permute(2, 0, 1)
 
 
-def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
-    """Checks `transform`; returns what gives it a picture, or, where samples are dicts of fields, a dict."""
+def applier(
+    transform: object, *, dicts: bool = False, images: str = "tensor", keys: Sequence[str] = ()
+) -> Callable[[Any], Any]:
+    """Checks `transform`; returns what gives it a picture, or, where samples are dicts of fields, a dict. `keys` are
+    those of the image in a dict. See Dataset.with_transform.
+    """
+    pil = choice("images", images, ("tensor", "pil")) == "pil"
     if transform is None:
+        if pil:
+            raise ConfigError('images="pil": there is no transform that gets them; a sample itself has a tensor')
         return (lambda sample: sample) if dicts else as_tensor
     if isinstance(transform, type):
         raise ConfigError(
@@ -300,6 +323,14 @@ def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
             "a function that calls it with what it needs: lambda sample: transform(image=sample['image'].permute(1, 2, "
             "0).numpy(), bboxes=sample['boxes'])"
         )
+    if named and pil:
+        raise ConfigError('images="pil": a transform that takes image=... gets an array; leave images= out')
+    if dicts and pil:
+        return lambda sample: transform({**sample, **{key: _as_pil(sample[key]) for key in keys}})
+    if pil:
+        from fastpipe.sources.picture.pillow import picture_of
+
+        return lambda picture: transform(picture_of(picture))
     if not named:
         return transform if dicts else lambda picture: transform(as_tensor(picture))
 
@@ -317,6 +348,14 @@ def applier(transform: object, *, dicts: bool = False) -> Callable[[Any], Any]:
         return image
 
     return by_name
+
+
+def _as_pil(image: Any) -> Any:
+    """(channels, height, width) of a dict, or several crops -> Pillow's image, or a list of them."""
+    from fastpipe.sources.picture.pillow import picture_of
+
+    array = np.moveaxis(image.numpy(), -3, -1)
+    return picture_of(array) if array.ndim == 3 else [picture_of(row) for row in array]
 
 
 def _takes_image_by_name(transform: object) -> bool:

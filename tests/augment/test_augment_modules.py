@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import random
 import re
 from collections.abc import Callable
@@ -174,6 +176,95 @@ def test_normalising_twice_is_refused() -> None:
             Augment(made)
     images = photos(2, 8, 8)
     torch.testing.assert_close(Augment(normalise, mean=None, std=None)(images), images / 255 * 2 - 1)
+
+
+class Normalize(torch.nn.Module):
+    """As torchvision's, a transform of its kind."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images * 2 - 1
+
+
+class Compose(torch.nn.Module):
+    """As torchvision's v2.Compose, which keeps its transforms in a list, not in a ModuleList."""
+
+    def __init__(self, *transforms: torch.nn.Module) -> None:
+        super().__init__()
+        self.transforms = list(transforms)
+
+    def forward(self, images: Tensor) -> Tensor:
+        for transform in self.transforms:
+            images = transform(images)
+        return images
+
+
+class OldCompose:
+    """As torchvision's first Compose, which is no module."""
+
+    def __init__(self, *transforms: torch.nn.Module) -> None:
+        self.transforms = transforms
+
+
+class Holds(torch.nn.Module):
+    """A user's module, with something in an attribute."""
+
+    def __init__(self, held: object) -> None:
+        super().__init__()
+        self.held = held
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        Compose(k.RandomInvert(), Normalize()),
+        Compose(torch.nn.Identity(), Compose(Normalize())),
+        torch.nn.Sequential(k.RandomInvert(), Compose(Normalize())),
+        Holds({"train": OldCompose(torch.nn.Identity(), Normalize())}),
+        Holds(functools.partial(map, Normalize())),
+        Holds((lambda last: lambda images: last(images))(Normalize())),
+        Holds(Normalize().forward),
+        torch.nn.ModuleDict({"last": Normalize()}),
+    ],
+)
+def test_normalising_twice_is_refused_however_deep_it_lies(module: torch.nn.Module) -> None:
+    with pytest.raises(ConfigError, match=r"contains Normalize, and Augment itself normalises.*mean=None, std=None"):
+        Augment(module)
+    Augment(module, mean=None, std=None)
+
+
+def test_normalising_twice_by_torchvision_is_refused(torchvision: ModuleType) -> None:
+    v2 = importlib.import_module("torchvision.transforms.v2")
+    presets = importlib.import_module("torchvision.transforms._presets")
+    normalise = v2.Normalize((0.5,) * 3, (0.5,) * 3)
+    once = v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32, scale=True)])
+    assert len(Augment(once).operations) == 1
+    for made in (v2.Compose([once, normalise]), v2.RandomApply([normalise]), v2.RandomChoice([once, normalise])):
+        with pytest.raises(ConfigError, match="contains Normalize"):
+            Augment(made)
+    with pytest.raises(ConfigError, match="Leave ImageClassification out"):
+        Augment(presets.ImageClassification(crop_size=8))
+    images = photos(2, 8, 8)
+    torch.testing.assert_close(
+        Augment(v2.Compose([normalise]), mean=None, std=None)(images), images / 255 * 2 - 1, atol=1e-6, rtol=0
+    )
+
+
+def test_a_transform_of_torchvision_in_a_list_of_a_module_draws_for_each_image(torchvision: ModuleType) -> None:
+    v2 = importlib.import_module("torchvision.transforms.v2")
+    images = photos(16, 8, 8)
+    module = Compose(v2.RandomHorizontalFlip(p=0.5))
+    flipped = Augment(module, mean=None, std=None)(images, seed=0, batch=0)
+    mirrored = [torch.allclose(one, two) for one, two in zip(flipped, images.flip(3) / 255, strict=True)]
+    assert {*mirrored} == {True, False}, "not the whole batch alike"
+
+
+def test_what_holds_itself_is_looked_through_once() -> None:
+    module = Holds(None)
+    module.held = [module, {"again": module}]
+    Augment(module)
 
 
 def test_without_normalising_a_module_hands_out_what_it_likes() -> None:

@@ -60,6 +60,31 @@ def test_more_workers_than_cpus() -> None:
     assert "num_workers=1" in finding.change
 
 
+def test_workers_that_openmp_has_bound_to_one_cpu() -> None:
+    observation = seen()
+    for worker in observation.workers:
+        worker.cpus, worker.binding = [3], "OMP_PROC_BIND=close"
+    finding = found(observation)["bound-workers"]
+    assert "2 workers may run on 1 CPU together; 8 CPUs are granted; OMP_PROC_BIND=close is set" in finding.what
+    assert (finding.severity, finding.where) == ("bad", "train.py:7")
+    for worker in observation.workers:  # as a worker_init_fn gives each a CPU of its own
+        worker.cpus = [worker.number]
+    assert found(observation) == {}
+
+
+def test_a_worker_without_a_shard() -> None:
+    """A stream of one shard: more workers would not help."""
+    observation = late(0.2, lambda _: 0.2, stream=True)
+    first, second = observation.workers
+    first.fetches, second.fetches = [*first.fetches, *second.fetches], []
+    finding = found(observation)
+    assert set(finding) == {"idle-workers"}
+    assert "1 of 2 workers made all batches" in finding["idle-workers"].what
+    assert "num_workers=" not in finding["idle-workers"].change
+    second.fetches = first.fetches[:1]
+    assert "1 of 2 workers made 97% of the batches" in found(observation)["idle-workers"].what
+
+
 def test_batches_made_ahead_against_memory_and_shared_memory() -> None:
     finding = found(seen(prefetch_factor=64), replace(ROOMY, free_bytes=200 << 20))["prefetch-memory"]
     assert "num_workers=2 x prefetch_factor=64 x 1.0 MB per batch = 134.2 MB; only 209.7 MB" in finding.what

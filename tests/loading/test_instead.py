@@ -136,6 +136,11 @@ class Photos(TensorDataset):
             lambda flat: [flat, flat],
             "got a list of 2. For all samples of several datasets pass fastpipe.concat(*data), for a part of each in",
         ),
+        (
+            lambda flat: [flat / "1.jpg", flat / "2.jpg"],
+            "1.jpg'. Write them into a CSV file with the columns path and label, a row for each image, and pack it",
+        ),
+        (lambda flat: [("cat/1.JPG", 0)], "'cat/1.JPG'. Write them into a CSV file with the columns path and label"),
         (lambda flat: {"photos": 2}, "got a dict. For a mixture pass fastpipe.mix({'photos': 2})"),
         (lambda flat: fastpipe.open(flat).index, "It is open already: pass fastpipe.loader the dataset itself"),
         (

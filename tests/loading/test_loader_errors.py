@@ -30,7 +30,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "shuffle": (1,),
     "seed": (-1, 2**64, None),
     "drop_last": ("no",),
-    "num_workers": (0, 1.5, 5000),
+    "num_workers": (-1, 1.5, 5000),
     "prefetch_factor": (0,),
     "exact": ("yes",),
     "partition": (True, "", "shard"),  # True == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -104,6 +105,24 @@ def test_evaluation_is_timms(timm_data: Any, textured: Path) -> None:
     pictures = [Image.fromarray(data[number][0].permute(1, 2, 0).numpy()) for number in range(len(data))]
     expected = torch.stack([transform(picture) for picture in pictures])
     assert (torch.cat([images for images, _ in batches]) - expected).abs().max() < 1.5 / 255 / 0.22
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(3, 40, 40), (3, 40, 32)])
+def test_a_border_is_timms(timm_data: Any, tmp_path: Path, interpolation: str, size: Any) -> None:
+    """Of photos of many shapes: timm rounds the size of the resized photo, torchvision cuts it off."""
+    random = np.random.default_rng(0)
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for number in range(60):
+        height, width = random.integers(20, 120, 2)
+        pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / "a" / f"{number:02}.png")
+    data = fastpipe.open(tmp_path / "photos")
+    options = {**COMMON, "batch_size": 20, "crop_mode": "border", "crop_pct": 1.0, "interpolation": interpolation}
+    images = torch.cat([images for images, _ in create_loader(data, input_size=size, **options)])
+    transform = timm_data.create_transform(size, crop_mode="border", crop_pct=1.0, interpolation=interpolation)
+    expected = [transform(Image.fromarray(picture.permute(1, 2, 0).numpy())) for picture, _ in data]
+    assert (images - torch.stack(expected)).abs().max() < 1.5 / 255 / 0.22
 
 
 @pytest.mark.parametrize("size", [40, (40, 32)])

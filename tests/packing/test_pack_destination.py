@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -29,6 +30,7 @@ from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import journal
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.sources.picture.convert import EncodeOptions
+from fastpipe.store import files as store_files
 
 
 @pytest.fixture
@@ -122,6 +124,39 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(PackError, match="another pack is writing to"):
             pack(source, tmp_path / "packed")
+    assert pack(source, tmp_path / "packed").info["samples"] == 24
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, 524])
+def test_a_file_system_without_locks(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    """As Lustre without the option flock, and NFS without its lock service: packing goes on, and says so."""
+
+    def flock(*_: object) -> None:
+        raise OSError(code, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock = tmp_path / "packed" / ".pack" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_bytes(b"another-machine 1 1")
+    assert pack(source, tmp_path / "packed").info["samples"] == 24
+    assert "has no locks (flock: no locks available), so packing goes on without one" in caplog.text
+
+
+def test_another_pack_of_this_machine_is_noticed_without_locks(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    lock = tmp_path / "packed" / ".pack" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.write_text(store_files._process(os.getppid()))
+    with pytest.raises(PackError, match="another pack is writing to"):
+        pack(source, tmp_path / "packed")
+    lock.write_text(f"{store_files._process(os.getppid())}0")  # that process has ended, and another has its number
     assert pack(source, tmp_path / "packed").info["samples"] == 24
 
 

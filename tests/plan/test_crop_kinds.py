@@ -83,7 +83,7 @@ def padded_crops(draw: st.DrawFn) -> RandomCrop | Letterbox:
     resize = draw(st.none() | st.integers(1, 60))
     interpolation = {"interpolation": draw(st.sampled_from(INTERPOLATIONS))}
     if draw(st.booleans()):
-        return Letterbox(**options, **interpolation, centered=draw(st.booleans()))
+        return Letterbox(**options, **interpolation, centered=draw(st.booleans()), rounded=draw(st.booleans()))
     if resize is not None:
         options |= interpolation
     padding = draw(st.integers(0, 9) | st.tuples(*[st.integers(0, 9)] * 4) | st.tuples(*[st.integers(0, 9)] * 2))

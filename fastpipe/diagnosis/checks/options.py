@@ -38,7 +38,17 @@ def check(seen: Observation, around: Surroundings, time: Stages | None) -> Itera
         yield Finding(Code.TOO_MANY_WORKERS, seen.made_at, {"idle": idle}, severity=severity)
     if seen.num_workers and seen.batches:
         yield from _made_ahead(seen, around)
+    yield from _bound(seen, around)
     yield from _threads(seen, around, time)
+
+
+def _bound(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """Workers that have fewer CPUs than the program was granted."""
+    workers = [worker for worker in seen.workers if worker.number >= 0 and worker.cpus]
+    together = {cpu for worker in workers for cpu in worker.cpus}  # each may have one of its own
+    if workers and len(together) < min(around.cpus, seen.num_workers):
+        evidence = {"mask": len(together), "variable": workers[0].binding or None}
+        yield Finding(Code.BOUND_WORKERS, seen.made_at, evidence)
 
 
 def _made_ahead(seen: Observation, around: Surroundings) -> Iterator[Finding]:

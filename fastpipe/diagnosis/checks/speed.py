@@ -27,6 +27,8 @@ _CROWDED = 0.3
 _UNSURE = 0.1  # the scheduler's share for a thread is not exact
 _MOST_LATE = 0.1
 _LEAST_EPOCHS = 5
+_LEAST_OF_MOST = 0.1  # of the batches of the worker that made most
+_LEAST_BATCHES = 4  # a worker, to tell
 _FEW_BATCHES = 1.5  # an epoch
 _MOST_STARTING = 0.1
 _LEAST_START_S = 1.0
@@ -157,6 +159,8 @@ def _waiting(seen: Observation, around: Surroundings, time: Stages) -> Iterator[
         return
     elif seen.num_workers == 0:
         yield Finding(Code.NO_WORKERS, seen.made_at, evidence)
+    elif (idle := _idle(seen)) is not None and stage is not Code.SLOW_TRANSFER:
+        yield Finding(Code.IDLE_WORKERS, seen.made_at, {**evidence, **idle})
     elif stage:
         cause = _why_slow(seen, time, around)
         if stage is Code.SLOW_TRANSFER:
@@ -175,6 +179,18 @@ def _others_work(seen: Observation, time: Stages, around: Surroundings) -> bool:
         return False
     short_s = statistics.quantiles([*steps_s(seen), 0.0], n=10)[1]  # of a step that nobody delayed
     return time.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
+
+
+def _idle(seen: Observation) -> dict[str, Any] | None:
+    """How many workers made the batches, where others made next to none; None: each made some."""
+    counts: Counter[int] = Counter()
+    for worker in seen.workers:
+        counts[worker.number] += len(worker.fetches)  # of all epochs
+    at_work = [count for count in counts.values() if count > _LEAST_OF_MOST * max(counts.values())]
+    if len(at_work) == len(counts) or sum(at_work) < _LEAST_BATCHES * seen.num_workers:
+        return None
+    share = sum(at_work) / counts.total()
+    return {"made": len(at_work), "most": "all" if share == 1 else f"{share:.0%} of the"}
 
 
 def _why_slow(seen: Observation, time: Stages, around: Surroundings) -> str:

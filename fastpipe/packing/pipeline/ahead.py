@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import Generic, TypeVar
 
 from fastpipe.errors import PackError
+from fastpipe.machine.binding import unbind_thread
 
 _AHEAD_PER_WORKER = 4
 # A thread takes some tasks at once: handing over each file by itself costs a tenth of packing it, and more of large
@@ -43,7 +44,7 @@ class Ahead(Generic[Item, Result]):
         self._run_bytes = 0
         self._most = workers * _AHEAD_PER_WORKER
         self._pending: deque[tuple[list[Item], Future[list[Result | PackError]]]] = deque()
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack")
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack", initializer=unbind_thread)
         self._stopped = threading.Event()
 
     def put(self, task: Item) -> Iterator[tuple[Item, Result]]:

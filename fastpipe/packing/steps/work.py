@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.folder import Place
-from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import run_tasks, session
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened, plan_run
@@ -157,14 +156,16 @@ def make_on_ray(workers: int) -> Make:
 
 def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> Made:
     """Converts what is not converted, and makes the shards that are not there, in so many tasks at a time."""
-    entries, spooled = journal.entries(), job.spool().sizes()
+    spool = job.spool()
+    whole, spooled = _whole(journal, read_parts(job, "make")), spool.sizes()
     told = Told(listed.files, listed.size_bytes, journal.store, on_progress, workers=workers)
 
     def shards() -> Iterator[Part]:
-        return (part for part in read_parts(job, "make") if part.name not in entries)
+        return (part for part in read_parts(job, "make") if part.name not in whole)
 
     def rows() -> Iterator[Part]:
-        return (part for part in read_parts(job, "convert") if any(name not in spooled for name, _ in part.runs))
+        parts = read_parts(job, "convert")
+        return (part for part in parts if not all(is_whole(spool, name, spooled) for name, _ in part.runs))
 
     left, read = sum(1 for _ in shards()), 0
     resumed = sum(1 for _ in read_parts(job, "make")) - left
@@ -219,14 +220,23 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     parts, work = list(read_parts(job, step)), convert_step if step == "convert" else make_step
     if step == "convert" and not parts:
         return "nothing to convert: only rows of tables are; next: --step make"
-    ours, there = parts[share], job.store().sizes(WORK_FOLDER)
-    left = [part for part in ours if part.name not in there]
+    ours, whole = parts[share], set[str]()
+    if step == "make":
+        with closing(job.store()) as store:
+            whole = _whole(Journal(store), ours)
+    left = [part for part in ours if part.name not in whole]
     done = [work(job, part._replace(threads=checked.threads)) for part in left]
     files, rejected = (sum(each[at] for each in done) for at in (0, 1))
     if step == "convert":
         return f"converted {files:,} rows, {rejected:,} rejected; the others of this part were there"
     were = f"{len(ours) - len(left)} of {len(ours)} were there"
     return f"made {len(left):,} shards of {files:,} files, {rejected:,} rejected; {were}"
+
+
+def _whole(journal: Journal, parts: Iterable[Part]) -> set[str]:
+    """The parts whose shards are there as they were made: one may have vanished, or have been cut, since then."""
+    names = [part.name for part in parts]
+    return {name for name, entry in zip(names, journal.finished(names), strict=True) if entry is not None}
 
 
 def _begun(job: Job) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import ImageError
+from fastpipe.errors import ConfigError, ImageError
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.native import _engine
 from fastpipe.sources.picture.jpeg import opencv
@@ -352,3 +352,17 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
         image = icon.frame(0)
         _check_mode(image.mode, "ICO")
         return OpenedImage(image.size, partial(_samples, image, "ICO"), form=_form(image))
+
+
+def picture_of(pixels: NDArray[Any]) -> Any:
+    """(height, width, channels), uint8 of gray, RGB or RGBA, or uint16 of gray -> Pillow's image.
+    ConfigError: Pillow has no such images.
+    """
+    channels = pixels.shape[2]
+    if pixels.dtype != np.uint8 and (pixels.dtype != np.uint16 or channels > 1):
+        raise ConfigError(
+            f'images="pil": Pillow has no images of {channels} channels of {pixels.dtype}; expected uint8, which '
+            "data.with_pixels(dtype=torch.uint8) gives"
+        )
+    image = importlib.import_module("PIL.Image")
+    return image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)

@@ -34,6 +34,13 @@ def test_a_loader_made_before_init_process_group(flat: Path, tmp_path: Path) -> 
         assert f"the launcher started 2 processes (RANK={rank}, WORLD_SIZE=2)" in each["refused"]
 
 
+def test_ranks_with_seeds_of_their_own_are_refused(flat: Path, tmp_path: Path) -> None:
+    ended = ranks(LATE, "seeds", flat, tmp_path)
+    assert [code for code, _ in ended] == [0, 0], ended
+    told = written(tmp_path)
+    assert any("seed= is 42 on rank 0 and 43 on rank 1" in each for each in told), told
+
+
 def test_lightning_starts_processes_after_the_loader_was_made(flat: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS)])}
     command = [sys.executable, LATE, "lightning", flat, tmp_path]

@@ -66,6 +66,21 @@ def test_every_file_is_that_of_one_machine(
 
 
 @pytest.mark.parametrize("kind", ["folder", "parquet"])
+def test_a_shard_and_a_run_of_rows_that_were_lost_are_made_again(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    source, packed = made[kind], tmp_path / "packed"
+    with pytest.raises(StopError):
+        packed_on_ray(source, packed, fields=FIELDS[kind], on_progress=stop_at("packing", 2))
+    shard = min(packed.glob("shard-*.tar"))
+    shard.write_bytes(shard.read_bytes()[:1000])
+    for run in list(packed.glob(".pack/spool/run-*"))[:1]:
+        run.write_bytes(run.read_bytes()[:-1])
+    packed_on_ray(source, packed, fields=FIELDS[kind])
+    assert digests(packed) == digests(local(source))
+
+
+@pytest.mark.parametrize("kind", ["folder", "parquet"])
 def test_every_object_in_a_bucket_is_that_of_one_machine(
     tasks_here: Cluster, made: dict[str, Path], bucket: MemoryBucket, kind: str
 ) -> None:

@@ -72,6 +72,22 @@ def test_steps_in_parts_make_the_same_files(source: Path, tmp_path: Path) -> Non
     assert "already packed" in step(source, packed, "list")
 
 
+@pytest.mark.parametrize("harm", ["vanishes", "is cut"])
+def test_a_shard_that_is_lost_while_others_are_made_is_made_again(source: Path, tmp_path: Path, harm: str) -> None:
+    packed = tmp_path / "packed"
+    steps(source, packed, "list", "make")
+    lost = packed / "shard-000001.tar"
+    if harm == "vanishes":
+        lost.unlink()
+    else:
+        os.truncate(lost, 1000)
+    assert "shard 1 of" in refused(source, packed, "publish")
+    said = step(source, packed, "make")
+    assert re.search(r"made 1 shards .* (\d+) of \d+ were there", said), said
+    step(source, packed, "publish")
+    assert digests(packed) == digests(tmp_path / "local")
+
+
 def test_steps_in_the_wrong_order_say_which_comes_first(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     assert "run --step list first" in refused(source, packed, "make")

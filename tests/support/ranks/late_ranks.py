@@ -76,6 +76,22 @@ def changing(data: str, out: Path) -> None:
     dist.destroy_process_group()
 
 
+def seeds(data: str, out: Path) -> None:
+    """Each rank with a seed of its own: refused, on one of them at least, and the other one ends with it."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    refused = ""
+    loader = early(data, seed=42 + rank)
+    try:
+        for _ in range(2):
+            samples(loader)
+            dist.barrier()
+    except (fastpipe.ConfigError, RuntimeError) as problem:
+        refused = str(problem)
+    written(out, rank, refused)
+    os._exit(0)  # the other rank may wait for this one
+
+
 def lightning(data: str, out: Path) -> None:
     """As docs/recipes.md writes it: the loader stands before the trainer, which starts the second process itself."""
     import_module("bench.peers.import_torchvision")  # before Lightning imports it
@@ -131,7 +147,7 @@ def accelerated(data: str, out: Path, how: str) -> None:
 
 if __name__ == "__main__":
     how, data, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-    programs = {"launched": launched, "changing": changing, "lightning": lightning}
+    programs = {"launched": launched, "changing": changing, "seeds": seeds, "lightning": lightning}
     if how in programs:
         programs[how](data, out)
     else:

@@ -32,7 +32,7 @@ FIXED_CROPS = (
     "fastpipe.Letterbox()",
     "fastpipe.Letterbox(fill=(1, 2, 255), centered=False, mask_fill=255)",
     "fastpipe.Letterbox(padding_mode='reflect', interpolation='bicubic')",
-    "fastpipe.Letterbox(padding_mode='symmetric')",
+    "fastpipe.Letterbox(padding_mode='symmetric', rounded=True)",
     "fastpipe.Letterbox(padding_mode='edge')",
 )
 RANDOM_CROPS = (
@@ -61,8 +61,8 @@ shuffle: 1 ; 'no' ; 0.0
 seed: -1 ; 2**64 ; 1.5 ; '0' ; None ; True
 epoch_size: 0 ; -1 ; 2.5 ; 'all' ; True ; [5]
 drop_last: 1 ; 'no'
-num_workers: 0 ; -1 ; 1.5 ; 5000 ; '2' ; True
-prefetch_factor: 0 ; -1 ; 1.5 ; None ; '2' ; True
+num_workers: -1 ; 1.5 ; 5000 ; '2' ; True
+prefetch_factor: 0 ; -1 ; 1.5 ; '2' ; True
 device: 'gpu' ; 3 ; 'cuda' ; 'cpu:x' ; []
 augment: 'randaugment' ; [1] ; torch.nn.ReLU ; 1 ; lambda images: images ; fastpipe.Augment ;
     fastpipe.Augment(mean=(1, 2)) ; fastpipe.Augment(std=(0, 1, 1)) ; fastpipe.Augment(mean=None) ;
@@ -101,7 +101,8 @@ size: np.int64(9) ; [8, 9] ; np.array([8, 9]) ; torch.Size([8, 9])
 hflip: 1 ; 0 ; np.float32(0.5) ; np.bool_(True)
 seed: np.uint64(2**64 - 1) ; np.int64(3)
 epoch_size: np.int64(9)
-num_workers: np.int32(2) ; 64
+num_workers: np.int32(2) ; 64 ; 0
+prefetch_factor: None
 stall_timeout: float('inf') ; 1e9 ; 5
 views: (fastpipe.View(9), fastpipe.View(8)) ; np.int64(2) ; 40
 fields: ['image', 'label'] ; {'image': 1} ; {'image'}

@@ -36,6 +36,7 @@ class Snapshots:
         return [taken]
 
 
+_BINDING = "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"
 _COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
 
@@ -63,6 +64,16 @@ def snapshot(batch: int = 0) -> dict[str, Any]:
         told = tell()
         used = int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks() + shared
     return vars(Snapshot(batch, private, threads, torch_threads, cv2_threads, used, files))
+
+
+def cpus() -> list[int]:
+    """The numbers of the CPUs that this thread may run on; none where the system has no masks."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def binding() -> str:
+    """The variables that have OpenMP bind the thread that loads it; "" without any."""
+    return ", ".join(f"{name}={os.environ[name]}" for name in _BINDING if os.environ.get(name))
 
 
 def delayed_s() -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .files import Fetch, Log, State, arm, noted, safe_repr
 from .inherited import Inherited
-from .machine import Snapshots, delayed_s, snapshot
+from .machine import Snapshots, binding, cpus, delayed_s, snapshot
 from .objects import (
     checksum,
     checksums,
@@ -258,7 +258,7 @@ class WorkerWatch:
             if recorder is not None:
                 before = generators(dataset=dataset, collate_fn=self.collate)
                 started = {"generators_before": before, "globals_before": global_generators(), "start": snapshot()}
-                recorder.log.write(started)
+                recorder.log.write({**started, "cpus": cpus(), "binding": binding()})
                 _watch_fetchers(recorder)
 
 

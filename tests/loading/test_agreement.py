@@ -1,0 +1,181 @@
+"""Ranks that share an epoch and differ in seed, weights, batch size or dataset: refused, and named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._C._distributed_c10d import HashStore
+
+import fastpipe
+from fastpipe.errors import ConfigError
+from fastpipe.loading import agreement
+
+Made = Callable[..., fastpipe.Loader]
+
+
+class Ranks:
+    """Several ranks in one process: they have one store, and each counts its loaders by itself."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, world_size: int = 2) -> None:
+        distributed, store = torch.distributed, HashStore()
+        self._patch, self._turns = monkeypatch, [Counter[str]() for _ in range(world_size)]
+        monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(distributed, "get_world_size", lambda: world_size)
+        monkeypatch.setattr(distributed.distributed_c10d, "_get_default_store", lambda: store)
+
+    def become(self, rank: int) -> None:
+        self._patch.setattr(torch.distributed, "get_rank", lambda: rank)
+        self._patch.setattr(agreement, "_turns", self._turns[rank])
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    return Ranks(monkeypatch)
+
+
+@pytest.fixture
+def made() -> Iterator[Made]:
+    loaders: list[fastpipe.Loader] = []
+
+    def make(data: Any, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
+        loaders.append(fastpipe.loader(data, batch_size, size=8, num_workers=1, drop_last=False, **options))
+        return loaders[-1]
+
+    yield make
+    for loader in loaders:
+        loader.close()
+
+
+def ids(loader: Any) -> list[int]:
+    return [sample for batch in loader for sample in batch.ids[batch.valid].tolist()]
+
+
+def test_a_seed_of_each_rank_is_refused_on_all_of_them(flat: Path, ranks: Ranks, made: Made) -> None:
+    ranks.become(0)
+    first = made(flat, seed=42)
+    running = iter(first)
+    next(running)
+    ranks.become(1)
+    told = "seed= is 42 on rank 0 and 43 on rank 1.*the same seed"
+    second = made(flat, seed=43)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=told):
+            ids(second)
+    ranks.become(0)
+    with pytest.raises(ConfigError, match=told):
+        ids(running)
+
+
+def test_a_rank_that_was_first_learns_of_it_at_the_end_of_a_short_epoch(flat: Path, ranks: Ranks, made: Made) -> None:
+    ranks.become(0)
+    first = iter(made(flat, 32, seed=42))
+    next(first)
+    ranks.become(1)
+    with pytest.raises(ConfigError, match="seed="):
+        ids(made(flat, 32, seed=43))
+    ranks.become(0)
+    with pytest.raises(ConfigError, match="seed= is 42 on rank 0 and 43 on rank 1"):
+        next(first)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [
+        ({"batch_size": 4}, {"batch_size": 5}, "batch_size= times world_size= is 8 on rank 0 and 10 on rank 1"),
+        ({"shuffle": True}, {"shuffle": False}, "shuffle is True on rank 0 and False on rank 1"),
+        (
+            {"sampler": fastpipe.Weighted({"red": 2})},
+            {"sampler": fastpipe.Weighted({"red": 3})},
+            "a hash of the weights is .*on rank 0 and .* on rank 1.*the same weights",
+        ),
+        ({"sampler": lambda _: [1, 2, 3, 4]}, {"sampler": lambda _: [5, 6, 7, 8]}, "a hash of the numbers that the"),
+    ],
+)
+def test_what_decides_the_samples_has_to_be_the_same(
+    flat: Path, ranks: Ranks, made: Made, here: dict[str, Any], there: dict[str, Any], told: str
+) -> None:
+    ranks.become(0)
+    classes = fastpipe.open(flat).classes
+    for options in (here, there):
+        if isinstance(options.get("sampler"), fastpipe.Weighted):
+            (weight,) = options["sampler"].weights.values()
+            options["sampler"] = fastpipe.Weighted({classes[0]: weight})
+    one = made(flat, **here)
+    next(iter(one))
+    ranks.become(1)
+    with pytest.raises(ConfigError, match=told):
+        ids(made(flat, **there))
+
+
+def test_another_dataset_or_part_of_it_is_refused(flat: Path, textured: Path, ranks: Ranks, made: Made) -> None:
+    ranks.become(0)
+    next(iter(made(flat)))
+    ranks.become(1)
+    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files"):
+        ids(made(textured))
+
+
+def test_a_part_of_each_rank_is_refused(flat: Path, ranks: Ranks, made: Made) -> None:
+    """As programs choose it that know a DataLoader, which shares nothing out."""
+    ranks.become(0)
+    data = fastpipe.open(flat)
+    next(iter(made(data.select(range(0, 36, 2)))))
+    ranks.become(1)
+    with pytest.raises(ConfigError, match="the loader shares them out itself"):
+        ids(made(data.select(range(1, 36, 2))))
+
+
+def test_weights_that_one_rank_changes_later_are_refused(flat: Path, ranks: Ranks, made: Made) -> None:
+    loaders = []
+    for rank in range(2):
+        ranks.become(rank)
+        loaders.append(made(flat, sampler=fastpipe.Weighted({})))
+        ids(loaders[rank])
+    ranks.become(0)
+    loaders[0].set_weights({fastpipe.open(flat).classes[0]: 5.0})
+    ids(loaders[0])
+    ranks.become(1)
+    with pytest.raises(ConfigError, match="a hash of the weights"):
+        ids(loaders[1])
+
+
+def test_ranks_that_agree_read_each_sample_once_whoever_iterates_more(flat: Path, ranks: Ranks, made: Made) -> None:
+    """Rank 0 looks at a batch first, makes another loader, and begins an epoch more: nobody waits or is refused."""
+    ranks.become(0)
+    show = made(flat, 3, seed=9)
+    next(iter(show))
+    loaders = []
+    for rank in range(2):
+        ranks.become(rank)
+        loaders.append(fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False))
+    ranks.become(0)
+    next(iter(loaders[0]))
+    loaders[0].set_epoch(0)
+    found = ids(loaders[0])
+    ids(loaders[0])
+    ranks.become(1)
+    assert sorted(found + ids(loaders[1])) == list(range(37))
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_rank_that_reads_by_itself_may_differ(flat: Path, ranks: Ranks, made: Made) -> None:
+    for rank in range(2):
+        ranks.become(rank)
+        assert len(ids(made(flat, seed=rank, rank=0, world_size=1))) == 37
+
+
+def test_a_store_that_cannot_be_reached_refuses_nothing(
+    flat: Path, ranks: Ranks, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> object:
+        raise RuntimeError("Broken pipe")
+
+    ranks.become(1)
+    monkeypatch.setattr(torch.distributed.distributed_c10d, "_get_default_store", gone)
+    assert len(ids(made(flat))) == 18

@@ -1,0 +1,172 @@
+"""What a loader says once to a program that may not expect what it does: trainers' options, Accelerate, resuming."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import fastpipe
+from fastpipe.loading import factory, programs
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "_told", set())
+    monkeypatch.setattr(factory, "_told", set())
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.WARNING, "fastpipe"):
+        yield caplog
+
+
+def loader_of(data: Path, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, **{"batch_size": 4, "size": 8, "num_workers": 1, **options})
+
+
+def in_module(monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> Any:
+    """A module of this name, with this source."""
+    module = types.ModuleType(name)
+    exec(source, module.__dict__)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+TRAINER = """
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+
+    def train(self, loader):
+        for batch in loader:
+            pass
+"""
+DEFAULTS = {"seed": 42, "data_seed": None, "dataloader_num_workers": 0, "dataloader_prefetch_factor": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "told"),
+    [
+        ({"dataloader_num_workers": 8}, {}, "(dataloader_num_workers=8) is for.*: num_workers=8"),
+        ({"dataloader_num_workers": 1}, {}, ""),
+        ({"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4}, {}, ": num_workers=2, prefetch_factor=4"),
+        ({"dataloader_drop_last": True}, {"drop_last": False}, "drop_last=True"),
+        ({"data_seed": 3}, {}, "(data_seed=3) is for.*: seed=3"),
+        ({"seed": 5}, {}, "(seed=5) is for.*: seed=5"),
+        ({"seed": 5}, {"seed": 5}, ""),
+        ({"seed": 5, "data_seed": 3}, {"seed": 3}, ""),
+        ({"seed": 5}, {"train": False}, ""),
+        ({}, {}, ""),
+    ],
+)
+def test_options_of_hugging_faces_trainer(
+    flat: Path,
+    log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    options: dict[str, Any],
+    told: str,
+) -> None:
+    module = in_module(monkeypatch, "transformers.trainer", TRAINER)
+    trainer = module.Trainer(SimpleNamespace(**{**DEFAULTS, **given}))
+    with loader_of(flat, **options) as loader:
+        for _ in range(2):
+            trainer.train(loader)
+    messages = [record.getMessage() for record in log.records]
+    assert len(messages) == bool(told), messages
+    for part in told.split(".*"):
+        assert part in "".join(messages)
+
+
+def test_a_state_that_accelerate_loads_says_that_the_loop_skips_nothing_more(
+    flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def load_custom_state(obj, state):\n    obj.load_state_dict(state)\n"
+    accelerate = in_module(monkeypatch, "accelerate.checkpointing", source)
+    with loader_of(flat) as loader:
+        start = loader.state_dict()
+        running = iter(loader)
+        for _ in range(3):
+            next(running)  # type: ignore[call-overload]
+        state = loader.state_dict()
+        accelerate.load_custom_state(loader, start)
+        loader.load_state_dict(state)  # the program's own call
+        assert log.text == ""
+        for _ in range(2):
+            accelerate.load_custom_state(loader, state)
+        assert log.text.count("the rest of epoch 0, from batch 3 on") == 1
+        assert "`if step < resume_step: continue`, they are skipped twice" in log.text
+
+
+def trained(**options: Any) -> torch.optim.Optimizer:
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.AdamW([weight], **options)
+    weight.grad = torch.ones(2)
+    optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("placed", ["", "set_epoch", "load_state_dict", "evaluation"])
+def test_a_program_that_has_resumed_and_begins_with_epoch_0(
+    flat: Path, log: pytest.LogCaptureFixture, placed: str
+) -> None:
+    optimizer = trained()
+    with loader_of(flat, train=placed != "evaluation") as loader:
+        if placed == "set_epoch":
+            loader.set_epoch(0)
+        elif placed == "load_state_dict":
+            loader.load_state_dict(loader.state_dict())
+        for _ in range(2):
+            list(loader)
+    assert log.text.count("the optimizer AdamW has a state already") == (not placed)
+    assert optimizer.state
+
+
+def test_a_schedule_shows_it_too(flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, last_epoch=-1)
+    monkeypatch.setattr(programs.gc, "get_referrers", lambda *_: [optimizer, schedule])
+    with loader_of(flat) as loader:
+        list(loader)
+        assert log.text == ""
+    monkeypatch.setattr(programs, "_told", set())
+    schedule.load_state_dict({**schedule.state_dict(), "last_epoch": 7})
+    with loader_of(flat) as loader:
+        list(loader)
+    assert "the schedule StepLR is at 7 already" in log.text
+
+
+def test_a_program_that_begins_is_told_nothing_and_neither_is_its_second_loader(
+    flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, loader_of(flat) as loader:
+        patch.setattr(programs.gc, "get_referrers", lambda *_: [])
+        list(loader)
+    optimizer = trained()
+    with loader_of(flat) as loader:
+        list(loader)
+    assert "has a state already" not in log.text
+    assert optimizer.state
+
+
+def test_num_workers_0_is_one_thread(
+    flat: Path, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factory, "granted_cpus", lambda: 12)
+    for _ in range(2):
+        with loader_of(flat, num_workers=0, prefetch_factor=None) as loader:
+            assert loader.stats().threads == 1
+            assert len(list(loader)) == len(loader)
+    assert log.text.count("num_workers=0: one thread decodes") == 1
+    assert "granted, 12" in log.text
