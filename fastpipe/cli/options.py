@@ -18,6 +18,7 @@ from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES
 _FLAGS = {"fields": "--field", "shuffle": "--no-shuffle", "executor": "--on", "classes": "--class"}
 _FLAGS |= {"out_file": "--out", "compare_shuffle": "--shuffle", "shown_fields": "--fields"}
 _METAVARS = {"image_column": "COLUMN", "label_column": "COLUMN", "image_root": "FOLDER", "split": "NAME"}
+_METAVARS |= {"separator": "TEXT"}
 _METAVARS |= {"max_size": "PX", "tile": "PX", "spool": "DIR", "address": "ADDRESS"}
 _MORE: dict[str, dict[str, Any]] = {
     "fields": {
@@ -81,7 +82,8 @@ def _kind(parameter: inspect.Parameter) -> Any:
     """The type of what a user says for a parameter of a Python function, for typer."""
     name, default = parameter.name, parameter.default
     if name in CHOICES:
-        return Enum(name, {each.upper(): each for each in CHOICES[name]})
+        words: Any = Enum(f"{name}", {each.upper(): each for each in CHOICES[name]})  # type: ignore[misc]
+        return words | None if default is None else words
     if name == "fields":
         return list[str] | None
     if isinstance(default, bool):

@@ -22,7 +22,7 @@ from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 _LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split"),
+    *("format", "image_column", "label_column", "fields", "image_root", "split", "separator", "box_format"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -38,6 +38,8 @@ def pack(
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    separator: str | None = None,
+    box_format: str | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -83,6 +85,11 @@ def pack(
             None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
         split: part of `src` to pack, such as "train", if it has several.
+        separator: what stands between the classes of an image in a text, such as "|" in "cat|dog", for fields of the
+            kind classes; None: what the column has, and the summary names it.
+        box_format: of a table with a row for each box: what the four numbers are, as torchvision.ops.box_convert calls
+            it: "xyxy" (left, top, right, bottom), "xywh" (left, top, width, height) or "cxcywh" (centre, width,
+            height); None: what the names of the columns say, else "xywh", and the summary names it.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -20,8 +19,9 @@ from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
 from fastpipe.sources.coco import coco_files, list_coco
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
 from fastpipe.sources.listing import Listing, Source, packing_order
-from fastpipe.sources.manifest import METADATA, list_manifest, separator
+from fastpipe.sources.manifest import METADATA, json_layout, list_manifest
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
 from fastpipe.sources.tars import list_archives, list_dataset
@@ -144,7 +144,8 @@ class _SourceKind(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
+_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "separator", "box_format")
+_OF_TABLES = tuple(name for name in _OPTIONS if name != "box_format")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
@@ -152,8 +153,8 @@ _FORMATS = {
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
-    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
-    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
+    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".parquet",)),
+    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split"), (".json",)),
     "voc": _SourceKind(_of_boxes, ("split",), folders=VOC_FOLDERS),
     "yolo": _SourceKind(_of_boxes, ("split",), folders=YOLO_FOLDERS),
@@ -179,6 +180,10 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format in ("imagefolder", "voc", "yolo"):
         raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
+    if how.format == "auto" and path.suffix.lower() in LISTS:
+        kind = "csv"
+    elif how.format == "auto" and kind == "coco" and json_layout(path) != "object":
+        kind = "jsonl"  # an array of objects, or lines of them
     return Recognised(kind, path, [path], None)
 
 
@@ -259,13 +264,11 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
 
 def _lists_images(path: SourcePath) -> bool:
     """Whether a manifest has a column that is called like a path."""
-    with suppress(OSError, ValueError, RecursionError, csv.Error):
+    with suppress(OSError, ValueError, RecursionError, PackError):
+        if format_of(path.name) != "jsonl":
+            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path))
         with open_binary(path) as file:
-            line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
-        if format_of(path.name) == "jsonl":
-            names = json.loads(line)
-        else:
-            names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
+            names = json.loads(file.readline(_HEADER_BYTES).decode("utf-8-sig"))
         return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
     return False
 

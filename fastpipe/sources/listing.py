@@ -125,6 +125,8 @@ class SourceField(NamedTuple):
     names: tuple[str, ...] = ()
     flip_pairs: tuple[tuple[int, int], ...] = ()  # points of "keypoints" that change places in a mirrored image
     column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
+    columns: tuple[str, ...] = ()  # of 0 and 1, or -1 and 1: each is a class of the field; (): `column` is the only one
+    separator: str = ""  # between the classes in a text, as "cat|dog" has them; "": the value is a list
 
 
 class Assumption(NamedTuple):

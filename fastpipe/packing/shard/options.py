@@ -13,7 +13,7 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
-from fastpipe.sources.options import Format, SourceOptions, source_options
+from fastpipe.sources.options import BOX_FORMATS, Format, SourceOptions, source_options
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
@@ -27,6 +27,7 @@ CHOICES = {
     "damaged": DAMAGED,
     "exif": ("ignore", "apply"),
     "storage": tuple(PICTURE_ENDINGS),
+    "box_format": BOX_FORMATS,
     "executor": (THREADS, RAY),
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),

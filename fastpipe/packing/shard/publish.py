@@ -183,6 +183,9 @@ def _write_columns(
 ) -> dict[str, Any]:
     """Strings the pieces of all columns together; the entry "fields" of dataset.json."""
     agreement = Agreement(facts.kinds)
+    for each in facts.fields if at == version_folder(1) else ():  # later versions keep the numbers of the first
+        if each.kind == "classes" and each.names:
+            agreement.name_classes(each.name, each.names)
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
     # In a shard's piece of a column class names have this shard's numbers.

@@ -89,8 +89,8 @@ class Listed(Facts):
         """As the step "list" has written it; TypeError: another version of fastpipe has."""
         said = json.loads(data)
         fields = tuple(
-            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
-            for name, kind, in_note, names, pairs, column in said["fields"]
+            SourceField(name, kind, in_note, tuple(names), tuple(map(tuple, pairs)), column, tuple(columns), separator)
+            for name, kind, in_note, names, pairs, column, columns, separator in said["fields"]
         )
         assumed = tuple(Assumption(*each) for each in said["assumed"])
         return cls(**{**said, "fields": fields, "assumed": assumed, "plan": Plan(*said["plan"])})
