@@ -24,7 +24,7 @@ from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import list_archives, list_dataset
+from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
@@ -111,6 +111,9 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
             f"{readable(str(root))} holds no {'tars' if in_tars else 'folders and no files'}; expected one folder of "
             f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
+    tars = [name for name in files if name.lower().endswith(".tar")]
+    if not in_tars and tars:  # --format imagefolder says that each is a class
+        return list_tar_classes(root, tars, [name for name in [*files, *hidden] if name not in tars])
     if not in_tars:
         return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
