@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,8 +17,6 @@ from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
-
-_LOG = logging.getLogger("fastpipe.pack")
 
 OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split", "separator", "box_format"),
@@ -53,6 +50,7 @@ def pack(
     exif: str = "ignore",
     storage: str = JPEG_STORAGE,
     keep_metadata: bool = False,
+    background: str | Sequence[int] | None = None,
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
@@ -108,6 +106,8 @@ def pack(
         storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels,
             load about twice as fast and take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
+        background: the colour that transparent images are put on, such as "white", "#ffffff" or [255, 255, 255]; None:
+            they keep their alpha, and the summary counts them. A loader of RGB drops alpha, so hidden colours show.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
@@ -141,8 +141,7 @@ def pack(
         summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    for each in summary.assumed:
-        _LOG.warning("%s: assumed %s", source, each)
+    threads.tell_assumed(source, summary.assumed)
     return summary
 
 

@@ -23,7 +23,7 @@ from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
-from fastpipe.packing.job.threads import Make, Progress, make_in_threads
+from fastpipe.packing.job.threads import Make, Progress, make_in_threads, tell_assumed
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.shard.journal import SOURCES, Entries, Tally
 from fastpipe.packing.shard.options import PackOptions
@@ -91,6 +91,7 @@ def add(
     with newest(destination, given, command, shared_spool=make is not make_in_threads) as version:
         journal, index, options = version.journal, version.index, version.options
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+        tell_assumed(source, listing.assumed)
         said = fitting_fields(listing, index)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)

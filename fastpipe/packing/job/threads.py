@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -80,6 +81,7 @@ class Summary:
     uploaded_bytes: int = 0
 
 
+_LOG = logging.getLogger("fastpipe.pack")
 Progress = Callable[[PackProgress], None]
 Fitted = Callable[[Plan], Plan]
 
@@ -121,8 +123,24 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    left_out = facts.stray, facts.dropped, facts.assumed
+    left_out = facts.stray, facts.dropped, assumed_of(facts, info)
     return Summary(info, Tally(), 0, time.monotonic() - started, *left_out, already_packed=True)
+
+
+def assumed_of(facts: Facts, info: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """What was assumed of the sources, and of the pictures in them."""
+    count = info["counts"].get("transparent", 0)
+    if not count:
+        return facts.assumed
+    pictures = "1 picture is transparent" if count == 1 else f"{count:,} pictures are transparent"
+    words = f"{pictures} in part; where a loader gives RGB, the colours that are hidden there show"
+    return (*facts.assumed, Assumption(words, "--background white"))
+
+
+def tell_assumed(source: object, assumed: Sequence[Assumption]) -> None:
+    """Logs what was assumed of a source: for programs, and commands that show no summary of it."""
+    for each in assumed:
+        _LOG.warning("%s: assumed %s", source, each)
 
 
 @dataclass(frozen=True)
@@ -241,7 +259,7 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
     seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
-    left_out = facts.stray, facts.dropped, facts.assumed
+    left_out = facts.stray, facts.dropped, assumed_of(facts, info)
     return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 

@@ -70,6 +70,7 @@ class Tally:
     oriented: int = 0
     stray_bytes: int = 0  # pictures whose source had bytes that belong to no segment
     multi_frame: int = 0  # pictures whose source has more frames, of which the first was packed
+    transparent: int = 0  # pictures with pixels that are not opaque, which keep their alpha
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -80,6 +81,7 @@ class Tally:
         self.oriented += packed.orientation != 1
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
+        self.transparent += packed.transparent
 
     def add(self, other: Tally) -> None:
         for each in fields(self):

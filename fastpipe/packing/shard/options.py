@@ -14,6 +14,7 @@ from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.sources.options import BOX_FORMATS, Format, SourceOptions, source_options
+from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
@@ -79,8 +80,11 @@ class PackOptions:
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
+        encode = asdict(self.encode)
+        if self.encode.background is None:  # as datasets have it that were packed before there was this option
+            del encode["background"]
         return {
-            **asdict(self.encode),
+            **encode,
             "shard_size": self.shard_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
@@ -109,6 +113,7 @@ def pack_options(
     own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
+    encode["background"] = background_color(encode.get("background"))
     if spool is not None:
         place = place_of(spool)
         own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))

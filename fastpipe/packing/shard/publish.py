@@ -133,6 +133,7 @@ def publish_dataset(
             "exif_oriented": all_of.oriented,
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
+            "transparent": all_of.transparent,
         },
         "packs": [*before.info["packs"], *([pack] if version == 1 or plan is not None else [])],
         "history": [] if version == 1 else [*before.history, now],
