@@ -81,6 +81,12 @@ class Seen:
         return "float" in self._looks and self.are_figures
 
     @property
+    def are_lists(self) -> bool:
+        """Whether there are lists among the values, also as Python writes them."""
+        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {"no list", "json"}
+        return bool(lists) or any(text.startswith("[") for text in self.texts)
+
+    @property
     def are_fours(self) -> bool:
         """Whether all values are lists of four numbers, empty lists or missing, as a column of boxes has them."""
         fours = {look for look in self._looks if isinstance(look, tuple) and look[0] == 4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
@@ -21,6 +21,16 @@ SEPARATORS = ("|", ";", ",", " ")  # between the classes of a picture; the first
 _LEAST_FLAGS = 2  # columns of 0 and 1 that look like classes
 
 
+class Known(NamedTuple):
+    """What the type of a column tells of its values, where they are not read; see Values."""
+
+    texts: Collection[str] = ()
+    flags: Collection[int] = ()
+    repeats: bool = False
+    are_fractions: bool = False
+    are_lists: bool = False
+
+
 class Values(Protocol):
     """What is known of the values of a column."""
 
@@ -28,13 +38,16 @@ class Values(Protocol):
     def texts(self) -> Collection[str]: ...
 
     @property
-    def flags(self) -> set[int]: ...
+    def flags(self) -> Collection[int]: ...
 
     @property
     def repeats(self) -> bool: ...
 
     @property
     def are_fractions(self) -> bool: ...
+
+    @property
+    def are_lists(self) -> bool: ...
 
 
 def named_as_label(column: str) -> bool:
@@ -76,11 +89,13 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
     """What the columns of a table leave open about labels: none is taken, though one looks like it; several in one."""
     claimed = {columns.image, *(each for field in how.fields or () for each in field.columns_of(seen))}
     free = [column for column in seen if column not in claimed]
+    if columns.label is not None and columns.label not in seen:
+        return ()
     if columns.label is not None:
         text = joined_classes(seen[columns.label].texts)
         if not text:
             return ()
-        option = f"--field {'tags'}={_quoted(columns.label)}:classes"
+        option = f"--field {_quoted(f'tags={columns.label}:classes')}"
         return (Assumption(f"labels: {text!r} in column {columns.label!r} is one class, not several", option),)
     found = [*_one_of_flags(seen, free)]
     flags = {column for column in free if seen[column].flags}
@@ -90,7 +105,7 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
     likely = [column for column in likely if not found or column not in flags]
     if not likely:
         return tuple(found)
-    several = next((column for column in likely if joined_classes(seen[column].texts)), None)
+    several = next((column for column in likely if _is_several(seen[column])), None)
     option = f"--label-column {_quoted(likely[0])}"
     if several is not None:
         option = f"--field {_quoted(f'tags={several}:classes')}"
@@ -98,6 +113,10 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
     if len(likely) > 1:
         like = f"columns {named(likely)} look like them"
     return (Assumption(f"labels: none, though {like}", option), *found)
+
+
+def _is_several(values: Values) -> bool:
+    return values.are_lists or bool(joined_classes(values.texts))
 
 
 def _one_of_flags(seen: Mapping[str, Values], free: Iterable[str]) -> Iterable[Assumption]:

@@ -7,17 +7,18 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.class_columns import settled_classes
 from fastpipe.sources.coco import array_entries
-from fastpipe.sources.column_kinds import Seen, class_names, json_value
+from fastpipe.sources.column_kinds import Seen, json_value
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import assumed_of_columns, separator_of
-from fastpipe.sources.listing import Assumption, Listing, SourceField
+from fastpipe.sources.likely import assumed_of_columns
+from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, named_as_image
 from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
@@ -91,26 +92,6 @@ def _form(path: SourcePath) -> TextForm:
         return text_form(path)
     except OSError as problem:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
-
-
-def settled_classes(
-    fields: Sequence[SourceField], texts: Mapping[str, Collection[str]], how: SourceOptions
-) -> tuple[tuple[SourceField, ...], list[Assumption]]:
-    """Fields of classes with the names that are in the texts of their columns, and what separates these there."""
-    assumed: list[Assumption] = []
-    settled = []
-    for each in fields:
-        found = [text for text in texts.get(each.column, ()) if not each.columns and each.kind == "classes"]
-        if found:
-            separator = how.separator or separator_of([text for text in found if not text.startswith("[")])
-            each = each._replace(names=class_names(found, separator), separator=separator)
-            if separator and how.separator is None:
-                words = f"field {each.name}: classes in column {each.column!r} are separated by {separator!r}"
-                assumed.append(Assumption(words, f"--separator '{separator}'"))
-        settled.append(each)
-    if how.separator is not None and not any(each.separator for each in settled):
-        raise PackError("--separator: no field of classes has texts; --field NAME=COLUMN:classes makes one")
-    return tuple(settled), assumed
 
 
 def _seen(rows: Iterable[Row], name: str, *, typed: bool, of_classes: Container[str] = ()) -> dict[str, Seen]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.programs.cli_run import succeeded
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, pack_text, photos, values
 
@@ -171,3 +172,12 @@ def test_options_of_boxes(two: Path) -> None:
     assert values(two, "at", "conf") == {"a.jpg": [[[1, 2, 3, 4]], [0.5]]}
     pack_text(two, "a.csv", text, fields=["left=xmin"], overwrite=True)  # a field of its own: no boxes are made
     assert values(two, "left") == {"a.jpg": 1}
+
+
+def test_on_the_command_line(two: Path) -> None:
+    (two / "a.csv").write_text('image,bbox\na.jpg,"[1, 2, 3, 4]"\n')
+    shown = succeeded("pack", two / "a.csv", two / "packed").replace("│", " ")
+    assert "--box-format xyxy or cxcywh" in " ".join(shown.split())
+    command = ("pack", two / "a.csv", two / "packed", "--overwrite", "--box-format", "xyxy", "--background", "#fff")
+    assert "assumed" not in succeeded(*command)
+    assert values(two, "boxes") == {"a.jpg": [[1, 2, 3, 4]]}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.sources.becomes import becomes
 from support.sources.people import assumed, labels, pack_text, photos, tags
+from support.sources.tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
@@ -125,3 +128,58 @@ def test_attributes_of_celeba(three: Path) -> None:
     text = "2\nBald Smiling \na.jpg -1  1\nb.jpg  1 -1\n"
     pack_text(three, "list_attr_celeba.txt", text, fields=["attributes=*:classes"])
     assert tags(three, "attributes") == {"a.jpg": {"Smiling"}, "b.jpg": {"Bald"}}
+
+
+@becomes(
+    "JSONL with lists of class names", "JSON; that it looks like several classes is said", "--field tags=labels:classes"
+)
+def test_lists_in_jsonl(three: Path) -> None:
+    text = '{"path": "a.jpg", "labels": ["cat", "dog"]}\n{"path": "b.jpg", "labels": []}\n'
+    (said,) = assumed(pack_text(three, "a.jsonl", text))
+    assert said == "labels: none, though column 'labels' looks like one (--field tags=labels:classes)"
+    pack_text(three, "a.jsonl", text, fields=["tags=labels:classes"], overwrite=True)
+    assert tags(three, "tags") == {"a.jpg": {"cat", "dog"}, "b.jpg": set()}
+
+
+def parquet(folder: Path, **columns: Sequence[Any]) -> Path:
+    count = len(next(iter(columns.values())))
+    return write_table(folder / "a.parquet", jpegs(count), **columns)
+
+
+@becomes(
+    "Parquet with a label column of another name (CIFAR-100's fine_label)", "as in CSV", "--label-column fine_label"
+)
+def test_label_columns_of_parquet(tmp_path: Path) -> None:
+    source = parquet(tmp_path, coarse_label=[1, 0, 1], fine_label=["x", "y", "x"], caption=["a", "b", "c"])
+    (said,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert said == "labels: none, though columns coarse_label, fine_label look like them (--label-column coarse_label)"
+    summary = fastpipe.pack(source, tmp_path / "packed", label_column="fine_label", overwrite=True)
+    assert assumed(summary) == []
+    assert list(labels(tmp_path).values()).count("x") == 2
+
+
+@becomes("Parquet with classes in a text, or a column a class", "as in CSV", "--field tags=COLUMNS:classes")
+def test_several_classes_in_parquet(tmp_path: Path) -> None:
+    source = parquet(tmp_path, label=["dog|cat", "dog", "ant"], bald=[1, 0, 1], young=[False, True, None], n=[5, 6, 7])
+    assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [
+        "labels: 'dog|cat' in column 'label' is one class, not several (--field tags=label:classes)"
+    ]
+    fields = {"tags": "label:classes", "looks": "bald,young:classes"}
+    summary = fastpipe.pack(source, tmp_path / "packed", fields=fields, overwrite=True)
+    found = {key[-1]: value for key, value in tags(tmp_path, "tags").items()}
+    assert found == {"0": {"dog", "cat"}, "1": {"dog"}, "2": {"ant"}}
+    assert {key[-1]: value for key, value in tags(tmp_path, "looks").items()} == {
+        "0": {"bald"},
+        "1": {"young"},
+        "2": {"bald"},
+    }
+    assert fastpipe.open(tmp_path / "packed").fields["tags"].names == ("ant", "cat", "dog")
+    assert assumed(summary) == ["field tags: classes in column 'label' are separated by '|' (--separator '|')"]
+
+
+def test_train_and_val_number_their_classes_alike(tmp_path: Path) -> None:
+    for part, cells in {"train": ["dog|cat", "ant"], "val": ["cat", "dog|ant"]}.items():
+        photos(tmp_path / part, "a.jpg", "b.jpg")
+        pack_text(tmp_path / part, "a.csv", f"path,x\na.jpg,{cells[0]}\nb.jpg,{cells[1]}\n", fields=["tags=x:classes"])
+        assert fastpipe.open(tmp_path / part / "packed").fields["tags"].names == ("ant", "cat", "dog")
+    assert tags(tmp_path / "val", "tags") == {"a.jpg": {"cat"}, "b.jpg": {"dog", "ant"}}
