@@ -84,7 +84,13 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
             f"{readable(str(path.parent))} holds {' and '.join(each.name for each in found.paths)}; expected one of "
             f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
         )
-    return list_manifest(path, format_of(path.name) or "" if metadata else found.format, how, metadata=metadata)
+    return list_manifest(
+        path,
+        format_of(path.name) or "" if metadata else found.format,
+        how,
+        metadata=metadata,
+        alone=found.names is None,
+    )
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -148,6 +154,7 @@ class _SourceKind(NamedTuple):
 
 
 _OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "separator", "box_format")
+_WITH_SPLITS = ("parquet", "arrow", *_MANIFESTS)  # files that may hold several splits
 _OF_TABLES = tuple(name for name in _OPTIONS if name != "box_format")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
@@ -169,7 +176,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
     for name in _OPTIONS:
-        no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
+        no_parts = name == "split" and found.names is None and found.format not in _WITH_SPLITS
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
             option = "--field" if name == "fields" else "--" + name.replace("_", "-")

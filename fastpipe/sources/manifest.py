@@ -21,6 +21,7 @@ from fastpipe.sources.likely import assumed_of_columns
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, named_as_image
 from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
+from fastpipe.sources.split_column import split_column
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
@@ -34,8 +35,12 @@ _DAMAGE = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are no UTF-8, a
 _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
-def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False) -> Listing:
-    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder."""
+def list_manifest(
+    path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False, alone: bool = True
+) -> Listing:
+    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder;
+    `alone`: the file is the source, and none of a folder.
+    """
     name, typed = readable(str(path)), kind != "csv"
     assumed: list[Assumption] = []
     if kind == "csv":
@@ -46,6 +51,7 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows, path)
     of_classes = {column for each in how.fields or () if each.kind == "classes" for column in (each.column,)}
     seen = _seen(rows(), name, typed=typed, of_classes=of_classes)
+    split = split_column(seen, how, name, alone=alone)
     boxes = box_columns(seen, how, name)
     there = {**seen, BOXES: seen.get(BOXES)} if boxes is not None else seen
     asked = {each.column for each in how.fields or ()}
@@ -60,13 +66,18 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     def are_flags(column: str) -> bool:
         return bool(seen[column].flags)
 
+    if split is not None and len(set(split.names.values())) == 1:
+        split = None  # all rows are of it, so it says nothing that is not to be stored
+    if split is not None:
+        there = {column: each for column, each in there.items() if column != split.column}
     columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags)
     label, fields = columns.label, columns.fields
     if boxes is not None:
         gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
         fields = gathered.others
     else:
-        assumed += assumed_of_columns(seen, columns, how)
+        others = {column: each for column, each in seen.items() if split is None or column != split.column}
+        assumed += assumed_of_columns(others, columns, how)
         fields, more = settled_classes(fields, {column: each.texts for column, each in seen.items()}, how)
         assumed += more
         columns = columns._replace(fields=fields)
@@ -76,12 +87,12 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{hint}")
     root = how.root_of_images() or path.parent
     if boxes is not None:
-        gathered.gather(rows())
+        gathered.gather(rows(), split)
         fields = gathered.fields()
         listed, assumed = gathered.rows(), [*assumed, *boxes.assumed]
     else:
         numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
-        listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
+        listed = rows_of(rows(), columns, typed=typed, numbered=numbered, split=split)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
     return list_rows(root, listed, fields, beside=beside, assumed=assumed)

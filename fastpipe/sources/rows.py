@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -22,6 +23,7 @@ from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField, change
 from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.split_column import SplitColumn
 from fastpipe.sources.written_names import WrittenNames
 
 _MOST_PATH_BYTES = 4096
@@ -38,6 +40,7 @@ class Row(NamedTuple):
     path: str = ""  # of the image's file
     label: int | str | None = None  # a number, or the name of a class
     size: tuple[int, int] | None = None  # width and height, if the source says them
+    is_of_another: bool = False  # of another split, of which only the label counts: all splits have the same classes
 
 
 def row_name(file: str, number: int) -> str:
@@ -45,7 +48,14 @@ def row_name(file: str, number: int) -> str:
     return f"{file}/{number:06d}"
 
 
-def rows_of(rows: Iterable[Row], columns: ColumnChoice, *, typed: bool = True, numbered: bool = False) -> Iterator[Row]:
+def rows_of(
+    rows: Iterable[Row],
+    columns: ColumnChoice,
+    *,
+    typed: bool = True,
+    numbered: bool = False,
+    split: SplitColumn | None = None,
+) -> Iterator[Row]:
     """Rows of a table -> with path, label and fields. Not `typed`: values are texts, and labels may be `numbered`."""
     for row in rows:
         path: Any = row.values.get(columns.image)
@@ -63,6 +73,9 @@ def rows_of(rows: Iterable[Row], columns: ColumnChoice, *, typed: bool = True, n
                 label = None
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
+        if split is not None and not split.has(row.values):
+            yield Row(row.where, label=label, is_of_another=True)
+            continue
         values: dict[str, Any] = {}
         for each in columns.fields:
             try:
@@ -97,8 +110,13 @@ def list_rows(
     found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
     # Rows hold their values; files behind a URL are asked for many at a time.
     while run := list(islice(waiting, 1 if isinstance(image_root, Path) else 512)):
-        found.look_up(run)
-        sources += map(found.source, run)
+        ours = [row for row in run if not row.is_of_another]
+        found.look_up(ours)
+        sources += map(found.source, ours)
+        for row in run:
+            if row.is_of_another:
+                with suppress(ValueError):  # such a row is rejected when its split is packed
+                    found.labels.take(row.label, row.where)
     found.notes.flush()
     stray = sorted(path for path in beside if path not in found.names)
     assumed = tuple(assumed) + found.assumed()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
+from contextlib import suppress
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import Assumption, Notes, SourceField
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
 from fastpipe.sources.rows import Row, clean_path
+from fastpipe.sources.split_column import SplitColumn
 
 # The four columns of a box, by the words in their names, and what they hold; the first that a table has count.
 _FORMS = (
@@ -161,8 +163,14 @@ class Gathering:
         own = () if self.field is None else (self.field._replace(names=self.names),)
         return (*own, *self.others)
 
-    def gather(self, rows: Iterable[Row]) -> None:
+    def gather(self, rows: Iterable[Row], split: SplitColumn | None = None) -> None:
+        """Takes all rows; of other splits than the chosen one only the names of classes."""
         for row in rows:
+            if split is not None and row.problem is None and not split.has(row.values):
+                with suppress(ImageError, ValueError):
+                    if self._boxes(row):
+                        self._label(row)
+                continue
             path: Any = row.values.get(self.image)
             problem = row.problem
             if problem is None and (not isinstance(path, str) or not path):
