@@ -84,13 +84,8 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
             f"{readable(str(path.parent))} holds {' and '.join(each.name for each in found.paths)}; expected one of "
             f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
         )
-    return list_manifest(
-        path,
-        format_of(path.name) or "" if metadata else found.format,
-        how,
-        metadata=metadata,
-        alone=found.names is None,
-    )
+    kind = format_of(path.name) or "" if metadata else found.format
+    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None)
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:

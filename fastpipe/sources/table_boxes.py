@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from contextlib import suppress
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.sources.becomes import becomes
@@ -20,7 +21,7 @@ def three(tmp_path: Path) -> Path:
 @becomes("a table with a column split, subset, partition, data set", "refused: the splits are named", "--split train")
 def test_a_column_of_splits(three: Path) -> None:
     text = "filepaths,labels,data set\na.jpg,cow,train\nb.jpg,bee,Valid\nc.jpg,ant,test\n"
-    options = {"image_column": "filepaths", "label_column": "labels"}
+    options: Any = {"label_column": "labels"}
     with pytest.raises(PackError, match="has the splits Valid, test, train in column 'data set': --split picks one"):
         pack_text(three, "a.csv", text, **options)
     assert not (three / "packed").exists()
@@ -46,7 +47,8 @@ def test_a_flag_of_splits(three: Path) -> None:
 
 @becomes("a table of boxes with a column of splits", "refused: the splits are named", "--split train")
 def test_boxes_of_a_split(three: Path) -> None:
-    text = "path,xmin,ymin,xmax,ymax,class,split\na.jpg,1,2,3,4,cow,train\nb.jpg,1,1,2,2,ant,val\na.jpg,5,5,6,6,bee,train\n"
+    rows = "a.jpg,1,2,3,4,cow,train\nb.jpg,1,1,2,2,ant,val\na.jpg,5,5,6,6,bee,train\n"
+    text = f"path,xmin,ymin,xmax,ymax,class,split\n{rows}"
     with pytest.raises(PackError, match="has the splits train, val"):
         pack_text(three, "a.csv", text)
     pack_text(three, "a.csv", text, split="train")
@@ -60,5 +62,5 @@ def test_a_column_of_splits_as_a_field(three: Path) -> None:
     assert values(three, "split") == {"a.jpg": "train", "b.jpg": "val"}
     pack_text(three, "b.csv", "path,label,split\na.jpg,cow,train\nb.jpg,bee,train\n", overwrite=True)  # only one
     assert values(three, "split") == {"a.jpg": "train", "b.jpg": "train"}
-    with pytest.raises(PackError, match="--split has no meaning for a single file, and .* without a column of splits"):
+    with pytest.raises(PackError, match=r"--split has no meaning for a single file, and .* without a column of splits"):
         pack_text(three, "c.csv", "path,label\na.jpg,cow\n", split="train", overwrite=True)
