@@ -43,7 +43,14 @@ class Seen:
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
-        look = _look(value) if self._typed or value is None else _look_of_text(str(value).strip())
+        if self._typed or value is None:
+            self._see(value, _look(value), where)
+            return
+        text = str(value).strip()
+        if self._texts is None or text not in self._texts:  # else it says nothing new
+            self._see(text, _look_of_text(text), where)
+
+    def _see(self, value: object, look: Any, where: str) -> None:
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
             look = "json"  # lists of several lengths
         self._looks.setdefault(look, where)

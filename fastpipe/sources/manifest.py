@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -136,11 +137,10 @@ def csv_rows(path: SourcePath, form: TextForm | None = None) -> Iterator[Row]:
     form = form or _form(path)
 
     def texts(file: BinaryIO) -> Iterator[str]:
-        for number, line in enumerate(_lines(file)):
+        for line in islice(_lines(file), form.skipped, None):
             if line is None:  # the next one may be the rest of a value in quotes
                 raise csv.Error(_TOO_LONG)
-            if number >= form.skipped:
-                yield line.decode("utf-8", "surrogateescape")
+            yield line.decode("utf-8", "surrogateescape")
 
     columns = list(form.columns)
     with open_unchanged(path) as file:

@@ -109,7 +109,7 @@ def list_rows(
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
     # Rows hold their values; files behind a URL are asked for many at a time.
-    while run := list(islice(waiting, 1 if isinstance(image_root, Path) else 512)):
+    while run := list(islice(waiting, 64 if isinstance(image_root, Path) else 512)):
         ours = [row for row in run if not row.is_of_another]
         found.look_up(ours)
         sources += map(found.source, ours)
