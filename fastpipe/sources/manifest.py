@@ -71,7 +71,8 @@ def list_manifest(
         split = None  # all rows are of it, so it says nothing that is not to be stored
     if split is not None:
         there = {column: each for column, each in there.items() if column != split.column}
-    columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags)
+    hint = "" if typed else ". If the file has no header row, write one, such as path,label"
+    columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint)
     label, fields = columns.label, columns.fields
     if boxes is not None:
         gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
@@ -84,8 +85,8 @@ def list_manifest(
         columns = columns._replace(fields=fields)
     if how.fields is None and len(fields) > MOST_FIELDS:
         most = f"expected at most {MOST_FIELDS}. --field NAME=COLUMN picks those to store"
-        hint = "; --field 'tags=*:classes' makes one field of columns of 0 and 1, a class each"
-        raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{hint}")
+        flags = "; --field 'tags=*:classes' makes one field of columns of 0 and 1, a class each"
+        raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
     root = how.root_of_images() or path.parent
     if boxes is not None:
         gathered.gather(rows(), split)

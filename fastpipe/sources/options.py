@@ -228,12 +228,14 @@ def choose_columns(
     kind_of: Callable[[str], str],
     further: str = "",
     are_flags: Callable[[str], bool] = lambda _: True,
+    hint: str = "",
 ) -> ColumnChoice:
     """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
 
     `images` are those that may hold the images. `kind_of` tells the kind of field for a column, where the user says
     none. `further` is an ending of columns with further images, which their fields' names do not have. `are_flags`
-    tells whether a column has 0 and 1, or -1 and 1: those are the columns that a pattern names.
+    tells whether a column has 0 and 1, or -1 and 1: those are the columns that a pattern names. `hint`: what else to
+    do where there is no column with images.
     """
     image, label = how.image_column, how.label_column
     said = [(f"--image-column {image}", image), (f"--label-column {label}", label)]
@@ -249,7 +251,7 @@ def choose_columns(
             raise PackError(f"{table} has {several}. --image-column picks one")
     elif image is None:
         expected = f"a column with images, or with paths such as {FILE_NAME if further else 'path, file_name or image'}"
-        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it")
+        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it{hint}")
     claimed = {image, *(column for found in parts.values() for column in found if len(found) == 1)}
     if label is None and _LABEL in columns and _LABEL not in claimed:
         label = _LABEL
