@@ -118,7 +118,7 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
 
 def _show_assumed(summary: Summary) -> None:
     if summary.assumed:
-        out.print(assumptions(summary.assumed))
+        out.print(assumptions(summary.assumed), soft_wrap=False)  # else a narrow terminal would cut off the options
 
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,23 +17,11 @@ from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.sources.classes_from import ClassesFrom
 from fastpipe.sources.files import source_path
-from fastpipe.sources.listing import Assumption
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
-_LOG = logging.getLogger("fastpipe.pack")
-
 OF_ADD = (
-    *(
-        "format",
-        "image_column",
-        "label_column",
-        "fields",
-        "image_root",
-        "split",
-        "coordinates",
-        "first_label",
-        "classes_from",
-    ),
+    *("format", "image_column", "label_column", "fields", "image_root", "split", "separator", "box_format"),
+    *("coordinates", "first_label", "classes_from"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -53,6 +40,8 @@ def pack(
     coordinates: str | None = None,
     first_label: int | None = None,
     classes_from: ClassesFrom | None = None,
+    separator: str | None = None,
+    box_format: str | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -66,6 +55,7 @@ def pack(
     exif: str = "ignore",
     storage: str = JPEG_STORAGE,
     keep_metadata: bool = False,
+    background: str | Sequence[int] | None = None,
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
@@ -104,6 +94,11 @@ def pack(
         classes_from: names of all classes in the order of their numbers: a packed dataset, a source such as a folder of
             class folders, or a text file with a name on each line; in Python also a list of names. A class of `src`
             that is not among them is refused, one that `src` lacks is kept. None: the classes of `src`.
+        separator: what stands between the classes of an image in a text, such as "|" in "cat|dog", for fields of the
+            kind classes; None: what the column has, and the summary names it.
+        box_format: of a table with a row for each box: what the four numbers are, as torchvision.ops.box_convert calls
+            it: "xyxy" (left, top, right, bottom), "xywh" (left, top, width, height) or "cxcywh" (centre, width,
+            height); None: what the names of the columns say, else "xywh", and the summary names it.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded
@@ -122,6 +117,8 @@ def pack(
         storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels,
             load about twice as fast and take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
+        background: the colour that transparent images are put on, such as "white", "#ffffff" or [255, 255, 255]; None:
+            they keep their alpha, and the summary counts them. A loader of RGB drops alpha, so hidden colours show.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
@@ -155,13 +152,8 @@ def pack(
         summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    _log_assumed(source, summary.assumed)
+    threads.tell_assumed(source, summary.assumed)
     return summary
-
-
-def _log_assumed(source: object, assumed: Iterable[Assumption]) -> None:
-    for each in assumed:
-        _LOG.warning("%s: assumed %s", source, each)
 
 
 def add(
@@ -214,7 +206,7 @@ def add(
             grown = grow.add(*places, given, **how, make=make_on_ray(cpus))
     else:
         grown = grow.add(*places, given, **how)
-    _log_assumed(src, grown.assumed)
+    threads.tell_assumed(src, grown.assumed)
     return grown
 
 

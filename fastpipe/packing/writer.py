@@ -17,7 +17,7 @@ from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.packing.fields.placement import Frame
 from fastpipe.packing.job.destination import destination_of, opened, plan_run
-from fastpipe.packing.job.threads import Made, Summary, publish
+from fastpipe.packing.job.threads import Made, Summary, publish, tell_assumed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
@@ -183,6 +183,7 @@ class Writer:
             facts = replace(self._facts, files=series.count, content=identity, state=identity)
             made = Made(None, series.entries, series.count - series.resumed, self._resumed)
             self.summary = publish(series.journal, facts, self._options, made, self._started)
+            tell_assumed(_MADE_BY, self.summary.assumed)
 
     def _check_complete(self) -> None:
         if self._failed is not None:

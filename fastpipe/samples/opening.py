@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from fastpipe.format.columns import starts_of
 from fastpipe.samples.data import StoredDataset, joined
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.saved import with_saved
+from fastpipe.sources.picture.background import background_color
 from fastpipe.store.remote.options import remote_options
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def open(
     version: int | None = None,
     classes_from: ClassesFrom | None = None,
     max_pixels: int = MAX_PIXELS,
+    background: str | Sequence[int] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_limit: int | str = "200GB",
     storage_options: Mapping[str, Any] | None = None,
@@ -47,6 +49,8 @@ def open(
             names. Labels get these numbers by name: see `Dataset.with_classes`. None: the classes of the dataset.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
+        background: of images that are not packed: the colour that transparent ones are put on, such as "white",
+            "#ffffff" or [255, 255, 255]; None: a loader of RGB drops their alpha, and hidden colours show.
         cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps what has been
             fetched. All processes of the machine share it. None: shards in $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or
             ~/.cache/fastpipe. Where no data is behind a URL, these four are refused.
@@ -64,7 +68,7 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    found = Dataset([StoredDataset(data, remote, max_pixels, version)])
+    found = Dataset([StoredDataset(data, remote, max_pixels, version, background_color(background))])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
     saved: Dataset = with_saved(found)

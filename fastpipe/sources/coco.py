@@ -111,7 +111,10 @@ class _Annotated:
         self._notes.flush()
         self._refuse_other_boxes()
         if not self.images:
-            raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
+            raise PackError(
+                f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations". Of '
+                'another JSON file, make a .jsonl file with a line for each image: {"path": "a.jpg", "label": "cat"}'
+            )
         # Of categories, by id; "" where there is no such id.
         self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
@@ -438,13 +441,25 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
         ) from problem
 
 
+def array_entries(path: SourcePath) -> Iterator[Any]:
+    """The entries of a file that is an array in JSON. One is held at a time."""
+    try:
+        with open_unchanged(path) as file:
+            text = _Text(file)
+            for _ in text.each("[", "]"):
+                yield text.value()
+            text.take("")
+    except (ValueError, RecursionError) as problem:
+        raise PackError(f"{readable(str(path))} is damaged or no array in JSON: {problem}") from problem
+
+
 class _Text:
     """A file's text from the place on at which it is read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._parse = json.JSONDecoder().raw_decode
+        self._parse = json.JSONDecoder(parse_constant=lambda name: None if name == "NaN" else float(name)).raw_decode
         self._text = ""
         self._at = 0
         self._before = 0  # characters

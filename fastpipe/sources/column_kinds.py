@@ -7,10 +7,13 @@ makes a column of numbers "json". In a CSV file, a text counts as what it spells
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError
@@ -22,24 +25,79 @@ _WHOLE = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")  # as pandas writes whole n
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
 _MEANING = {"padded": "text", "whole": "float", "-1": "int", "-1.0": "float"}  # of looks that matter to labels only
 _CATEGORIES = ("categories", "category", "labels", "label")
+_MOST_DISTINCT = 2000  # values of a column that are kept apart
+_FLAGS = {"0": 0, "1": 1, "-1": -1, "0.0": 0, "1.0": 1, "-1.0": -1, "true": 1, "false": 0}  # as texts, in small letters
 
 
 class Seen:
     """The values of a column, one after the other."""
 
-    def __init__(self, *, typed: bool) -> None:
+    def __init__(self, *, typed: bool, keeps_all: bool = False) -> None:
         self._typed = typed
+        self._most = sys.maxsize if keeps_all else _MOST_DISTINCT
         self.count = 0
         # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
         self._looks: dict[Any, str] = {}
+        self._texts: set[str] | None = set()  # the values, as texts; None: there are too many, or others among them
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
-        look = _look(value) if self._typed or value is None else _look_of_text(str(value).strip())
+        if self._typed or value is None:
+            self._see(value, _look(value), where)
+            return
+        text = str(value).strip()
+        if self._texts is None or text not in self._texts:  # else it says nothing new
+            self._see(text, _look_of_text(text), where)
+
+    def _see(self, value: object, look: Any, where: str) -> None:
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
             look = "json"  # lists of several lengths
         self._looks.setdefault(look, where)
+        if self._texts is not None and value is not None:
+            if isinstance(value, (str, int, float)) and len(self._texts) < self._most:
+                self._texts.add(str(value).strip())
+            else:
+                self._texts = None
+
+    @property
+    def texts(self) -> set[str]:
+        """All values that differ, as texts; none where they are too many, or lists or objects."""
+        return (self._texts or set()) - {""}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether values come several times, as those of classes do."""
+        return self._texts is not None and 0 < 2 * len(self._texts) <= self.count
+
+    @property
+    def flags(self) -> set[int]:
+        """The numbers, if all values are 0 and 1, or -1 and 1, as one column of several for classes has them."""
+        found = {_FLAGS.get(text.lower()) for text in self._texts or {""}}
+        return {each for each in found if each is not None} if None not in found else set()
+
+    @property
+    def are_figures(self) -> bool:
+        """Whether there are numbers, and besides them only missing values."""
+        figures = {"int", "whole", "float", "padded", *NO_LABELS}
+        return bool(self._looks.keys() & figures) and self._looks.keys() <= {*figures, "none"}
+
+    @property
+    def are_fractions(self) -> bool:
+        """Whether there are numbers, and a fraction among them."""
+        return "float" in self._looks and self.are_figures
+
+    @property
+    def are_lists(self) -> bool:
+        """Whether there are lists among the values, also as Python writes them."""
+        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {"no list", "json"}
+        return bool(lists) or any(text.startswith("[") for text in self.texts)
+
+    @property
+    def are_fours(self) -> bool:
+        """Whether all values are lists of four numbers, empty lists or missing, as a column of boxes has them."""
+        fours = {look for look in self._looks if isinstance(look, tuple) and look[0] == 4}
+        return bool(fours) and self._looks.keys() <= {*fours, "none", "no list"}
 
     @property
     def kind(self) -> str:
@@ -57,7 +115,14 @@ class Seen:
         return "floats" if len(lists) == len(looks) and any(fractions for _, fractions in lists) else "json"
 
     def are_numbers(self, column: str) -> bool:
-        """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain."""
+        """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain, or they are scores."""
+        if self.are_fractions and not self._typed and not self._looks.keys() & {"int", "padded"}:
+            raise PackError(
+                f"{column}: {self._looks['float']} has a fraction; expected classes, as whole numbers or names. Scores "
+                f"and angles are a field: --field score={column.rpartition('column ')[2]}"
+            )
+        if self._typed:  # in JSONL each value says it
+            return False
         there = {look: where for look, where in self._looks.items() if look not in ("none", *NO_LABELS)}
         others = [where for look, where in there.items() if look not in ("int", "whole")]
         if others and "int" in there and not there.keys() <= {"int", "padded"}:
@@ -71,6 +136,8 @@ class Seen:
 def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     """A value of a column as a field takes it, or an ImageError that says why it cannot; not `typed`: as CSV has it."""
     kind = field.kind
+    if kind == "classes" and (field.columns or isinstance(value, str)):
+        return _flagged(value, field) if field.columns else _classes_in(value, field)
     if not typed and kind != "text" and value is not None:
         value = _parsed(value) if kind not in ("mask", "image") else value or None
     if kind == "int" and isinstance(value, bool):
@@ -87,6 +154,56 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         corners = xyxy(value["bbox"] or [])
         return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
     return value
+
+
+def _flagged(values: Sequence[Any], field: SourceField) -> list[str]:
+    """The classes whose columns have a 1 in a row."""
+    found = []
+    for value, name in zip(values, field.columns, strict=True):
+        flag = 0 if value is None or str(value).strip() == "" else _FLAGS.get(str(value).strip().lower())
+        if flag is None:
+            raise ImageError(f"column {name}: expected 0 or 1, or -1 or 1, got {value!r:.40}")
+        if flag == 1:
+            found.append(name)
+    return found
+
+
+def _classes_in(text: str, field: SourceField) -> list[Any]:
+    """The classes in a text: "cat|dog"; or a list of Python or JSON, as pandas writes lists."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        found = listed(text)
+    else:
+        found = [part.strip() for part in (text.split(field.separator) if field.separator else [text])]
+    found = [each for each in dict.fromkeys(found) if each != ""]
+    return found if field.names else [_whole(each) for each in found]
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
+
+
+def listed(text: str) -> list[Any]:
+    """A list as Python or JSON writes it. ImageError: it is none."""
+    try:
+        found = json_value(text)
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            found = None
+    if not isinstance(found, (list, tuple)):
+        raise ImageError(f"expected a list, such as ['cat', 'dog'], got {text[:60]!r}")
+    return list(found)
+
+
+def class_names(texts: Iterable[str], separator: str) -> tuple[str, ...]:
+    """All names in the texts of a column, sorted; none where they are numbers. Lists that are damaged have none."""
+    field, names = SourceField("", "classes", names=("",), separator=separator), set[str]()
+    for text in texts:
+        with contextlib.suppress(ImageError):
+            names.update(map(str, _classes_in(text, field)))
+    return () if all(re.fullmatch(r"[0-9]{1,9}", name) for name in names) else tuple(sorted(names))
 
 
 def xyxy(boxes: Any) -> list[list[float]]:
@@ -107,6 +224,8 @@ def _look(value: object) -> Any:
         return "float"
     if isinstance(value, list) and value and all(map(_is_number, value)):
         return len(value), any(isinstance(each, float) for each in value)
+    if value == []:
+        return "no list"
     return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
 
 
@@ -126,12 +245,17 @@ def _look_of_text(text: str) -> Any:
     return look if text[0] in "[{" or look in ("int", "float") else "text"
 
 
+def json_value(text: str) -> Any:
+    """What a text in JSON says. NaN is not JSON, but often written, and stands for a missing value. ValueError."""
+    return json.loads(text, parse_constant=lambda name: None if name == "NaN" else float(name))
+
+
 def _parsed(text: str) -> Any:
     text = text.strip()
     if not text:
         return None
     try:
-        return json.loads(text)
+        return json_value(text)
     except (ValueError, RecursionError):
         if _FLOAT.fullmatch(text):  # such as .5, which is none in JSON
             return float(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -21,11 +20,12 @@ from fastpipe.sources.class_names import with_given_classes
 from fastpipe.sources.coco import coco_files, list_coco
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
 from fastpipe.sources.listing import Listing, Source, packing_order
-from fastpipe.sources.manifest import METADATA, list_manifest, separator
+from fastpipe.sources.manifest import METADATA, json_layout, list_manifest
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import list_archives, list_dataset
+from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
@@ -87,7 +87,8 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
             f"{readable(str(path.parent))} holds {' and '.join(each.name for each in found.paths)}; expected one of "
             f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
         )
-    return list_manifest(path, format_of(path.name) or "" if metadata else found.format, how, metadata=metadata)
+    kind = format_of(path.name) or "" if metadata else found.format
+    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None)
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -116,6 +117,9 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
             f"{readable(str(root))} holds no {'tars' if in_tars else 'folders and no files'}; expected one folder of "
             f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
+    tars = [name for name in files if name.lower().endswith(".tar")]
+    if not in_tars and tars:  # --format imagefolder says that each is a class
+        return list_tar_classes(root, tars, [name for name in [*files, *hidden] if name not in tars])
     if not in_tars:
         return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
@@ -149,9 +153,11 @@ class _SourceKind(NamedTuple):
     folders: tuple[str, ...] = ()
 
 
-_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split", "coordinates")
+_OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator")
+_OPTIONS = (*_OF_TABLES, "box_format")
 _ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
+_WITH_SPLITS = ("parquet", "arrow", *_MANIFESTS)  # files that may hold several splits
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
@@ -159,8 +165,8 @@ _FORMATS = {
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
-    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
-    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
+    "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".parquet",)),
+    "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
     "voc": _SourceKind(_of_boxes, ("split", "coordinates"), folders=VOC_FOLDERS),
     "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label"), folders=YOLO_FOLDERS),
@@ -172,7 +178,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
     for name in _ALL_OPTIONS:
-        no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
+        no_parts = name == "split" and found.names is None and found.format not in _WITH_SPLITS
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
             option = "--field" if name == "fields" else "--" + name.replace("_", "-")
@@ -186,6 +192,10 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format in ("imagefolder", "voc", "yolo"):
         raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
+    if how.format == "auto" and path.suffix.lower() in LISTS:
+        kind = "csv"
+    elif how.format == "auto" and kind == "coco" and json_layout(path) != "object":
+        kind = "jsonl"  # an array of objects, or lines of them
     return Recognised(kind, path, [path], None)
 
 
@@ -266,13 +276,11 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
 
 def _lists_images(path: SourcePath) -> bool:
     """Whether a manifest has a column that is called like a path."""
-    with suppress(OSError, ValueError, RecursionError, csv.Error):
+    with suppress(OSError, ValueError, RecursionError, PackError):
+        if format_of(path.name) != "jsonl":
+            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path))
         with open_binary(path) as file:
-            line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
-        if format_of(path.name) == "jsonl":
-            names = json.loads(line)
-        else:
-            names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
+            names = json.loads(file.readline(_HEADER_BYTES).decode("utf-8-sig"))
         return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
     return False
 

@@ -131,6 +131,8 @@ class SourceField(NamedTuple):
     column: str = ""  # where its value is: a column, an entry of annotations, or the ending of a tar's members
     # With given classes: the number of each class of the source, -1: it has none. `names` are the given ones.
     numbers: tuple[int, ...] = ()
+    columns: tuple[str, ...] = ()  # of 0 and 1, or -1 and 1: each is a class of the field; (): `column` is the only one
+    separator: str = ""  # between the classes in a text, as "cat|dog" has them; "": the value is a list
 
 
 class Assumption(NamedTuple):

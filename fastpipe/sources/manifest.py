@@ -7,32 +7,54 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.column_kinds import Seen
+from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.coco import array_entries
+from fastpipe.sources.column_kinds import Seen, json_value
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.listing import Listing
+from fastpipe.sources.likely import assumed_of_columns
+from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, named_as_image
 from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
+from fastpipe.sources.split_column import split_column
+from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
+from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
+_HEAD_BYTES = 1 << 16
 _TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
 _DAMAGE = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
 _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
-def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False) -> Listing:
-    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder."""
+def list_manifest(
+    path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False, alone: bool = True
+) -> Listing:
+    """Lists the images that a file names, in no order. It is read twice. `metadata`: of Hugging Face's ImageFolder;
+    `alone`: the file is the source, and none of a folder.
+    """
     name, typed = readable(str(path)), kind != "csv"
-    rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows if typed else csv_rows, path)
-    seen = _seen(rows(), name, typed=typed)
+    assumed: list[Assumption] = []
+    if kind == "csv":
+        form = _form(path)
+        assumed += form.assumed
+        rows = partial(csv_rows, path, form)
+    else:
+        rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows, path)
+    of_classes = {column for each in how.fields or () if each.kind == "classes" for column in (each.column,)}
+    seen = _seen(rows(), name, typed=typed, of_classes=of_classes)
+    split = split_column(seen, how, name, alone=alone)
+    boxes = box_columns(seen, how, name)
+    there = {**seen, BOXES: seen.get(BOXES)} if boxes is not None else seen
     asked = {each.column for each in how.fields or ()}
     further = [column for column in seen if metadata and column.endswith(_FURTHER)]
     images = named_as_image(seen, how)
@@ -40,22 +62,52 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
 
     def kind_of(column: str) -> str:
-        return "image" if column in further else seen[column].kind
+        return "image" if column in further else seen[column].kind if column in seen else "boxes"
 
-    columns = choose_columns(name, seen, how, images, kind_of, _FURTHER if metadata else "")
-    if how.fields is None and len(columns.fields) > MOST_FIELDS:
+    def are_flags(column: str) -> bool:
+        return bool(seen[column].flags)
+
+    if split is not None and len(set(split.names.values())) == 1:
+        split = None  # all rows are of it, so it says nothing that is not to be stored
+    if split is not None:
+        there = {column: each for column, each in there.items() if column != split.column}
+    hint = "" if typed else ". If the file has no header row, write one, such as path,label"
+    columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint)
+    label, fields = columns.label, columns.fields
+    if boxes is not None:
+        gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
+        fields = gathered.others
+    else:
+        others = {column: each for column, each in seen.items() if split is None or column != split.column}
+        assumed += assumed_of_columns(others, columns, how)
+        fields, more = settled_classes(fields, {column: each.texts for column, each in seen.items()}, how)
+        assumed += more
+        columns = columns._replace(fields=fields)
+    if how.fields is None and len(fields) > MOST_FIELDS:
         most = f"expected at most {MOST_FIELDS}. --field NAME=COLUMN picks those to store"
-        raise PackError(f"{name} has {len(columns.fields)} columns besides image and label; {most}")
-    label = columns.label
-    numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
+        flags = "; --field 'tags=*:classes' makes one field of columns of 0 and 1, a class each"
+        raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
     root = how.root_of_images() or path.parent
-    listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
+    if boxes is not None:
+        gathered.gather(rows(), split)
+        fields = gathered.fields()
+        listed, assumed = gathered.rows(), [*assumed, *boxes.assumed]
+    else:
+        numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
+        listed = rows_of(rows(), columns, typed=typed, numbered=numbered, split=split)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
-    return list_rows(root, listed, columns.fields, beside=beside)
+    return list_rows(root, listed, fields, beside=beside, assumed=assumed)
 
 
-def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
+def _form(path: SourcePath) -> TextForm:
+    try:
+        return text_form(path)
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+
+
+def _seen(rows: Iterable[Row], name: str, *, typed: bool, of_classes: Container[str] = ()) -> dict[str, Seen]:
     seen: dict[str, Seen] = {}
     count, problem = 0, None
     for row in rows:
@@ -67,7 +119,7 @@ def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
             if column not in seen:
                 if len(seen) == MOST_COLUMNS:
                     raise PackError(f"{name}: expected at most {MOST_COLUMNS} columns, got more")
-                seen[column] = Seen(typed=typed)
+                seen[column] = Seen(typed=typed, keeps_all=column in of_classes)
             seen[column].add(value, row.where)
     for each in seen.values():
         if each.count < count:
@@ -78,23 +130,26 @@ def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
     return seen
 
 
-def separator(path: SourcePath) -> str:
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+def csv_rows(path: SourcePath, form: TextForm | None = None) -> Iterator[Row]:
+    """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count), or of a list; all are texts.
 
-
-def csv_rows(path: SourcePath) -> Iterator[Row]:
-    """The records of a CSV or TSV file (RFC 4180, spaces before a value do not count); all are texts."""
+    `form` None: as its first lines tell.
+    """
+    form = form or _form(path)
 
     def texts(file: BinaryIO) -> Iterator[str]:
-        for line in _lines(file):
+        for line in islice(_lines(file), form.skipped, None):
             if line is None:  # the next one may be the rest of a value in quotes
                 raise csv.Error(_TOO_LONG)
             yield line.decode("utf-8", "surrogateescape")
 
-    columns: list[str] = []
+    columns = list(form.columns)
     with open_unchanged(path) as file:
-        reader = csv.reader(texts(file), delimiter=separator(path), skipinitialspace=True, strict=True)
-        number = 1
+        if form.separator == SPACES:
+            reader: Any = _SpacedReader(texts(file), form)
+        else:
+            reader = csv.reader(texts(file), delimiter=form.separator, skipinitialspace=True, strict=True)
+        number = form.skipped + 1
         try:
             for cells in reader:
                 if not columns:
@@ -102,13 +157,25 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
                     _check_header(columns)
                 elif cells:  # else the line is empty
                     yield _row(row_name(path.name, number), columns, cells)
-                number = reader.line_num + 1
+                number = form.skipped + reader.line_num + 1
             _check_header(columns)
         except csv.Error as problem:
             raise PackError(
                 f"{readable(str(path))}, line {number}: {problem}. If a quote is open or stands inside a value, or a "
                 "carriage return (\\r) stands by itself, the lines behind it cannot be told apart; correct this line"
             ) from None
+
+
+class _SpacedReader:
+    """As csv.reader, of lines whose values are separated by spaces."""
+
+    def __init__(self, lines: Iterator[str], form: TextForm) -> None:
+        self._lines, self._form, self.line_num = lines, form, 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for line in self._lines:
+            self.line_num += 1
+            yield self._form.spaced(line)
 
 
 def _check_header(names: list[str]) -> None:
@@ -134,7 +201,13 @@ def _row(where: str, columns: list[str], cells: list[str]) -> Row:
 
 
 def json_rows(path: SourcePath) -> Iterator[Row]:
-    """The records of a JSONL file: an object a line, UTF-8; NaN counts as null."""
+    """The records of a JSONL file: an object a line, UTF-8; of a JSON file: an array of objects. NaN counts as null."""
+    if json_layout(path) == "array":
+        for number, entry in enumerate(array_entries(path), 1):
+            where = row_name(path.name, number)
+            problem = None if isinstance(entry, dict) else f"expected an object in JSON, got {entry!r:.40}"
+            yield Row(where, entry if problem is None else {}, problem)
+        return
     with open_unchanged(path) as file:
         for number, line in enumerate(_lines(file), 1):
             where = row_name(path.name, number)
@@ -142,12 +215,26 @@ def json_rows(path: SourcePath) -> Iterator[Row]:
                 yield Row(where, problem=_TOO_LONG)
             elif line.strip():
                 try:
-                    # NaN is not JSON, but often written, and stands for a missing value.
-                    said = json.loads(line.decode(), parse_constant=lambda name: None if name == "NaN" else float(name))
-                    row = Row(where, {**said})
+                    row = Row(where, {**json_value(line.decode())})
                 except (ValueError, TypeError, RecursionError) as problem:
                     row = Row(where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}")
                 yield row
+
+
+def json_layout(path: SourcePath) -> str:
+    """What a .json file is: an "array" of objects, "lines" with an object each, or an "object". OSError, PackError."""
+    if path.suffix.lower() != ".json":
+        return "lines"
+    with open_unchanged(path) as file:
+        head = file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
+    if head.startswith(b"["):
+        return "array"
+    first, _, rest = head.partition(b"\n")
+    try:
+        is_record = isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        is_record = False
+    return "lines" if is_record and rest.lstrip().startswith(b"{") else "object"
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ConfigError, PackError, choice, readable, whole
@@ -20,14 +21,14 @@ from fastpipe.store.remote.options import RemoteOptions
 # Of a source; AUTO: what it certainly is.
 Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
 COORDINATES = (SHOWN, STORED)
+# What the numbers of a box are, as torchvision.ops.box_convert calls it: left, top, right, bottom; left, top, width,
+# height; centre, width, height.
+BOX_FORMATS = ("xyxy", "xywh", "cxcywh")
+# What dataset.json has as it is.
 _SAID = (
-    "format",
-    "image_column",
-    "label_column",
-    "split",
-    "coordinates",
-    "first_label",
-)  # what dataset.json has as it is
+    *("format", "image_column", "label_column", "split", "coordinates", "first_label"),
+    *("separator", "box_format"),
+)
 
 
 class FieldColumn(NamedTuple):
@@ -36,6 +37,16 @@ class FieldColumn(NamedTuple):
     name: str
     column: str
     kind: str | None = None
+
+    def columns_of(self, there: Iterable[str]) -> tuple[str, ...]:
+        """The columns of a table that it is made of; of kind "classes" several of 0 and 1, as "a,b", or a pattern."""
+        known = list(there)
+        if self.column in known or self.kind != "classes":
+            return (self.column,)
+        found: list[str] = []
+        for part in map(str.strip, self.column.split(",")):
+            found += [column for column in known if column == part or fnmatchcase(column, part)] or [part]
+        return tuple(dict.fromkeys(found))
 
     def __str__(self) -> str:
         return f"--field {self.name}={self.column}" + (f":{self.kind}" if self.kind else "")
@@ -54,6 +65,8 @@ class SourceOptions:
     coordinates: str | None = None  # SHOWN or STORED; None: as the sizes in the annotations say, else the format
     first_label: int | None = None  # the number of the first class in label files of YOLO; None: 0
     classes: ClassNames | None = None  # names of the classes by number; None: those of the source, as it numbers them
+    separator: str | None = None  # between the classes of a picture in a text; None: what the column has
+    box_format: str | None = None  # what four numbers of a box are: one of BOX_FORMATS; None: what the columns say
     remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
@@ -62,7 +75,11 @@ class SourceOptions:
             choice("--coordinates", self.coordinates, COORDINATES)
         if self.first_label is not None:
             whole("--first-label", self.first_label, least=0, most=1)
-        for name in ("image_column", "label_column", "split", "image_root"):
+        if self.box_format is not None:
+            choice("--box-format", self.box_format, BOX_FORMATS)
+        if self.separator == "":
+            raise ConfigError("--separator: expected the text between classes, such as '|'; got ''")
+        for name in ("image_column", "label_column", "split", "image_root", "separator"):
             value = getattr(self, name)
             if not isinstance(value, (str, type(None))):
                 expected = "the path of a folder" if name == "image_root" else "a text"
@@ -151,9 +168,13 @@ _KINDS = {
 }
 _OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
 
-# Columns with the path of an image, if there is no --image-column.
+# Columns with the path of an image, if there is no --image-column; with its id, if there is none of the first.
 _IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
+_IMAGE_IDS = (
+    "image_id imageid image_name imagename img_name img_id image_index image_filename filepaths filenames fname"
+)
 IMAGE_COLUMNS = frozenset(_IMAGES.split())
+_ID_COLUMNS = frozenset(_IMAGE_IDS.split())
 FILE_NAME = "file_name"
 _LABEL = "label"
 
@@ -213,7 +234,8 @@ class ColumnChoice(NamedTuple):
 
     def read(self) -> list[str]:
         """Names of the columns that a sample is made of; its label is known before."""
-        return list(dict.fromkeys([self.image, *(field.column for field in self.fields)]))
+        of_fields = (column for field in self.fields for column in field.columns or [field.column])
+        return list(dict.fromkeys([self.image, *of_fields]))
 
 
 def choose_columns(
@@ -223,15 +245,21 @@ def choose_columns(
     images: Collection[str],
     kind_of: Callable[[str], str],
     further: str = "",
+    are_flags: Callable[[str], bool] = lambda _: True,
+    hint: str = "",
 ) -> ColumnChoice:
     """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
 
     `images` are those that may hold the images. `kind_of` tells the kind of field for a column, where the user says
-    none. `further` is an ending of columns with further images, which their fields' names do not have.
+    none. `further` is an ending of columns with further images, which their fields' names do not have. `are_flags`
+    tells whether a column has 0 and 1, or -1 and 1: those are the columns that a pattern names. `hint`: what else to
+    do where there is no column with images.
     """
     image, label = how.image_column, how.label_column
-    said = {f"--image-column {image}": image, f"--label-column {label}": label}
-    for option, column in (said | {str(each): each.column for each in how.fields or ()}).items():
+    said = [(f"--image-column {image}", image), (f"--label-column {label}", label)]
+    parts = {each: each.columns_of(columns) for each in how.fields or ()}
+    said += [(str(each), column) for each, found in parts.items() for column in found]
+    for option, column in said:
         if column is not None and column not in columns:
             raise PackError(f"{option}: {table} has no such column; expected one of {named(columns)}")
     if image is None and images:
@@ -241,8 +269,9 @@ def choose_columns(
             raise PackError(f"{table} has {several}. --image-column picks one")
     elif image is None:
         expected = f"a column with images, or with paths such as {FILE_NAME if further else 'path, file_name or image'}"
-        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it")
-    if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
+        raise PackError(f"{table}: expected {expected}; got {named(columns)}. --image-column names it{hint}")
+    claimed = {image, *(column for found in parts.values() for column in found if len(found) == 1)}
+    if label is None and _LABEL in columns and _LABEL not in claimed:
         label = _LABEL
     asked = how.fields
     if asked is None:
@@ -251,14 +280,35 @@ def choose_columns(
             if column not in (image, label):
                 names[_field_name(column.removesuffix(further).lower(), names)] = column
         asked = tuple(FieldColumn(*each) for each in names.items())
-    fields = (SourceField(each.name, each.kind or kind_of(each.column), column=each.column) for each in asked)
+    fields = []
+    for each in asked:
+        flags = _flags(each, parts.get(each, ()), {image, label}, are_flags)
+        kind = "classes" if flags else each.kind or kind_of(each.column)
+        fields.append(SourceField(each.name, kind, names=flags, column=each.column, columns=flags))
     return ColumnChoice(image, label, tuple(fields))
+
+
+def _flags(
+    field: FieldColumn, columns: tuple[str, ...], others: Collection[str | None], are_flags: Callable[[str], bool]
+) -> tuple[str, ...]:
+    """The columns of 0 and 1 that a field of classes is made of; none where it is made of one column."""
+    if columns in ((), (field.column,)):
+        return ()
+    by_name = set(map(str.strip, field.column.split(",")))
+    wrong = [column for column in columns if column in by_name and not are_flags(column)]
+    found = tuple(column for column in columns if column not in others and are_flags(column))
+    if wrong or not found:
+        got = f"{readable(wrong[0])} has others" if wrong else "no column that fits has"
+        raise PackError(f"{field}: expected columns of 0 and 1, or -1 and 1, a column a class; {got}")
+    return found
 
 
 def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
     """The columns that are called as if they held the paths of the images; one that is a field does not."""
     taken = {each.column for each in how.fields or ()}
-    return [name for name in columns if name not in taken and name.lower() in IMAGE_COLUMNS]
+    free = {name: re.sub(r"[ -]", "_", name.lower()) for name in columns if name not in taken}
+    paths = [name for name, plain in free.items() if plain in IMAGE_COLUMNS]
+    return paths or [name for name, plain in free.items() if plain in _ID_COLUMNS]
 
 
 def named(columns: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ import pyarrow.types as types
 from fastpipe.errors import PackError, readable
 from fastpipe.format.open_file import FileState, changed
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
+from fastpipe.sources.likely import Known
 from fastpipe.sources.listing import Group
 from fastpipe.sources.options import ColumnChoice, SourceOptions, choose_columns, named_as_image
 
@@ -61,7 +62,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
 
     images = [name for name in held if _is_feature(features.get(name), "Image")] or of_type("file") or of_type("bytes")
     images = images or named_as_image(of_type("text"), how)
-    image, label, asked, *_ = choose_columns(file, schema.names, how, images, kind_of)
+    image, label, asked, *_ = choose_columns(
+        file, schema.names, how, images, kind_of, are_flags=lambda column: held[column] in ("int", "bool", "float")
+    )
     has_paths = held[image] == "text"
     check(image, ("text", "bytes", "file"), "images, as bytes, a struct of bytes and path, or paths")
     if label is not None:
@@ -73,9 +76,17 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         if each.kind in _PICTURES:
             check(each.column, types_, f"{what}, for --field {each.name}={each.column}:{each.kind}")
         names = _class_names(_items(features.get(each.column))) if each.kind == "classes" else None
-        fields.append(each._replace(names=names or ()))
+        fields.append(each if each.columns else each._replace(names=names or ()))
     classes = None if label is None or held[label] == "text" else _class_names(features.get(label))
     return ColumnChoice(image, label, tuple(fields), has_paths, classes)
+
+
+def known_columns(schema: pa.Schema) -> dict[str, Known]:
+    """The columns that may hold a class for each row: numbers and texts."""
+    held = {each.name: _held(each.type) for each in schema}
+    return {
+        name: Known(are_fractions=what == "float") for name, what in held.items() if what in ("int", "text", "bool")
+    }
 
 
 def columns_of_rows(schema: pa.Schema, how: SourceOptions, file: str) -> list[str]:
@@ -161,8 +172,14 @@ class Cells:
     def __init__(self, batch: pa.RecordBatch, columns: ColumnChoice) -> None:
         self._images, self._paths = _files(batch.column(columns.image))
         self.sizes: list[int] = pc.fill_null(pc.binary_length(self._images), 0).to_pylist()
-        cells = ((each.kind, batch.column(each.column)) for each in columns.fields)
-        self._fields = [_files(cell)[0] if kind in _PICTURES else _values(cell) for kind, cell in cells]
+        self._fields = [
+            [_values(batch.column(column)) for column in each.columns]
+            if each.columns
+            else _files(batch.column(each.column))[0]
+            if each.kind in _PICTURES
+            else _values(batch.column(each.column))
+            for each in columns.fields
+        ]
 
     def image(self, at: int) -> bytes | None:
         return cast("bytes | None", self._images[at].as_py())
@@ -179,7 +196,8 @@ class Cells:
 
     def value(self, field: int, at: int) -> Any:
         """The value of a field in a row, as Python has it; ValueError: there is none, such as text that is no UTF-8."""
-        return self._fields[field][at].as_py()
+        cells = self._fields[field]
+        return [each[at].as_py() for each in cells] if isinstance(cells, list) else cells[at].as_py()
 
 
 def _files(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -254,6 +272,9 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
             with self.reading(f"{self.group} {group.number}"):
                 found = [_values(batch.column(column)).to_pylist() for column in columns]
             yield found
+
+    def holds_texts(self, column: str) -> bool:
+        return _held(self.schema.field(column).type) == "text"
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""

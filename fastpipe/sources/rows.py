@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -19,10 +20,14 @@ from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.format.open_file import FileState
 from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
-from fastpipe.sources.listing import Listing, Note, Notes, Source, SourceField, change
+from fastpipe.sources.likely import numbers_as_texts
+from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField, change
 from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.split_column import SplitColumn
+from fastpipe.sources.written_names import WrittenNames
 
 _MOST_PATH_BYTES = 4096
+_MOST_TWICE = 100_000  # images in several rows that are counted
 _FILES = ("mask", "image")  # kinds whose values may name files
 
 
@@ -35,6 +40,7 @@ class Row(NamedTuple):
     path: str = ""  # of the image's file
     label: int | str | None = None  # a number, or the name of a class
     size: tuple[int, int] | None = None  # width and height, if the source says them
+    is_of_another: bool = False  # of another split, of which only the label counts: all splits have the same classes
 
 
 def row_name(file: str, number: int) -> str:
@@ -42,7 +48,14 @@ def row_name(file: str, number: int) -> str:
     return f"{file}/{number:06d}"
 
 
-def rows_of(rows: Iterable[Row], columns: ColumnChoice, *, typed: bool = True, numbered: bool = False) -> Iterator[Row]:
+def rows_of(
+    rows: Iterable[Row],
+    columns: ColumnChoice,
+    *,
+    typed: bool = True,
+    numbered: bool = False,
+    split: SplitColumn | None = None,
+) -> Iterator[Row]:
     """Rows of a table -> with path, label and fields. Not `typed`: values are texts, and labels may be `numbered`."""
     for row in rows:
         path: Any = row.values.get(columns.image)
@@ -60,10 +73,16 @@ def rows_of(rows: Iterable[Row], columns: ColumnChoice, *, typed: bool = True, n
                 label = None
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
+        if split is not None and not split.has(row.values):
+            yield Row(row.where, label=label, is_of_another=True)
+            continue
         values: dict[str, Any] = {}
         for each in columns.fields:
             try:
-                values[each.name] = field_value(row.values.get(each.column), each, typed=typed)
+                value: Any = row.values.get(each.column)
+                if each.columns:
+                    value = [row.values.get(column) for column in each.columns]
+                values[each.name] = field_value(value, each, typed=typed)
             except ImageError as wrong:
                 problem = f"field {each.name}: {wrong}"
         yield Row(row.where, values, problem, path, label)
@@ -77,6 +96,7 @@ def list_rows(
     classes: Sequence[str] | None = None,
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
+    assumed: Iterable[Assumption] = (),
 ) -> Listing:
     """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray."""
     for each in fields:
@@ -89,12 +109,25 @@ def list_rows(
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
     # Rows hold their values; files behind a URL are asked for many at a time.
-    while run := list(islice(waiting, 1 if isinstance(image_root, Path) else 512)):
-        found.look_up(run)
-        sources += map(found.source, run)
+    while run := list(islice(waiting, 64 if isinstance(image_root, Path) else 512)):
+        ours = [row for row in run if not row.is_of_another]
+        found.look_up(ours)
+        sources += map(found.source, ours)
+        for row in run:
+            if row.is_of_another:
+                with suppress(ValueError):  # such a row is rejected when its split is packed
+                    found.labels.take(row.label, row.where)
     found.notes.flush()
     stray = sorted(path for path in beside if path not in found.names)
-    return Listing(image_root, found.labels.settle(sources), sources, stray, fields=tuple(fields), notes=found.notes)
+    assumed = tuple(assumed) + found.assumed()
+    classes = found.labels.settle(sources)
+    assumed += found.labels.assumed(classes)
+    return Listing(image_root, classes, sources, stray, fields=tuple(fields), notes=found.notes, assumed=assumed)
+
+
+def clean_path(path: str) -> str:
+    """A path without "." and doubled slashes, which mean nothing; URLs stay as they are."""
+    return path if scheme_of(path) else str(PurePosixPath(path))
 
 
 def _relative_path(path: str, image_root: SourcePath) -> str:
@@ -119,6 +152,9 @@ class _Taken:
         self.labels = labels
         self._root, self._fields, self._place = root, fields, place
         self._states: dict[str, FileState | str] = {}  # of the files of some rows, or why they cannot be read
+        self._written = WrittenNames(root)
+        self._paths: dict[str, str] = {}  # as some rows write them -> of the files, where they differ
+        self._twice: dict[str, None] = {}  # paths of images that several rows have
 
     def look_up(self, rows: Sequence[Row]) -> None:
         """Finds the files of rows, which `source` takes then."""
@@ -131,6 +167,21 @@ class _Taken:
         else:
             found = (state or why for state, why in zip(self._root.look_up(paths), absent, strict=True))
         self._states = dict(zip(paths, found, strict=True))
+        self._paths = {}
+        for path, why in zip(paths, absent, strict=True):
+            if self._states[path] == why and not scheme_of(path):
+                self._find(path)
+
+    def _find(self, written: str) -> None:
+        """Looks for the file that a row means by a path, where there is none of this very name."""
+        try:
+            path = self._written.find(written)
+        except ValueError as several:
+            self._states[written] = str(several)
+            return
+        if path is not None:
+            self._paths[written] = path
+            self._states[written] = state_or_problem(self._root, path)
 
     def source(self, row: Row) -> Source:
         path = _relative_path(row.path, self._root) if is_name(row.path) else ""
@@ -143,9 +194,22 @@ class _Taken:
         except ValueError as problem:
             why = f"{problem} ({row.where})" if path else str(problem)
             return Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why)
+        path = self._paths.get(path, path)
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
         file = path if name != path else None
+        if file is not None and len(self._twice) < _MOST_TWICE:
+            self._twice[path] = None
         return Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note)
+
+    def assumed(self) -> tuple[Assumption, ...]:
+        """What of the rows is not certain."""
+        if not self._twice:
+            return ()
+        number, first = len(self._twice), next(iter(self._twice))
+        count = f"{number:,} images are" if number > 1 else "an image is"
+        at_least = "at least " if number == _MOST_TWICE else ""
+        shown = readable(first)
+        return (Assumption(f"rows: {at_least}{count} in several rows, and each row is a sample: {shown}, {shown}#2"),)
 
     def _state(self, path: str, whose: str = "") -> FileState:
         found = self._states[path]
@@ -173,6 +237,7 @@ class _Taken:
                     raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
                 path = _relative_path(value, self._root)
                 times[each.name] = found = self._state(path, f"field {each.name}: {readable(path)}: ")
+                path = self._paths.get(path, path)
                 self.names.setdefault(path, 0)
                 value = {"file": path, "size_bytes": found.size_bytes}
             if value is not None:
@@ -203,6 +268,7 @@ class Labels:
         self._numbers = {name: number for number, name in enumerate(classes or ())}
         self._numbered: bool | None = None  # whether labels are numbers, as the first one says
         self._most = NO_LABEL
+        self._least = MOST_CLASSES  # of labels that are numbers
 
     def take(self, label: object, where: str) -> int:
         """Its number, for now. ValueError: it is none; PackError: a number among names, or a name of them."""
@@ -224,7 +290,7 @@ class Labels:
             most = MOST_CLASSES if self._known is None else len(self._known)
             if not 0 <= label < most:
                 raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
-            self._most = max(self._most, label)
+            self._most, self._least = max(self._most, label), min(self._least, label)
             return label
         if (label and not is_name(label)) or (self._known is not None and label not in self._numbers):
             what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
@@ -242,3 +308,17 @@ class Labels:
         order = [place[name] for name in self._numbers]
         change(sources, lambda each: each if each.label == NO_LABEL else each._replace(label=order[each.label]))
         return names
+
+    def assumed(self, classes: Sequence[str]) -> tuple[Assumption, ...]:
+        """What of the labels is not certain: numbers from 1 on, and numbers that are texts."""
+        if self._known is not None:
+            return ()
+        if self._numbered and self._least == 1 < self._most:
+            return (
+                Assumption(f"labels: 1 to {self._most} stay as they are, so class 0 of {len(classes)} has no sample"),
+            )
+        odd = numbers_as_texts(classes)
+        if odd is None:
+            return ()
+        label = list(classes).index(odd)
+        return (Assumption(f"classes: these numbers are texts, and sorted as texts: {odd!r} is label {label}"),)

@@ -14,7 +14,9 @@ import xxhash
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.open_file import FileState
+from fastpipe.sources.class_columns import settled_classes
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
+from fastpipe.sources.likely import Known, assumed_of_columns
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
 from fastpipe.sources.rows import Labels, Row, list_rows, row_name, rows_of
@@ -84,11 +86,13 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     columns, numbers = _NO_COLUMNS, Labels(None)
     tables: dict[str, Table] = {}
     sources: list[Source] = []
+    known: dict[str, Known] = {}
+    texts: dict[str, set[str]] = {}  # of columns that become fields of classes
     for name in names:
         with open_table(kind, folder / name) as file:
-            from fastpipe.sources.parquet_arrow import columns_of_table
+            from fastpipe.sources.parquet_arrow import columns_of_table, known_columns
 
-            here = columns_of_table(file.schema, how, name)
+            here, known = columns_of_table(file.schema, how, name), known_columns(file.schema)
             if columns is _NO_COLUMNS:
                 columns, numbers = here, Labels(here.classes)
             if here != columns:
@@ -98,6 +102,7 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                     f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
                     "(--image-column, --label-column, --field)"
                 )
+            _add_texts(file, columns, texts)
             if columns.has_paths:
                 continue
             groups, labels = [], list[Any]()
@@ -117,15 +122,33 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             sources.append(
                 Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
             )
+    fields, assumed = settled_classes(columns.fields, texts, how)
+    columns = columns._replace(fields=fields)
     if columns.has_paths:
+        assumed += assumed_of_columns(known, columns, how)
         rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
-        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
+        root = how.root_of_images() or folder
+        return list_rows(root, rows, columns.fields, classes=columns.classes, assumed=assumed)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
-    listing = Listing(folder, numbers.settle(sources), sources, stray, fields=columns.fields)
+    classes = numbers.settle(sources)
+    if columns.label in known and columns.classes is None:
+        known[columns.label] = Known(texts=classes)
+    assumed += [*assumed_of_columns(known, columns, how), *numbers.assumed(classes)]
+    listing = Listing(folder, classes, sources, stray, fields=columns.fields, assumed=tuple(assumed))
     return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
+
+
+def _add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]) -> None:
+    """Adds all texts of the columns that become fields of classes."""
+    for each in columns.fields:
+        if each.kind == "classes" and not each.columns and file.holds_texts(each.column):
+            found = texts.setdefault(each.column, set())
+            for group in file.groups():
+                for (values,) in file.values(group, [each.column], _SCAN_ROWS):
+                    found.update(value for value in values if value is not None)
 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:

@@ -21,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.files import SourcePath, state_at
-from fastpipe.sources.listing import STORED, ByteRange, Listing, Source, SourceField, change
+from fastpipe.sources.listing import STORED, Assumption, ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
@@ -30,6 +30,8 @@ _LABEL = "cls"
 _MOST_NAME_CHARACTERS = 1024
 _MOST_KINDS = 100  # of members that are counted one by one
 _MOST_DIGITS = 64
+_MOST_SHOWN = 5  # classes in a message
+_SYNSET = re.compile("n[0-9]{8}")  # of WordNet: a class of ImageNet
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 _NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
@@ -38,6 +40,12 @@ _STRANGE = r"[\x00-\x1f\x7f-\x9f\\]"
 _HOSTILE = re.compile(rf"^/|(^|/)\.\.(/|$)|{_STRANGE}")
 # Most names have none of that, nor a part that is empty, "." or "..".
 _ODD = re.compile(_STRANGE + r"|(^|/)\.{0,2}(/|$)")
+
+
+# Note [members in any order]
+# WebDataset's samples are members of one key, one behind the other. In a tar that is not sorted (all images, then all
+# captions) its readers lose the captions in silence. Here, where a group lacks a picture or label, the tar is walked
+# again, and members of one key are brought together; only then all of its members are in memory.
 
 
 class _Keyed(NamedTuple):
@@ -97,10 +105,45 @@ class Gathered:
         return True
 
     def take_samples(self, tar: TarFile, archive: str, members: Iterable[Member]) -> None:
-        """Adds the samples of a WebDataset: members of one key, one behind the other."""
+        """Adds the samples of a WebDataset: members of one key. See Note [members in any order]"""
         self._tar, self._archive, self._seen = tar, archive, set[str]()
-        for _, sample in groupby(self._keyed(members), itemgetter(0)):
-            self._take_sample([*sample])
+        before = len(self.sources), Counter(self.endings), dict(self.dropped)
+        for _, group in groupby(self._keyed(members), itemgetter(0)):
+            sample = [*group]
+            if self._is_part(sample):
+                self._forget(*before)
+                for together in self._together(tar.members()):
+                    self._take_sample(together)
+                return
+            self._take_sample(sample)
+
+    def _is_part(self, sample: list[_Keyed]) -> bool:
+        """Whether members that follow one another lack what the others of their key may have."""
+        endings = {each.extension for each in sample}
+        return endings.isdisjoint(PICTURES) or (self.labelled and _LABEL not in endings)
+
+    def _forget(self, sources: int, endings: Counter[str], dropped: dict[str, int]) -> None:
+        """Goes back to the state before this tar."""
+        for source in self.sources[sources:]:
+            if self.origins is not None:
+                self.origins.discard(source.path)
+        del self.sources[sources:]
+        self.members = {at: found for at, found in self.members.items() if at < sources}
+        self.endings, self.dropped = endings, dropped
+        self.names.pop(self._archive, None)
+        self._seen = set()
+
+    def _together(self, members: Iterable[Member]) -> Iterable[list[_Keyed]]:
+        """The members of each key, wherever in the tar they are. One of the same name begins another sample."""
+        samples: list[list[_Keyed]] = []
+        last: dict[str, list[_Keyed]] = {}
+        for each in self._keyed(members):
+            sample = last.get(each.key)
+            if sample is None or any(each.path == other.path for other in sample):
+                sample = last[each.key] = []
+                samples.append(sample)
+            sample.append(each)
+        return samples
 
     def _usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
         """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""
@@ -156,9 +199,10 @@ class Gathered:
             offset, most = note
             ours = read_ours(lambda size: self._tar.read(offset, min(size, most)))
         if pictures != 1 or len(labels) > 1 or (self.labelled and not labels):
+            several = "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png" if pictures > 1 else ""
             raise ValueError(
                 "expected one image (KEY.jpg, .png, .webp, .bmp, .tif) and one label (KEY.cls) with this key, got "
-                f"{pictures} and {len(labels)}"
+                f"{pictures} and {len(labels)}{several}"
             )
         label = self._label(labels[0], ours is not None) if labels else NO_LABEL
         if label != NO_LABEL:
@@ -227,12 +271,13 @@ def list_archives(
         with TarFile(root / name) as tar:
             members, again = tee(tar.members())
             if not files.take_files(tar, name, members):
-                return _web_dataset(root, _gathered(root, tars, Gathered(labelled=True)), others, asked)
+                return _web_dataset(root, tars, _gathered(root, tars, Gathered(labelled=True)), others, asked)
             if not files.folders:  # else they are an image folder
                 samples.take_samples(tar, name, again)
     listing = _image_folder(root, [name or root.name for name in tars], files, others)
     if listing is None:
-        return _web_dataset(root, _gathered(root, tars, Gathered()) if files.folders else samples, others, asked)
+        gathered = _gathered(root, tars, Gathered()) if files.folders else samples
+        return _web_dataset(root, tars, gathered, others, asked)
     if asked is not None:
         raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
     return listing
@@ -291,9 +336,14 @@ def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
 
 
 def _web_dataset(
-    root: SourcePath, gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
+    root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
 ) -> Listing:
     endings = gathered.endings
+    if not gathered.sources and "tar" in gathered.dropped:
+        raise PackError(
+            f"{readable(str(root))} holds {gathered.dropped['tar']:,} tars in its tars, which fastpipe does not read. "
+            "Unpack it into a folder of tars and pack that: with --format imagefolder each tar there is a class"
+        )
     if not gathered.sources and gathered.dropped:
         raise PackError(
             f"{readable(str(root))} has no image in its tars: the endings of the members are "
@@ -302,7 +352,43 @@ def _web_dataset(
         )
     found = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
     fields = found if asked is None else fields_asked(asked, endings)
-    return _listing(root, _named_classes(gathered), gathered, stray, fields)
+    assumed: tuple[Assumption, ...] = ()
+    if len(endings) > MOST_FIELDS and asked is None:
+        words = f"fields: none, because there are {len(endings):,} different endings of members"
+        assumed += (Assumption(words, "--field NAME=ENDING"),)
+    groups = dict.fromkeys(tar_class(name) for name in tars)
+    if len(groups) > 1 and not gathered.names and gathered.sources:
+        shown = ", ".join(map(readable, [*groups][:_MOST_SHOWN])) + (", ..." if len(groups) > _MOST_SHOWN else "")
+        words = f"labels: none, though the tars are called {shown}, as if each were a class"
+        assumed += (Assumption(words, "--format imagefolder"),)
+    listing = _listing(root, _named_classes(gathered), gathered, stray, fields)
+    return replace(listing, assumed=assumed)
+
+
+def tar_class(name: str) -> str:
+    """The class that a tar is called after, if it has one: cat of cat.tar and of cat-000.tar; "" of 000.tar."""
+    stem = re.sub(r"\.tar$", "", name.rpartition("/")[2], flags=re.IGNORECASE)
+    return stem if _SYNSET.fullmatch(stem) else re.sub(r"[-_.]?[0-9]+$", "", stem)
+
+
+def list_tar_classes(root: SourcePath, tars: list[str], stray: Sequence[str] = ()) -> Listing:
+    """Lists the images in tars, in no order; each tar is a class, and cat-0.tar and cat-1.tar are one."""
+    of_tar = {name: tar_class(name) or name.rpartition("/")[2].removesuffix(".tar") for name in tars}
+    classes = sorted(set(of_tar.values()))
+    numbers = {name: number for number, name in enumerate(classes)}
+    gathered = Gathered()
+    for name in tars:
+        with TarFile(root / name) as tar:
+            if not gathered.take_files(tar, name, tar.members()):
+                raise PackError(
+                    f"{readable(str(root / name))} has labels (KEY.cls), so its name is no class; leave out --format"
+                )
+
+    def labelled(source: Source) -> Source:
+        return source if source.problem is not None else source._replace(label=numbers[of_tar[source.archive or ""]])
+
+    change(gathered.sources, labelled)
+    return Listing(root, classes, gathered.sources, list(stray))
 
 
 def _listing(

@@ -85,7 +85,7 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path) -> None:
             fastpipe.Writer(tmp_path / "packed", **options)
         assert not (tmp_path / "packed").exists()
     for option in ("quailty", "on_progress"):
-        known = f"{option}: a Writer has no such option; expected one of coordinates, damaged, exif, .*quality.*workers"
+        known = f"{option}: a Writer has no such option; expected one of background, coordinates, .*quality.*workers"
         with pytest.raises(ConfigError, match=known):
             fastpipe.Writer(tmp_path / "packed", **{option: 90})
 

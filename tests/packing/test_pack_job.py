@@ -135,6 +135,7 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
         "assumed_shown": 0,
         "stray_bytes": 1,
         "multi_frame": 1,
+        "transparent": 0,
     }
     assert info["made_with"] == made_with()
     assert info["made_with"]["pillow"] == PIL.__version__

@@ -90,6 +90,11 @@ class Agreement:
             for (name, kind), value in zip(self.kinds.items(), values, strict=True)
         ]
 
+    def name_classes(self, field_name: str, names: Iterable[str]) -> None:
+        """Gives class names that the source knows their numbers before a value comes, so that splits have the same."""
+        self._agreed[field_name].shared = True
+        self._numbered(field_name, names)
+
     def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
         numbers = self._numbers[field_name]
         return [numbers.setdefault(each, len(numbers)) for each in names]

@@ -23,7 +23,7 @@ from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
-from fastpipe.packing.job.threads import Make, Progress, assumed_of, make_in_threads
+from fastpipe.packing.job.threads import Make, Progress, assumed_of_images, make_in_threads
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.shard.journal import SOURCES, Entries, Tally
 from fastpipe.packing.shard.options import PackOptions
@@ -113,11 +113,9 @@ def add(
             made = make(listing, options, journal, fitted, on_progress)
             everything = list(made.entries)
             tally = Entries(everything).tally
-            grown = replace(
-                grown,
-                rejected=[(readable(path), reason) for path, reason in tally.rejected],
-                assumed=(*assumed, *assumed_of(tally.assumed_shown)),
-            )
+            of_images = assumed_of_images({"assumed_shown": tally.assumed_shown, "transparent": tally.transparent})
+            rejected = [(readable(path), reason) for path, reason in tally.rejected]
+            grown = replace(grown, rejected=rejected, assumed=(*assumed, *of_images))
             entries = [entry for entry in everything if entry.tars]
             if entries:
                 # Changed sources that cannot be packed any more take no place: those samples stay as they were.

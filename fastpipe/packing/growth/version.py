@@ -113,6 +113,7 @@ class Version:
             assumed_shown=counts.get("assumed_shown", 0),
             stray_bytes=counts["stray_bytes"],
             multi_frame=counts["multi_frame"],
+            transparent=counts.get("transparent", 0),
             rejected=[(each["path"], each["reason"]) for each in rejected if each["path"] not in tried],
         )
         shards = zip(self.index.info["shards"], self.index.shard_starts.tolist(), strict=True)
@@ -237,5 +238,5 @@ def versions(data: Place) -> list[dict[str, Any]]:
 
 def packed_options(said: Mapping[str, Any], source: Any) -> PackOptions:
     """The options that a pack was made with: what "packs" of dataset.json has, and how its source is read."""
-    encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions)})
+    encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions) if each.name in said})
     return PackOptions(encode, source=source, **{name: said[name] for name in ("shard_size", "seed", "shuffle")})

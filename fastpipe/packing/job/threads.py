@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -80,6 +81,7 @@ class Summary:
     uploaded_bytes: int = 0
 
 
+_LOG = logging.getLogger("fastpipe.pack")
 Progress = Callable[[PackProgress], None]
 Fitted = Callable[[Plan], Plan]
 
@@ -121,17 +123,28 @@ def pack(
 
 def already_packed(info: dict[str, Any], facts: Facts, started: float) -> Summary:
     """The summary of a pack that has found its dataset, which has this `info`."""
-    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of(info["counts"].get("assumed_shown", 0)))
+    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of_images(info["counts"]))
     return Summary(info, Tally(), 0, time.monotonic() - started, *left_out, already_packed=True)
 
 
-def assumed_of(shown: int) -> list[Assumption]:
-    """What was assumed of images when they were read: see `Tally.assumed_shown`."""
-    if not shown:
-        return []
-    images = "1 image" if shown == 1 else f"{shown:,} images"
-    text = f"boxes, points and masks of {images} that EXIF turns: of the image as it is shown, not as it is stored"
-    return [Assumption(text, "--coordinates shown or stored")]
+def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
+    """What was assumed of images when they were read, by the "counts" of dataset.json."""
+    found = []
+    if shown := counts.get("assumed_shown", 0):
+        images = "1 image" if shown == 1 else f"{shown:,} images"
+        text = f"boxes, points and masks of {images} that EXIF turns: of the image as it is shown, not as it is stored"
+        found.append(Assumption(text, "--coordinates shown or stored"))
+    if transparent := counts.get("transparent", 0):
+        images = "1 image is transparent" if transparent == 1 else f"{transparent:,} images are transparent"
+        text = f"{images} in part; where a loader gives RGB, the colours that are hidden there show"
+        found.append(Assumption(text, "--background white"))
+    return found
+
+
+def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
+    """Logs what was assumed of a source: for programs, and commands that show no summary of it."""
+    for each in assumed:
+        _LOG.warning("%s: assumed %s", source, each)
 
 
 @dataclass(frozen=True)
@@ -250,7 +263,7 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
     seconds, uploaded = time.monotonic() - started, store.uploaded_bytes
-    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of(info["counts"].get("assumed_shown", 0)))
+    left_out = facts.stray, facts.dropped, (*facts.assumed, *assumed_of_images(info["counts"]))
     return Summary(info, tally, made.files, seconds, *left_out, resumed=made.resumed, uploaded_bytes=uploaded)
 
 

@@ -26,7 +26,7 @@ from fastpipe.packing.pipeline.given import Given
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Outcome, Outcomes
 from fastpipe.sources.class_names import renumbered
-from fastpipe.sources.column_kinds import field_value
+from fastpipe.sources.column_kinds import field_value, json_value
 from fastpipe.sources.files import SourcePath, read_as_listed
 from fastpipe.sources.listing import (
     LARGE_BYTES,
@@ -187,7 +187,7 @@ def _value(
 
 def _parsed(data: bytes, kind: str) -> Any:
     try:
-        return data.decode() if kind == "text" else json.loads(data.decode())
+        return data.decode() if kind == "text" else json_value(data.decode())
     except UnicodeDecodeError as problem:
         raise ImageError(f"expected UTF-8, got a byte {data[problem.start]:#04x} at byte {problem.start}") from None
     except (ValueError, RecursionError) as problem:

@@ -71,6 +71,7 @@ class Tally:
     assumed_shown: int = 0  # pictures whose values were taken as of the picture as shown, by the format's rule
     stray_bytes: int = 0  # pictures whose source had bytes that belong to no segment
     multi_frame: int = 0  # pictures whose source has more frames, of which the first was packed
+    transparent: int = 0  # pictures with pixels that are not opaque, which keep their alpha
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -82,6 +83,7 @@ class Tally:
         self.assumed_shown += packed.assumed_shown
         self.stray_bytes += packed.stray_bytes
         self.multi_frame += packed.multi_frame
+        self.transparent += packed.transparent
 
     def add(self, other: Tally) -> None:
         for each in fields(self):

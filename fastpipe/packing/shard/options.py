@@ -14,7 +14,8 @@ from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.sources.classes_from import ClassesFrom, class_names
-from fastpipe.sources.options import COORDINATES, Format, SourceOptions, source_options
+from fastpipe.sources.options import BOX_FORMATS, COORDINATES, Format, SourceOptions, source_options
+from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
@@ -29,6 +30,7 @@ CHOICES = {
     "exif": ("ignore", "apply"),
     "coordinates": COORDINATES,
     "storage": tuple(PICTURE_ENDINGS),
+    "box_format": BOX_FORMATS,
     "executor": (THREADS, RAY),
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),
@@ -80,8 +82,11 @@ class PackOptions:
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
+        encode = asdict(self.encode)
+        if self.encode.background is None:  # as datasets have it that were packed before there was this option
+            del encode["background"]
         return {
-            **asdict(self.encode),
+            **encode,
             "shard_size": self.shard_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
@@ -113,6 +118,7 @@ def pack_options(
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if classes_from is not None:
         others["classes"] = class_names(classes_from, others.get("remote"))
+    encode["background"] = background_color(encode.get("background"))
     if spool is not None:
         place = place_of(spool)
         own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))

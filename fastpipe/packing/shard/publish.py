@@ -134,6 +134,7 @@ def publish_dataset(
             "assumed_shown": all_of.assumed_shown,
             "stray_bytes": all_of.stray_bytes,
             "multi_frame": all_of.multi_frame,
+            "transparent": all_of.transparent,
         },
         "packs": [*before.info["packs"], *([pack] if version == 1 or plan is not None else [])],
         "history": [] if version == 1 else [*before.history, now],
@@ -184,6 +185,9 @@ def _write_columns(
 ) -> dict[str, Any]:
     """Strings the pieces of all columns together; the entry "fields" of dataset.json."""
     agreement = Agreement(facts.kinds)
+    for each in facts.fields if at == version_folder(1) else ():  # later versions keep the numbers of the first
+        if each.kind == "classes" and each.names:
+            agreement.name_classes(each.name, each.names)
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
     given = {field.name: field.names for field in facts.fields if field.numbers}

@@ -90,9 +90,17 @@ class Listed(Facts):
         said = json.loads(data)
         fields = tuple(
             SourceField(
-                name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column, tuple(numbers)
+                name,
+                kind,
+                in_note,
+                tuple(names),
+                tuple((one, other) for one, other in pairs),
+                column,
+                tuple(numbers),
+                tuple(columns),
+                separator,
             )
-            for name, kind, in_note, names, pairs, column, numbers in said["fields"]
+            for name, kind, in_note, names, pairs, column, numbers, columns, separator in said["fields"]
         )
         assumed = tuple(Assumption(*each) for each in said["assumed"])
         return cls(**{**said, "fields": fields, "assumed": assumed, "plan": Plan(*said["plan"])})

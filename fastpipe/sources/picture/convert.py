@@ -14,6 +14,7 @@ from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPL
 from fastpipe.format.pixel_form import PixelForm
 from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
+from fastpipe.sources.picture.background import is_transparent, on_background
 from fastpipe.sources.picture.jpeg import MAX_SIDE, apply_orientation, encode_jpeg, shrink
 from fastpipe.sources.picture.jpeg_segments import JpegHeader, Segment, kept_segments, read_header
 from fastpipe.sources.picture.pillow import OpenedImage, TooManyPixelsError, open_image, refuse_more_pixels, rgb_of
@@ -42,6 +43,7 @@ class EncodeOptions:
     tile: int = TILE
     damaged: str = "reject"
     storage: str = JPEG_STORAGE
+    background: str | None = None  # "#rrggbb", on which transparent pictures are put; None: they keep their alpha
 
     def as_png(self, *, lossless: bool) -> bool:
         """Whether a picture that cannot be stored as it came becomes a PNG; `lossless`: it came without loss."""
@@ -61,6 +63,7 @@ class Packed:
     multi_frame: bool = False  # the source has more frames (animation, pages); the first was packed
     source_size: tuple[int, int] = (0, 0)  # width and height of the source, as it is stored
     orientation: int = 1  # the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies)
+    transparent: bool = False  # it has pixels that are not opaque, and no background: a loader of RGB drops the alpha
     values: tuple[Stored, ...] = ()
     assumed_shown: bool = False  # values were moved as of the picture as shown, which nothing but the format says
     jpeg_bytes: int = 0  # how large it is as a JPEG, or as a PNG
@@ -153,6 +156,12 @@ def _pack_opened(opened: OpenedImage, name: str, how: EncodeOptions, turn: Turn,
     known = _known(opened.size, turn(opened.size, opened.orientation), how, png=png)
     known = replace(known, multi_frame=opened.multi_frame)
     samples = opened.samples()
+    transparent = is_transparent(samples)
+    if how.background is None:
+        known = replace(known, transparent=transparent)
+    elif samples.shape[2] % 2 == 0:
+        samples, ours = on_background(samples, how.background), None
+        known = replace(known, change=known.change or ("put on the background" if transparent else None))
     if ours is not None and png and known.change is None:
         return replace(known, data=ours, png_of=name, jpeg_bytes=len(ours))
     return _encoded(samples, known, how, name, [], png=png)

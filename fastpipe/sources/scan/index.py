@@ -46,6 +46,7 @@ _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
 _SORTED = 0.5
 # The engine's words are of shards.
+RGB, WITH_ALPHA = 3, 4  # channels of a record
 _OF_A_FILE = {
     _engine.Code.open_failed: "the file cannot be opened",
     _engine.Code.shard_changed: "the file has changed since it was scanned",
@@ -54,11 +55,13 @@ _OF_A_FILE = {
 }
 
 
-def scanned(path: Path, source: UnpackedSource, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
+def scanned(
+    path: Path, source: UnpackedSource, max_pixels: int | None, fingerprint: str | None, background: str | None = None
+) -> UnpackedIndex:
     """As `open_data`, of an unpacked source. Files that have not changed since the last scan are not read again."""
     before = load(source.name)
     if before is not None and fingerprint is not None and not len(before.unknown):
-        index = UnpackedIndex(path, before, max_pixels=max_pixels)
+        index = UnpackedIndex(path, before, max_pixels=max_pixels, background=background)
         if index.fingerprint == fingerprint:
             return index
     archives = source.archives()
@@ -69,10 +72,18 @@ def scanned(path: Path, source: UnpackedSource, max_pixels: int | None, fingerpr
         if before is None or not columns.take_over(before):
             read_files(columns, columns.unknown, headers)
             save(columns)
-    index = UnpackedIndex(path, columns, max_pixels=max_pixels)
-    if index.counts["rejected"] and index.fingerprint not in _told:
+    index = UnpackedIndex(path, columns, max_pixels=max_pixels, background=background)
+    if index.fingerprint not in _told:
         _told.add(index.fingerprint)
-        _LOG.warning("%s%s", path, index.rejected())
+        if index.counts["rejected"]:
+            _LOG.warning("%s%s", path, index.rejected())
+        if with_alpha := int((index.records["channels"] == WITH_ALPHA).sum()):
+            _LOG.warning(
+                "%s: %d images have alpha, which a loader of RGB drops: hidden colours show. fastpipe.open(DATA, "
+                'background="white") puts them on white; channels="rgba" keeps alpha',
+                path,
+                with_alpha,
+            )
     return index
 
 
@@ -86,10 +97,13 @@ class UnpackedIndex(Index):
     mtimes_ns: NDArray[np.int64]
     records: NDArray[np.void]  # type: ignore[assignment]
 
-    def __init__(self, path: Path, columns: Columns, *, max_pixels: int | None = None) -> None:
+    def __init__(
+        self, path: Path, columns: Columns, *, max_pixels: int | None = None, background: str | None = None
+    ) -> None:
         self.path, self.folder, self.classes = path, columns.folder, columns.classes
         self._columns, self._max_pixels, self.fields = columns, max_pixels, {}
         self._limit = max(max_pixels or 0, MAX_PIXELS)
+        self._background = background
         files = columns.files
         good = files["kind"] <= ODD
         large = good & (files["width"].astype(np.int64) * files["height"] > self._limit)
@@ -102,13 +116,15 @@ class UnpackedIndex(Index):
         kept = files[self._numbers]
         if not len(kept):
             raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
-        self.odd = kept["kind"] == ODD
+        on_background = (kept["channels"] == WITH_ALPHA) & (background is not None)
+        self.odd = (kept["kind"] == ODD) | on_background
         self.counts = {"rejected": len(files) - len(kept), "converted": int(self.odd.sum())}
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
         self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
         for name in WITHOUT_HASHES:
             self.records[name] = kept[name]
+        self.records["channels"][on_background] = RGB
         if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
             self.records["shard"] = np.arange(len(kept))
             names = Texts.of(map(columns.paths.bytes_at, self._numbers.tolist()))
@@ -129,6 +145,7 @@ class UnpackedIndex(Index):
         files, paths = self._columns.files, self._columns.paths
         digest = xxhash.xxh3_128(b"".join(os.fsencode(name) + b"\0" for name in self.classes))
         digest.update(paths.data)
+        digest.update((self._background or "").encode())
         in_tars = () if self._columns.archives is None else (files["shard"], files["offset"])
         for values in (paths.bounds[1:], files["size"], files["label"], self._numbers, *in_tars):
             digest.update(values.tobytes())
@@ -245,7 +262,7 @@ class UnpackedIndex(Index):
             data = file.read_at(size, int(record["offset"])) if same else b""
         if len(data) != size:
             raise ImageError("the file has changed since it was scanned")
-        packed = convert(data, EncodeOptions(max_pixels=self._limit))
+        packed = convert(data, EncodeOptions(max_pixels=self._limit, background=self._background))
         if (packed.width, packed.height) != (record["width"], record["height"]):
             said = f"its header said {record['width']} x {record['height']}"
             raise ImageError(f"{packed.width} x {packed.height} pixels; {said}")

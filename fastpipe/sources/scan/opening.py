@@ -17,11 +17,15 @@ def open_data(
     fingerprint: str | None = None,
     remote: RemoteOptions | None = None,
     version: int | None = None,
+    background: str | None = None,
 ) -> Index:
     """The index of a dataset, packed or not; raises as `fastpipe.open`. `fingerprint` is of an unpacked source that
-    this program has scanned: if the scan is still in the cache, the source is not listed again.
+    this program has scanned: if the scan is still in the cache, the source is not listed again. `background`: on which
+    transparent images of an unpacked source are put.
     """
     place = place_of(data)
+    if background is not None and isinstance(place, Url):
+        raise _packed_already(data)
     if version is not None:
         whole("version", version, least=1, most=2**31)
     if isinstance(place, Url):
@@ -31,7 +35,10 @@ def open_data(
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
         try:
-            return Index(path, version=version, max_pixels=max_pixels)
+            found = Index(path, version=version, max_pixels=max_pixels)
+            if background is not None:
+                raise _packed_already(data)
+            return found
         except DatasetError:
             if not is_foreign(path):
                 raise
@@ -43,8 +50,15 @@ def open_data(
             return Index(path, max_pixels=max_pixels)
         if version is not None:
             raise ConfigError(f"version={version}: {path} is not packed, so it has no versions; leave it out")
-        return scanned(path, source, max_pixels, fingerprint)
+        return scanned(path, source, max_pixels, fingerprint, background)
     except PackError as problem:  # of the listing, which packing makes, too
         raise DatasetError(str(problem)) from problem
     except OSError as problem:
         raise DatasetError(f"{readable(str(problem.filename or path))} cannot be read: {problem.strerror}") from problem
+
+
+def _packed_already(data: object) -> ConfigError:
+    return ConfigError(
+        f"background: {data} is packed, and its images are as they were packed; leave it out, or pack the source with "
+        "--background"
+    )

@@ -49,4 +49,5 @@ def rows() -> Iterator[Row]:
 
 
 def table() -> str:
-    return _BEGIN + "".join(f"| {' | '.join(each)} |\n" for each in rows())
+    cells = ([cell.replace("|", "\\|") for cell in each] for each in rows())
+    return _BEGIN + "".join(f"| {' | '.join(each)} |\n" for each in cells)

@@ -1,0 +1,146 @@
+"""What the columns of a table look like -> what is assumed of them, each with the option that settles it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from fastpipe.sources.listing import Assumption
+from fastpipe.sources.options import ColumnChoice, SourceOptions, named
+
+# Words in the name of a column that holds classes, in small letters.
+_WORDS = (
+    "label labels class classes classid classname category categories target targets diagnosis diagnoses dx species"
+)
+_MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
+_LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+SEPARATORS = ("|", ";", ",", " ")  # between the classes of a picture; the first that a column has counts
+_LEAST_FLAGS = 2  # columns of 0 and 1 that look like classes
+
+
+class Known(NamedTuple):
+    """What the type of a column tells of its values, where they are not read; see Values."""
+
+    texts: Collection[str] = ()
+    flags: Collection[int] = ()
+    repeats: bool = False
+    are_fractions: bool = False
+    are_lists: bool = False
+
+
+class Values(Protocol):
+    """What is known of the values of a column."""
+
+    @property
+    def texts(self) -> Collection[str]: ...
+
+    @property
+    def flags(self) -> Collection[int]: ...
+
+    @property
+    def repeats(self) -> bool: ...
+
+    @property
+    def are_fractions(self) -> bool: ...
+
+    @property
+    def are_lists(self) -> bool: ...
+
+
+def named_as_label(column: str) -> bool:
+    """Whether a column is called as if it held classes: class, fine_label, Finding Labels, ClassId, target."""
+    words = [word.lower() for word in _WORD.findall(column)]
+    return not _LABEL_WORDS.isdisjoint({*words, "".join(words)})
+
+
+def separator_of(texts: Collection[str]) -> str:
+    """What stands between the classes of a picture in a column's texts, as "cat|dog" has it; "": nothing."""
+    for separator in SEPARATORS[:-1]:
+        if any(separator in text.strip() for text in texts):
+            return separator
+    # Spaces are in names, too. Where they separate classes, most of the words come in several texts.
+    words = Counter(word for text in texts for word in set(text.split()))
+    several = sum(1 for count in words.values() if count > 1)
+    surely = 2 * several > len(words) or all(map(str.isdigit, words))
+    return " " if surely and any(" " in text.strip() for text in texts) else ""
+
+
+def joined_classes(texts: Collection[str]) -> str:
+    """A text that surely looks like several classes, such as "cat|dog"; "": none does."""
+    for text in sorted(text for text in texts if "|" in text.strip("|")):
+        return text
+    for separator in SEPARATORS[1:]:
+        parts = {text: [part.strip() for part in text.split(separator)] for text in texts}
+        counted = Counter(part for found in parts.values() for part in set(found))
+        for text in sorted(texts):
+            # Each part is a class by itself, or with others: "scab rust" beside "rust", and "scab".
+            alone = separator == " "
+            if len(parts[text]) > 1 and all(
+                part in texts if alone else part in texts or counted[part] > 1 for part in parts[text]
+            ):
+                return text
+    return ""
+
+
+def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: SourceOptions) -> tuple[Assumption, ...]:
+    """What the columns of a table leave open about labels: none is taken, though one looks like it; several in one."""
+    claimed = {columns.image, *(each for field in how.fields or () for each in field.columns_of(seen))}
+    free = [column for column in seen if column not in claimed]
+    if columns.label is not None and columns.label not in seen:
+        return ()
+    if columns.label is not None:
+        text = joined_classes(seen[columns.label].texts)
+        if not text:
+            return ()
+        option = f"--field {_quoted(f'tags={columns.label}:classes')}"
+        return (Assumption(f"labels: {text!r} in column {columns.label!r} is one class, not several", option),)
+    found = [*_one_of_flags(seen, free)]
+    flags = {column for column in free if seen[column].flags}
+    likely = [column for column in free if named_as_label(column) and not seen[column].are_fractions]
+    if not likely and not found and len(free) == 1 and seen[free[0]].repeats and not seen[free[0]].are_fractions:
+        likely = free
+    likely = [column for column in likely if not found or column not in flags]
+    if not likely:
+        return tuple(found)
+    several = next((column for column in likely if _is_several(seen[column])), None)
+    option = f"--label-column {_quoted(likely[0])}"
+    if several is not None:
+        option = f"--field {_quoted(f'tags={several}:classes')}"
+    like = f"column {likely[0]!r} looks like one"
+    if len(likely) > 1:
+        like = f"columns {named(likely)} look like them"
+    return (Assumption(f"labels: none, though {like}", option), *found)
+
+
+def _is_several(values: Values) -> bool:
+    return values.are_lists or bool(joined_classes(values.texts))
+
+
+def _one_of_flags(seen: Mapping[str, Values], free: Iterable[str]) -> Iterable[Assumption]:
+    """Columns of 0 and 1, or -1 and 1, that may be a class each."""
+    flags = [column for column in free if seen[column].flags]
+    both: set[int] = set().union(*(seen[column].flags for column in flags))
+    if len(flags) < _LEAST_FLAGS or not {0, -1} & both or 1 not in both or both == {-1, 0, 1}:
+        return
+    zero = min(both)
+    few = ",".join(flags) if len(flags) <= 4 else "*"
+    yield Assumption(
+        f"classes: none, though {len(flags)} columns of {zero} and 1 look like a class each: {named(flags[:5])}",
+        f"--field {_quoted(f'tags={few}:classes')}",
+    )
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it."""
+    return text if re.fullmatch(r"[\w.,:=-]+", text) else f"'{text}'"
+
+
+def numbers_as_texts(classes: Sequence[str]) -> str | None:
+    """Of classes that are numbers and sorted as texts, the first that is out of place; None: there is none."""
+    if len(classes) < 2 or not all(re.fullmatch(r"[0-9]{1,18}", name) for name in classes):
+        return None
+    in_order = sorted(classes, key=lambda name: (int(name), name))
+    return next((name for name, other in zip(classes, in_order, strict=True) if name != other), None)

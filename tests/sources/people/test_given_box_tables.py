@@ -1,0 +1,183 @@
+"""Tables with a row for each box, as people have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.programs.cli_run import succeeded
+from support.sources.becomes import becomes
+from support.sources.people import assumed, labels, pack_text, photos, values
+
+import fastpipe
+from fastpipe.errors import PackError
+
+
+def box_names(folder: Path) -> tuple[str, ...]:
+    return fastpipe.open(folder / "packed").fields["boxes"].names
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return photos(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+
+
+@becomes(
+    "CSV with a row a box: filename, width, height, class, xmin, ymin, xmax, ymax (TensorFlow's scripts)",
+    "one sample an image, with boxes and their class names; a row without a box is an image without boxes",
+)
+def test_boxes_of_tensorflow(two: Path) -> None:
+    rows = "a.jpg,40,30,dog,1,2,10,12\nb.jpg,40,30,cat,3,3,8,8\na.jpg,40,30,cat,5,5,20,20\nc.jpg,40,30,,,,,\n"
+    summary = pack_text(two, "a.csv", f"filename,width,height,class,xmin,ymin,xmax,ymax\n{rows}")
+    assert box_names(two) == ("cat", "dog")
+    assert values(two, "boxes") == {
+        "a.jpg": [[[1, 2, 10, 12], [5, 5, 20, 20]], [1, 0]],
+        "b.jpg": [[[3, 3, 8, 8]], [0]],
+        "c.jpg": [[], []],
+    }
+    assert assumed(summary) == []
+    assert list(fastpipe.open(two / "packed").fields) == ["boxes"]
+
+
+@becomes("the same, with a width and height that the image does not have", "the image is rejected with both sizes")
+def test_a_size_that_is_not_the_images(two: Path) -> None:
+    rows = "a.jpg,80,60,dog,1,2,10,12\nb.jpg,40,30,cat,3,3,8,8\n"
+    summary = pack_text(two, "a.csv", f"filename,width,height,class,xmin,ymin,xmax,ymax\n{rows}")
+    ((path, reason),) = summary.tally.rejected
+    assert path == "a.jpg"
+    assert "expected 80 x 60 pixels" in reason
+
+
+@becomes("CSV with a row a box: image, x1, y1, x2, y2, and a number as class", "boxes with these numbers as labels")
+def test_corners_and_numbers(two: Path) -> None:
+    pack_text(two, "a.csv", "image,x1,y1,x2,y2,class_id\na.jpg,1,2,10,12,10\na.jpg,3,3,8,8,9\nb.jpg,0,0,4,4,2\n")
+    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 10, 12], [3, 3, 8, 8]], [10, 9]], "b.jpg": [[[0, 0, 4, 4]], [2]]}
+
+
+@becomes(
+    'Kaggle\'s image_id, width, height, bbox with "[x, y, w, h]"',
+    "one sample an image; the file of an id without ending is found; the boxes are assumed to be COCO's",
+    "--box-format xyxy",
+)
+def test_boxes_in_one_column(two: Path) -> None:
+    text = (
+        'image_id,width,height,bbox,source\na,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\na,40,30,"[5, 5, 9, 9]",s2\nb,40,30,,\n'
+    )
+    summary = pack_text(two, "a.csv", text)
+    expected = {"a.jpg": [[[1, 2, 11, 14], [5, 5, 14, 14]], ["s1", "s2"]], "b.jpg": [[], []]}
+    assert values(two, "boxes", "source") == expected
+    assert assumed(summary) == [
+        "boxes (bbox): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
+    ]
+    summary = pack_text(two, "a.csv", text, box_format="xyxy", overwrite=True)
+    assert values(two, "boxes")["a.jpg"] == [[1, 2, 10, 12], [5, 5, 9, 9]]
+    assert assumed(summary) == []
+    centred = text.replace("1.0, 2.0", "9.0, 12.0")
+    pack_text(two, "a.csv", centred, box_format="cxcywh", overwrite=True)
+    assert values(two, "boxes")["a.jpg"] == [[4, 6, 14, 18], [0.5, 0.5, 9.5, 9.5]]
+
+
+@becomes(
+    "CSV with a row a box: x, y, width, height",
+    "boxes, assumed to be left, top, width, height",
+    "--box-format cxcywh",
+)
+def test_sizes(two: Path) -> None:
+    summary = pack_text(two, "a.csv", "path,x,y,width,height,label\na.jpg,1,2,10,12,cow\na.jpg,3,3,4,4,ant\n")
+    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 11, 14], [3, 3, 7, 7]], [1, 0]]}
+    assert assumed(summary) == [
+        "boxes (x, y, width, height): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
+    ]
+
+
+@becomes("CSV with a row a box: x_center, y_center, w, h", "boxes by their centres, as the names say")
+def test_centres(two: Path) -> None:
+    summary = pack_text(two, "a.csv", "path,x_center,y_center,w,h,label\na.jpg,10,12,10,12,cow\n")
+    assert values(two, "boxes")["a.jpg"][0] == [[5, 6, 15, 18]]
+    assert assumed(summary) == []
+
+
+@becomes("Open Images: ImageID, LabelName, XMin, XMax, YMin, YMax as shares", "boxes in pixels, with class names")
+def test_shares(two: Path) -> None:
+    text = (
+        "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax\na,x,/m/1,1,0.1,0.5,0.2,0.4\nb,x,/m/2,1,0,0.5,0.2,1\n"
+    )
+    pack_text(two, "a.csv", text)
+    assert values(two, "boxes") == {"a.jpg": [[[4, 6, 20, 12]], [0]], "b.jpg": [[[0, 6, 20, 30]], [1]]}
+    assert box_names(two) == ("/m/1", "/m/2")
+
+
+@becomes("keras-retinanet's path,x1,y1,x2,y2,class without a header row", "boxes; that there is no header row is said")
+def test_boxes_of_retinanet(two: Path) -> None:
+    summary = pack_text(two, "a.csv", "a.jpg,1,2,10,12,cow\na.jpg,2,3,5,6,bird\nb.jpg,,,,,\n")
+    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 10, 12], [2, 3, 5, 6]], [1, 0]], "b.jpg": [[], []]}
+    (said,) = assumed(summary)
+    assert "no header row, and its columns are taken as path, x1, y1, x2, y2, class" in said
+
+
+@becomes("keras-yolo3's lines of path and x1,y1,x2,y2,class", "refused, with the form of a CSV file to write instead")
+def test_boxes_of_keras_yolo3(two: Path) -> None:
+    with pytest.raises(PackError, match="write a CSV file with a row for each box: path,x1,y1,x2,y2,class"):
+        pack_text(two, "train.txt", "a.jpg 1,2,10,12,0 3,3,8,8,1\nb.jpg 1,2,3,4,0\n")
+
+
+@becomes("JSONL with a line a box", "one sample an image, as of a CSV file")
+def test_lines_of_boxes(two: Path) -> None:
+    line = '{"image": "a.jpg", "bbox": [1, 2, 3, 4], "category": "ant"}\n'
+    pack_text(two, "a.jsonl", line + line.replace("1, 2, 3, 4", "5, 6, 7, 8").replace("ant", "bee"))
+    assert values(two, "boxes") == {"a.jpg": [[[1, 2, 4, 6], [5, 6, 12, 14]], [0, 1]]}
+
+
+@becomes(
+    "a row a box with two columns that may be the class", "refused, and the columns are named", "--label-column NAME"
+)
+def test_two_classes_of_a_box(two: Path) -> None:
+    text = "path,xmin,ymin,xmax,ymax,species,breed\na.jpg,1,2,3,4,dog,poodle\n"
+    with pytest.raises(
+        PackError, match=r"several columns may hold the classes of boxes: breed, species\. --label-column"
+    ):
+        pack_text(two, "a.csv", text)
+    pack_text(two, "a.csv", text, label_column="breed")
+    assert box_names(two) == ("poodle",)
+    assert values(two, "species") == {"a.jpg": ["dog"]}
+
+
+@becomes(
+    "a row an image with one box and a label column (GTSRB)", "the label of the image, and its box", "--label-column"
+)
+def test_one_box_an_image(two: Path) -> None:
+    text = "Path,Width,Height,Roi.X1,Roi.Y1,Roi.X2,Roi.Y2,ClassId\na.jpg,40,30,5,6,20,21,3\nb.jpg,40,30,1,1,9,9,0\n"
+    pack_text(two, "a.csv", text, label_column="ClassId")
+    assert labels(two) == {"a.jpg": "3", "b.jpg": "0"}
+    assert values(two, "boxes") == {"a.jpg": [[[5, 6, 20, 21]], [3]], "b.jpg": [[[1, 1, 9, 9]], [0]]}
+
+
+@becomes("a box with three numbers, or without a class", "its image is rejected with the line")
+def test_half_a_box(two: Path) -> None:
+    text = "path,xmin,ymin,xmax,ymax,class\na.jpg,1,2,3,,dog\nb.jpg,1,2,3,4,\nc.jpg,1,2,3,4,dog\na.jpg,5,5,6,6,dog\n"
+    reasons = dict(pack_text(two, "a.csv", text).tally.rejected)
+    assert "expected four numbers, or none where there is no box" in reasons["a.jpg"]
+    assert "a.csv/000002" in reasons["a.jpg"]
+    assert "column class: expected the class of a box, got none" in reasons["b.jpg"]
+    assert list(values(two, "boxes")) == ["c.jpg"]
+
+
+def test_options_of_boxes(two: Path) -> None:
+    text = "path,xmin,ymin,xmax,ymax,conf\na.jpg,1,2,3,4,0.5\n"
+    with pytest.raises(PackError, match=r"--box-format xywh: the columns xmin, ymin, xmax, ymax of .* are xyxy"):
+        pack_text(two, "a.csv", text, box_format="xywh")
+    with pytest.raises(PackError, match=r"--box-format: .* has no columns of boxes"):
+        pack_text(two, "b.csv", "path,label\na.jpg,1\n", box_format="xywh")
+    pack_text(two, "a.csv", text, fields=["at=boxes", "conf"])
+    assert values(two, "at", "conf") == {"a.jpg": [[[1, 2, 3, 4]], [0.5]]}
+    pack_text(two, "a.csv", text, fields=["left=xmin"], overwrite=True)  # a field of its own: no boxes are made
+    assert values(two, "left") == {"a.jpg": 1}
+
+
+def test_on_the_command_line(two: Path) -> None:
+    (two / "a.csv").write_text('image,bbox\na.jpg,"[1, 2, 3, 4]"\n')
+    shown = succeeded("pack", two / "a.csv", two / "packed").replace("│", " ")
+    assert "--box-format xyxy or cxcywh" in " ".join(shown.split())
+    command = ("pack", two / "a.csv", two / "packed", "--overwrite", "--box-format", "xyxy", "--background", "#fff")
+    assert "assumed" not in succeeded(*command)
+    assert values(two, "boxes") == {"a.jpg": [[1, 2, 3, 4]]}

@@ -1,0 +1,99 @@
+"""Tars as people have them: in any order, one a class, tars of tars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.sources.becomes import becomes
+from support.sources.pack_sources import jpeg_bytes, saved
+from support.sources.people import assumed, labels, values
+from support.sources.tars import write_tar
+
+import fastpipe
+from fastpipe.errors import PackError
+
+ONE, TWO = jpeg_bytes((40, 30), seed=1), jpeg_bytes((40, 30), seed=2)
+
+
+@becomes("a tar that is not sorted: all images, then all captions", "captions and labels come to their images by key")
+def test_a_tar_that_is_not_sorted(tmp_path: Path) -> None:
+    members = {"a.txt": b"one", "a.jpg": ONE, "b.jpg": TWO, "b.txt": b"two", "a.json": b'{"n": 1}'}
+    fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed")
+    assert values(tmp_path, "txt", "json") == {"a.jpg": ["one", {"n": 1}], "b.jpg": ["two", None]}
+    members = {"a.jpg": ONE, "b.jpg": TWO, "a.txt": b"one", "b.txt": b"two", "b.cls": b"1", "a.cls": b"0"}
+    summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed", overwrite=True)
+    assert values(tmp_path, "txt") == {"a.jpg": "one", "b.jpg": "two"}
+    assert labels(tmp_path) == {"a.jpg": "0", "b.jpg": "1"}
+    assert summary.tally.rejected == []
+    assert summary.dropped == {}
+
+
+def test_members_of_no_image_are_counted_once(tmp_path: Path) -> None:
+    members = {"a.jpg": ONE, "a.txt": b"one", "c.txt": b"no image", "LICENSE": b"", "b.jpg": TWO, "b.txt": b"two"}
+    summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed")
+    assert values(tmp_path, "txt") == {"a.jpg": "one", "b.jpg": "two"}
+    assert summary.dropped == {"txt": 1, "without extension": 1}
+
+
+@becomes("NaN in a sample's .json", "null, as in JSONL")
+def test_nan_in_json(tmp_path: Path) -> None:
+    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "a.json": b'{"score": NaN, "more": [1, NaN]}'})
+    assert fastpipe.pack(tar, tmp_path / "packed").tally.rejected == []
+    assert values(tmp_path, "json") == {"a.jpg": {"score": None, "more": [1, None]}}
+
+
+@becomes(
+    "a tar a class without labels: cat.tar, dog.tar, n01440764.tar",
+    "images without labels; that the tars are called so is said. With the option each is a class",
+    "--format imagefolder",
+)
+def test_a_tar_a_class(tmp_path: Path) -> None:
+    root = tmp_path / "tars"
+    root.mkdir()
+    for name, photo in {"dog": ONE, "cat-0": TWO, "cat-1": ONE, "n01440764": TWO}.items():
+        write_tar(root / f"{name}.tar", {"1.jpg": photo})
+    (said,) = assumed(fastpipe.pack(root, tmp_path / "packed"))
+    assert said == (
+        "labels: none, though the tars are called cat, dog, n01440764, as if each were a class (--format imagefolder)"
+    )
+    assert set(labels(tmp_path).values()) == {None}
+    summary = fastpipe.pack(root, tmp_path / "packed", format="imagefolder", overwrite=True)
+    expected = {"cat-0.tar/1.jpg": "cat", "cat-1.tar/1.jpg": "cat", "dog.tar/1.jpg": "dog"}
+    assert labels(tmp_path) == {**expected, "n01440764.tar/1.jpg": "n01440764"}
+    assert assumed(summary) == []
+
+
+def test_numbered_tars_are_no_classes(tmp_path: Path) -> None:
+    root = tmp_path / "tars"
+    root.mkdir()
+    for name in ("000000", "000001", "000002"):
+        write_tar(root / f"{name}.tar", {f"{name}.jpg": ONE})
+    assert assumed(fastpipe.pack(root, tmp_path / "packed")) == []
+    write_tar(root / "000003.tar", {"a.jpg": ONE, "a.cls": b"0"})
+    with pytest.raises(PackError, match=r"has labels .*, so its name is no class; leave out --format"):
+        fastpipe.pack(root, tmp_path / "other", format="imagefolder")
+
+
+@becomes(
+    "a tar of tars (ImageNet's train)", "refused: unpack it once, then each tar is a class", "--format imagefolder"
+)
+def test_a_tar_of_tars(tmp_path: Path) -> None:
+    inner = write_tar(tmp_path / "n01440764.tar", {"1.jpg": ONE}).read_bytes()
+    outer = write_tar(tmp_path / "train.tar", {"n01440764.tar": inner, "n01443537.tar": inner})
+    with pytest.raises(PackError, match=r"holds 2 tars in its tars.* with --format imagefolder each tar"):
+        fastpipe.pack(outer, tmp_path / "packed")
+
+
+@becomes("a.jpg and a.png in a tar of samples", "the sample is rejected; what to call a mask is said")
+def test_two_images_of_one_key(tmp_path: Path) -> None:
+    members = {"a.jpg": ONE, "a.png": saved("PNG", "L", (40, 30)), "b.jpg": TWO}
+    ((path, reason),) = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed").tally.rejected
+    assert path.startswith("a.jpg")
+    assert "got 2 and 0; call a mask or a second image KEY.NAME.png, such as KEY.seg.png" in reason
+
+
+def test_too_many_endings_are_said(tmp_path: Path) -> None:
+    members = {f"a.v{number}.txt": b"" for number in range(70)}
+    (said,) = assumed(fastpipe.pack(write_tar(tmp_path / "a.tar", {"a.jpg": ONE, **members}), tmp_path / "packed"))
+    assert said == "fields: none, because there are 70 different endings of members (--field NAME=ENDING)"
