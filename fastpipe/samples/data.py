@@ -35,12 +35,15 @@ class StoredDataset:
     and a different dataset in its place is an error.
     """
 
-    def __init__(self, data: object, remote: RemoteOptions, max_pixels: int, version: int | None) -> None:
+    def __init__(
+        self, data: object, remote: RemoteOptions, max_pixels: int, version: int | None, split: str | None = None
+    ) -> None:
         place = place_of(data)
         # Programs change their folder.
         self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
         self._how: dict[str, Any] = {"max_pixels": max_pixels, "remote": remote if isinstance(place, Url) else None}
-        self.index = open_data(data, max_pixels=max_pixels, remote=remote, version=version)
+        self._how |= {} if split is None else {"split": split}
+        self.index = open_data(data, max_pixels=max_pixels, remote=remote, version=version, split=split)
         self._fingerprint = self.index.fingerprint
         self._version = self.index.version or None  # the dataset may grow while it is in use
 

@@ -24,6 +24,7 @@ def open(
     data: str | os.PathLike[str],
     *,
     version: int | None = None,
+    split: str | None = None,
     max_pixels: int = MAX_PIXELS,
     cache_dir: str | os.PathLike[str] | None = None,
     cache_limit: int | str = "200GB",
@@ -38,6 +39,8 @@ def open(
             for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
             ("shards/*.tar"). That is slower: docs/quickstart.md.
         version: of a packed dataset, as `fastpipe log` counts them; None: the newest.
+        split: of a folder that is not packed and has the folders train, val or the like: the one to open, such as
+            "train". A class has the same number in all splits. None: the folder has none.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps what has been
@@ -57,7 +60,7 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    found = Dataset([StoredDataset(data, remote, max_pixels, version)])
+    found = Dataset([StoredDataset(data, remote, max_pixels, version, split)])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
     return with_saved(found)  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +16,30 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
-from fastpipe.sources.coco import coco_files, list_coco
-from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
-from fastpipe.sources.listing import Listing, Source, packing_order
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits
+from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
+from fastpipe.sources.coco import list_coco
+from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
+from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
+from fastpipe.sources.listing import Assumption, Listing, packing_order
 from fastpipe.sources.manifest import METADATA, list_manifest, separator
+from fastpipe.sources.masks import Folders, list_masks
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.splits import (
+    FEW,
+    chosen_split,
+    classes_of_all,
+    fitting,
+    split_folders,
+    split_tars,
+    split_word,
+    with_classes,
+)
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
 from fastpipe.sources.tars import list_archives, list_dataset
-from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
+from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
 _HEADER_BYTES = 1 << 16
@@ -39,6 +53,15 @@ class Recognised(NamedTuple):
     root: SourcePath
     paths: Sequence[SourcePath]  # of the file, of files about the same images, or of the folder
     names: Names | None  # in the folder; None: it is a file
+    split: str = ""  # that it is, of the splits of the source; "": it is all of the source
+    splits: Mapping[str, SourcePath] = {}  # all splits of the source that have a folder each
+    top: SourcePath | None = None  # the folder that holds these; None: there are none
+    tars: Sequence[str] | None = None  # those of the split, where splits are tars of one folder
+    beside: Beside | None = None  # the folders of images and of their labels or masks
+
+    def without_split(self, how: SourceOptions) -> SourceOptions:
+        """The options for what it is, which has no splits any more if it is one."""
+        return replace(how, split=None) if self.split else how
 
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
@@ -51,13 +74,27 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
             "COCO), or the URL of one of them as text. fastpipe runs no command, reads no streams and expands no braces"
         )
     found = recognise(root, how)
-    listing = _FORMATS[found.format].listed(found, how)
+    listing = _listed(found, found.without_split(how))
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     here = isinstance(root, Path) and isinstance(listing.root, Path)
     return replace(listing, taken_ns=taken_ns if here else 0)
+
+
+def _listed(found: Recognised, how: SourceOptions) -> Listing:
+    """What it holds; of a split, with the classes of all splits."""
+    listing = _FORMATS[found.format].listed(found, how)
+    if found.format in _OWN_CLASSES or len(found.splits) < 2:
+        return listing
+    classes = [listing.classes]
+    for name, folder in found.splits.items():
+        if name != found.split:
+            other = _folder(folder, how)
+            if other.format == found.format:
+                classes.append(_FORMATS[other.format].listed(other, how).classes)
+    return with_classes(listing, classes_of_all(classes))
 
 
 def format_of(name: str) -> str | None:
@@ -88,10 +125,45 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
-    if not isinstance(found.root, Path):
+    if not isinstance(found.root, Path) or found.beside is None:
         remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
         raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
-    return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
+    tops = [each for each in (found.root, found.top) if isinstance(each, Path)]
+    if found.top is None and split_word(found.root.name) is not None:
+        tops.append(found.root.absolute().parent)  # a user has passed the folder of a split
+    if found.format == "yolo":
+        return list_yolo(found.beside, how.split, tops)
+    others = []
+    for name, folder in found.splits.items():
+        if name != found.split:
+            with suppress(PackError):
+                others.append(_folder(folder, replace(how, format="voc")).beside)
+    listing = list_voc(found.root, found.beside, how.split, [each for each in others if each is not None])
+    masks = [each for each in beside_images(found.root, names_in(found.root)) if each.kind == "masks"]
+    left_out = [
+        Assumption(f"{each.labels.name}: left out, for only boxes are packed", "--format masks") for each in masks
+    ]
+    return replace(listing, assumed=(*listing.assumed, *left_out))
+
+
+def _of_masks(found: Recognised, how: SourceOptions) -> Listing:
+    """Images with their masks, of all or of one of the splits in the folder of the images."""
+    if found.beside is None:
+        raise PackError(f"{readable(str(found.root))} has no folder of masks beside one of images")
+    images, masks = found.beside.images, found.beside.labels
+    splits = split_folders(images, names_in(images, FEW))
+    if splits or how.split is not None:
+        chosen = chosen_split(images, how.split, splits)
+        images = splits[chosen]
+        there = fitting(chosen, names_in(masks, FEW).folders)
+        if there is None:
+            raise PackError(f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.parent.name}")
+        masks = masks / there
+    return list_masks(Folders(found.root, _below(found.root, images), _below(found.root, masks)), how)
+
+
+def _below(root: SourcePath, folder: SourcePath) -> str:
+    return str(folder)[len(str(root)) :].strip("/")
 
 
 def _of_images(found: Recognised, how: SourceOptions) -> Listing:
@@ -101,8 +173,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         return list_archives(root, [""], asked=how.fields)
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
-        paths = in_class_folders(root, enumerate(folders))
-        return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
+        return list_class_folders(_class_folders(found, how))
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
     wanted = [name for name in files if not in_tars or name.lower().endswith(".tar")]
@@ -112,36 +183,35 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
             f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if not in_tars:
-        return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
+        return list_class_folders(_class_folders(found, how))
+    if found.tars is not None:
+        listing = list_archives(root, list(found.tars), asked=how.fields)
+        others = [name for name in wanted if name not in found.tars]
+        return with_classes(listing, classes_of_all([listing.classes, list_archives(root, others).classes]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
     return list_archives(root, wanted, stray, asked=how.fields)
 
 
-def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
-    """The names of the class folders of a source, and of what lies beside them; none if it is anything else."""
+def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
+    """The class folders of a source; None if it is anything else."""
     found = recognise(root, how)
     if found.format != "imagefolder" or found.names is None:
-        return [], []
-    return found.names.folders, [*found.names.files, *found.names.hidden]
+        return None
+    folders = _class_folders(found, how)
+    return folders if folders.folders else None
 
 
-def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
-    return ((path, label) for label, name in folders for path in files_below(root, name))
-
-
-def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
-    for path, label in paths:
-        found = state_or_problem(root, path)
-        yield Source(path, label, *((0, 0, 0, found) if isinstance(found, str) else found[:3]))
+def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
+    names = found.names or names_in(found.root)
+    return class_folders_of(found.root, names, found.splits, found.split, certain=how.format == "imagefolder")
 
 
 class _SourceKind(NamedTuple):
-    """A kind of source: who lists it, the options that mean something, the endings and the folders that tell it."""
+    """A kind of source: who lists it, the options that mean something, and the endings that tell it."""
 
     listed: Callable[[Recognised, SourceOptions], Listing]
     options: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()  # of a file's name
-    folders: tuple[str, ...] = ()
 
 
 _OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
@@ -155,9 +225,12 @@ _FORMATS = {
     "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".parquet",)),
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OPTIONS, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split"), (".json",)),
-    "voc": _SourceKind(_of_boxes, ("split",), folders=VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split",), folders=YOLO_FOLDERS),
+    "voc": _SourceKind(_of_boxes, ("split",)),
+    "yolo": _SourceKind(_of_boxes, ("split",)),
+    "masks": _SourceKind(_of_masks, ("fields", "split")),
 }
+# They number their classes for all splits; boxes have labels of their own.
+_OWN_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
@@ -165,6 +238,8 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
     for name in _OPTIONS:
+        if name == "split" and found.split:
+            continue
         no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
@@ -176,7 +251,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format == "auto" and path.name in METADATA:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
-    if how.format in ("imagefolder", "voc", "yolo"):
+    if how.format in ("imagefolder", "voc", "yolo", "masks"):
         raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     return Recognised(kind, path, [path], None)
@@ -186,24 +261,62 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     names = names_in(root)
     if how.format in ("auto", "webdataset") and _is_ours(root, names):
         return Recognised("dataset", root, [root], names)
+    splits = split_folders(root, names, how.split)
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
+    if splits and (not _lies_at_top(kinds[0], root, names, how) if len(kinds) == 1 else False):
+        return _split_of(root, splits, how)
     if len(kinds) > 1:
         remedy = "--format picks one; or pass the file that lists the images"
         raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
         paths = _lists(kind, root, names, how.split)
-    wanted = _FORMATS[kind].folders
-    if not set(wanted) <= set(names.folders):
-        raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
+    if kind in USUAL_FOLDERS:
+        pair = chosen_pair(kind, root, names, how.split)
+        return Recognised(kind, root, paths, names, pair.part, beside=pair)
+    if kind == "webdataset" and (tars := split_tars(name for name in names.files if name.lower().endswith(".tar"))):
+        chosen = chosen_split(root, how.split, dict.fromkeys(tars))
+        return Recognised(kind, root, paths, names, chosen, tars=tars[chosen])
     return Recognised(kind, root, paths, names)
+
+
+def _lies_at_top(kind: str, root: SourcePath, names: Names, how: SourceOptions) -> bool:
+    """Whether a folder of splits is a source of a kind itself, as its files and folders say."""
+    if kind == "imagefolder":
+        return how.format == kind and how.split is None  # a user says that the folders are classes
+    if kind in USUAL_FOLDERS:
+        return bool(pairs_of(kind, root, names))
+    if kind == "coco":
+        return bool(coco_splits(root, names))
+    endings = _FORMATS[kind].endings
+    return kind in ("metadata", "parquet", "arrow") or any(name.lower().endswith(endings) for name in names.files)
+
+
+def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOptions) -> Recognised:
+    """What a split of a folder is. PackError: the user has to say which one."""
+    inside = replace(how, split=None)
+    more = ""
+    if how.split is None and len(splits) > 1:
+        first = next(iter(splits.values()))
+        if how.format == "auto" and _kinds(first, names_in(first), inside) == ["imagefolder"]:
+            more = ". --format imagefolder takes these folders as classes"
+    chosen = chosen_split(root, how.split, splits, more)
+    found = _folder(splits[chosen], inside)
+    if found.format == "imagefolder" and found.names is not None and len(found.names.folders) == 1:
+        others = {_folder(folder, inside).format for name, folder in splits.items() if name != chosen}
+        if labelled := sorted(others & USUAL_FOLDERS.keys()):
+            raise PackError(
+                f"the split {chosen} of {readable(str(root))} has no labels, and others are of the format "
+                f"{labelled[0]}; pass {readable(str(found.root / found.names.folders[0]))} to pack its images alone"
+            )
+    return found._replace(split=chosen, splits=splits, top=root)
 
 
 def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
     """The files of a folder that list the images of a split."""
     if split == "":  # the key of what says none
         raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
-    found = _metadata(root, names) if kind == "metadata" else _coco_splits(root, names) if kind == "coco" else {}
+    found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
     if split is None and "" in found:  # beside the images themselves
         return found[""]
     if not found:  # files of the format, which may have a split in their names
@@ -245,9 +358,9 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     in_data = names_in(root / "data").files if "data" in folders else []
     if any(name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]):
         found.append("parquet")
-    if _coco_splits(root, names):
+    if coco_splits(root, names):
         found.append("coco")
-    found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
+    found += label_kinds(root, names, others=found)
     if found:
         return found
     manifests = [kind for name in files if (kind := format_of(name)) in _MANIFESTS and _lists_images(root / name)]
@@ -277,10 +390,3 @@ def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
         name: [folder / each for each in METADATA if (folder / each).is_file()] for name, folder in folders.items()
     }
     return {name: files for name, files in found.items() if files}
-
-
-def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
-    found = coco_files(root, names.files)
-    if not found and "annotations" in names.folders:
-        found = coco_files(root / "annotations", names_in(root / "annotations").files)
-    return found

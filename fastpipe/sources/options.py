@@ -17,7 +17,7 @@ from fastpipe.sources.listing import SourceField
 from fastpipe.store.remote.options import RemoteOptions
 
 # Of a source; AUTO: what it certainly is.
-Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
+Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS")
 _SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
 
 

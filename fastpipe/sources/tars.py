@@ -20,7 +20,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
-from fastpipe.sources.files import SourcePath, state_at
+from fastpipe.sources.files import SourcePath, lies_in_left_behind, state_at
 from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
 from fastpipe.sources.tar_reader import Member, TarFile, shown
@@ -103,9 +103,13 @@ class Gathered:
             self._take_sample([*sample])
 
     def _usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
-        """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""
+        """Members and their paths. Those that are no files, or have a name that none must have, are rejected; those
+        that systems leave among pictures are passed over.
+        """
         for member in members:
             path, problem = member.name, member.problem
+            if lies_in_left_behind(path) and not _HOSTILE.search(path):
+                continue
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
                 no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
                 if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):

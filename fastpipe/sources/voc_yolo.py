@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.sources.files import files_below, names_in, open_unchanged
-from fastpipe.sources.listing import Listing, SourceField
+from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.files import SourcePath, files_below, names_in, open_unchanged
+from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
 from fastpipe.sources.rows import Row, list_rows
+from fastpipe.sources.yolo_yaml import class_names
 
 VOC_FOLDERS = ("Annotations", "JPEGImages")
-YOLO_FOLDERS = ("images", "labels")
 _MOST_BYTES = 4 << 20
 
 
-def list_voc(root: Path, split: str | None) -> Listing:
-    """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes."""
-    main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
+def list_voc(root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()) -> Listing:
+    """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes, also
+    `others`, which have folders of their own.
+    """
+    main, folder, annotations = root / "ImageSets" / "Main", _local(beside.images), _local(beside.labels)
     splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
-    parsed = {name: _voc_row(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}
+    parsed = _voc_rows(annotations)
     wanted = list(parsed)
     if splits or split is not None:
         chosen = main / f"{pick_split(split, splits, root)}.txt"
         with open_unchanged(chosen) as text:
             lines = text.read().decode("utf-8-sig", "replace").splitlines()
         wanted = [line.split()[0] for line in lines if line.strip()]
-    labels = [row.values["boxes"]["labels"] for row in parsed.values() if row.problem is None]
-    classes = sorted({name for names in labels for name in names})
+    rows = [*parsed.values(), *(row for each in others for row in _voc_rows(_local(each.labels)).values())]
+    classes = sorted({name for row in rows if row.problem is None for name in row.values["boxes"]["labels"]})
     by_stem: dict[str, list[str]] = defaultdict(list)
     for file in names_in(folder).files:
-        by_stem[Path(file).stem].append(file)
+        if not file.endswith(".xml"):
+            by_stem[Path(file).stem].append(file)
 
     def row(name: str) -> Row:
         found = parsed.get(name) or Row(f"Annotations/{name}.xml", problem="no such annotation")
@@ -48,7 +54,12 @@ def list_voc(root: Path, split: str | None) -> Listing:
         return found._replace(values={**found.values, "boxes": numbered}, path=path)
 
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
-    return list_rows(folder, map(row, wanted), fields, place="JPEGImages")
+    return list_rows(folder, map(row, wanted), fields, place=folder.name)
+
+
+def _voc_rows(annotations: Path) -> dict[str, Row]:
+    """Name -> what each annotation of a folder says."""
+    return {name: _voc_row(annotations / f"{name}.xml") for name in _stems(annotations, ".xml")}
 
 
 def _stems(folder: Path, ending: str) -> list[str]:
@@ -93,19 +104,49 @@ def _voc_row(path: Path) -> Row:
     return Row(where, values, path=root.findtext("filename") or "", size=size)
 
 
-def list_yolo(root: Path, split: str | None) -> Listing:
-    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes."""
-    splits = names_in(root / "images").folders
-    split = pick_split(split, splits, root / "images") if split is not None or splits else ""
-    images, labels = (root / folder / split for folder in YOLO_FOLDERS)
+def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path]) -> Listing:
+    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes. The names of
+    the classes are in one of `tops`.
+    """
+    images, labels = _local(beside.images), _local(beside.labels)
+    if beside.only is None:
+        splits = names_in(images).folders
+        split = pick_split(split, splits, images) if split is not None or splits else ""
+        images, labels = images / split, labels / split
     paths = sorted(files_below(images, hidden=False))
-    beside = files_below(labels, hidden=False) if labels.is_dir() else []
-    texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
+    if beside.only is not None:
+        listed = set(_listed_images(_local(beside.only), images))
+        paths = [path for path in paths if path in listed]
+    there = labels.is_dir()
+    beside_images = files_below(labels, hidden=False) if there and beside.only is None else []
+    texts = {path for path in beside_images if path.endswith(".txt") and Path(path).name != "classes.txt"}
     stray = texts - {str(Path(path).with_suffix(".txt")) for path in paths}
-    names = _class_names(root)
+    names = class_names([*tops, _local(beside.labels)])
     rows = (_yolo_row(path, labels, len(names) or 1 << 31) for path in paths)
     fields = [SourceField("boxes", "boxes", names=names)]
-    return list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
+    place = images.name if beside.part else "images"
+    listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place=place)
+    assumed = [] if there else [Assumption(f"boxes: none, for there is no folder {readable(str(labels))}")]
+    if not names:
+        assumed.append(Assumption("boxes: their classes have no names, for there is no data.yaml and no classes.txt"))
+    return replace(listing, assumed=tuple(assumed))
+
+
+def _local(folder: SourcePath) -> Path:
+    """The folder of a source of this machine."""
+    return Path(str(folder))
+
+
+def _listed_images(file: Path, images: Path) -> Iterator[str]:
+    """The images of a list, relative to their folder."""
+    top = os.path.abspath(images)
+    with open_unchanged(file) as text:
+        lines = text.read().decode("utf-8-sig", "replace").splitlines()
+    for line in filter(None, map(str.strip, lines)):
+        path = os.path.abspath(file.parent / line)
+        if not path.startswith(f"{top}/"):
+            raise PackError(f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}")
+        yield os.path.relpath(path, top)
 
 
 def _yolo_row(path: str, labels: Path, classes: int) -> Row:
@@ -124,22 +165,3 @@ def _yolo_row(path: str, labels: Path, classes: int) -> Row:
         expected = f"a class from 0 to {classes - 1} and x, y, width, height as shares of the image"
         return Row(path, problem=f"{where}: expected {expected}, got {line[:60]!r}", path=path)
     return Row(path, {"boxes": {"shares": boxes, "labels": numbers}}, path=path)
-
-
-def _class_names(root: Path) -> tuple[str, ...]:
-    """The names of the classes, by number; none without a data.yaml."""
-    file = next((root / name for name in ("data.yaml", "dataset.yaml") if (root / name).is_file()), None)
-    if file is None:
-        return ()
-    try:
-        import yaml
-    except ImportError as problem:
-        raise PackError(f"{readable(str(file))} needs PyYAML ({problem}): pip install pyyaml") from problem
-    try:
-        said: Any = yaml.safe_load(file.read_text("utf-8"))["names"]
-        names = {int(number): name for number, name in (enumerate(said) if isinstance(said, list) else said.items())}
-        if max(names, default=0) > 100_000 or not all(isinstance(name, str) for name in names.values()):
-            raise ValueError("got numbers over 100,000, or names that are no texts")
-        return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, yaml.YAMLError) as problem:
-        raise PackError(f"{readable(str(file))}: expected names of the classes: {problem}") from problem

@@ -1,0 +1,154 @@
+"""A folder with a folder of images for each class, or with images alone -> its listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.sources.files import Names, SourcePath, files_below, names_in, state_or_problem
+from fastpipe.sources.listing import Assumption, Listing, Source
+from fastpipe.sources.splits import FEW, some, split_folders, split_word
+
+_CLASSES_FROM = "--classes-from FILE"
+_AS_CLASSES = "--format imagefolder"
+
+
+class ClassFolders(NamedTuple):
+    """The class folders of a source."""
+
+    root: SourcePath
+    classes: list[str]  # those of all splits
+    folders: list[tuple[int, str]]  # label and name of those that are there
+    unlabelled_folders: list[str]  # of images without labels
+    unlabelled_files: list[str]
+    stray: list[str]  # what lies beside class folders
+    assumed: tuple[Assumption, ...] = ()
+
+
+def class_folders_of(
+    root: SourcePath, names: Names, splits: Mapping[str, SourcePath], split: str, *, certain: bool = False
+) -> ClassFolders:
+    """The class folders of a folder, or of a split of it; there are none where it has images alone. `certain`: a user
+    says that folders are classes.
+    """
+    beside = [*names.files, *names.hidden]
+    if not splits:
+        assumed = [*_of_structure(root, names, certain=certain), *numbers_as_texts(names.folders)]
+        if not names.folders:
+            return ClassFolders(root, [], [], [], names.files, names.hidden)
+        return ClassFolders(root, names.folders, list(enumerate(names.folders)), [], [], beside, tuple(assumed))
+    folders = {name: names_in(folder).folders for name, folder in splits.items()}
+    without = {name for name in folders if _has_no_classes(name, folders)}
+    classes = sorted({each for name, here in folders.items() if name not in without for each in here})
+    assumed = [*_of_splits(folders, without, split), *numbers_as_texts(classes)]
+    if split in without:
+        return ClassFolders(root, classes, [], names.folders, names.files, names.hidden, tuple(assumed))
+    here = {*names.folders}
+    labels = [(label, name) for label, name in enumerate(classes) if name in here]
+    return ClassFolders(root, classes, labels, [], [], beside, tuple(assumed))
+
+
+def _has_no_classes(split: str, folders: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a split has images without labels: its only folder is a class of no other split, as test/images."""
+    others = {name for other, names in folders.items() if other != split for name in names}
+    return not folders[split] or (len(folders[split]) == 1 and bool(others) and folders[split][0] not in others)
+
+
+def _of_splits(folders: Mapping[str, Sequence[str]], without: set[str], split: str) -> Iterator[Assumption]:
+    """What is assumed of the classes of splits."""
+    if split in without and folders[split]:
+        yield Assumption(
+            f"labels: none, for the only folder of the split {readable(split)}, {readable(folders[split][0])}, is a "
+            "class of no other split",
+            _CLASSES_FROM,
+        )
+    labelled = {name: {*here} for name, here in folders.items() if name not in without}
+    for name, here in labelled.items():
+        if split_word(name) == "train":
+            continue
+        train = {each for other, there in labelled.items() if split_word(other) == "train" for each in there}
+        if train and (new := sorted(here - train)):
+            yield Assumption(
+                f"classes: those of all splits; the split {readable(name)} has {some(new)}, which the training split "
+                "lacks",
+                _CLASSES_FROM,
+            )
+
+
+def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[Assumption]:
+    """What is assumed of folders that are taken for classes. PackError: they are none, unless that is `certain`."""
+    folders = names.folders
+    called = [name for name in folders if split_word(name) is not None]
+    for name in called if not certain else ():
+        inside = names_in(root / name, FEW).folders
+        others = [each for each in folders if each != name]
+        if {*inside} & {*others}:
+            raise PackError(
+                f"{readable(str(root))} has the classes {some(others)}, and a folder {readable(name)} with the same "
+                f"classes, which is a split: --split {readable(name)} packs it. To pack the others, move "
+                f"{readable(name)} elsewhere. {_AS_CLASSES} takes all folders as classes"
+            )
+    if called:
+        yield Assumption(f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}")
+    if len(folders) == 1:
+        yield from _of_one_folder(root / folders[0], folders[0], certain=certain)
+    elif folders and (splits := split_folders(root / folders[0], names_in(root / folders[0], FEW))):
+        yield Assumption(f"the folders {some(splits)} in the class folders are no splits: all are packed together")
+
+
+def _of_one_folder(folder: SourcePath, name: str, *, certain: bool) -> Iterator[Assumption]:
+    inside = names_in(folder, FEW)
+    splits = split_folders(folder, inside)
+    if splits and not certain:
+        raise PackError(
+            f"{readable(str(folder.parent))} holds one folder, and in it the splits {some(splits)}. Pass "
+            f"{readable(str(folder))} and --split. {_AS_CLASSES} takes {readable(name)} as the only class"
+        )
+    if len(inside.folders) > 1 and not inside.files:
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder; if the folders in it "
+            f"({some(inside.folders)}) are the classes, pass {readable(str(folder))}"
+        )
+
+
+def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
+    """Told where classes are whole numbers, and their labels are others."""
+    if not classes or not all(name.isascii() and name.isdigit() for name in classes):
+        return
+    in_order = sorted(classes, key=int)
+    moved = [name for name, other in zip(classes, in_order, strict=True) if name != other]
+    others = moved or [name for label, name in enumerate(classes) if int(name) != label]
+    if not others:
+        return
+    name = "10" if "10" in moved else others[0]
+    how = "are sorted as texts" if moved else "are numbered from 0"
+    text = f"labels: class folders that are whole numbers {how}: {name!r} is label {classes.index(name)}"
+    yield Assumption(text, _CLASSES_FROM)
+
+
+def list_class_folders(found: ClassFolders) -> Listing:
+    """All images: with a label where there are class folders, else without."""
+    if found.folders:
+        paths: Iterable[tuple[str, int]] = in_class_folders(found.root, found.folders)
+    else:
+        paths = ((path, NO_LABEL) for path in _all_files(found))
+    sources = list(sources_at(found.root, paths))
+    return Listing(found.root, found.classes, sources, found.stray, assumed=found.assumed)
+
+
+def _all_files(found: ClassFolders) -> Iterator[str]:
+    for name in found.unlabelled_folders:
+        yield from files_below(found.root, name)
+    yield from found.unlabelled_files
+
+
+def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+    return ((path, label) for label, name in folders for path in files_below(root, name))
+
+
+def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
+    for path, label in paths:
+        found = state_or_problem(root, path)
+        yield Source(path, label, *((0, 0, 0, found) if isinstance(found, str) else found[:3]))
