@@ -91,11 +91,16 @@ def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[
                 f"{readable(name)} elsewhere. {_AS_CLASSES} takes all folders as classes"
             )
     if called:
-        yield Assumption(f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}")
+        yield like_a_split(called)
     if len(folders) == 1:
         yield from _of_one_folder(root / folders[0], folders[0], certain=certain)
     elif folders and (splits := split_folders(root / folders[0], names_in(root / folders[0], FEW))):
         yield Assumption(f"the folders {some(splits)} in the class folders are no splits: all are packed together")
+
+
+def like_a_split(called: Sequence[str]) -> Assumption:
+    """Told of folders that are taken for classes."""
+    return Assumption(f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}")
 
 
 def _of_one_folder(folder: SourcePath, name: str, *, certain: bool) -> Iterator[Assumption]:

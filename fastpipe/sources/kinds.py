@@ -170,7 +170,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     root = found.root
     if found.names is None:
-        return list_archives(root, [""], asked=how.fields)
+        return list_archives(root, [""], asked=how.fields, split=how.split)
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
         return list_class_folders(_class_folders(found, how))
@@ -189,7 +189,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         others = [name for name in wanted if name not in found.tars]
         return with_classes(listing, classes_of_all([listing.classes, list_archives(root, others).classes]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
-    return list_archives(root, wanted, stray, asked=how.fields)
+    return list_archives(root, wanted, stray, how.fields, how.split)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
@@ -218,7 +218,7 @@ _OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields",), (".tar",)),
+    "webdataset": _SourceKind(_of_images, ("fields", "split"), (".tar",)),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
@@ -229,6 +229,7 @@ _FORMATS = {
     "yolo": _SourceKind(_of_boxes, ("split",)),
     "masks": _SourceKind(_of_masks, ("fields", "split")),
 }
+_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset")
 # They number their classes for all splits; boxes have labels of their own.
 _OWN_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
@@ -240,7 +241,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     for name in _OPTIONS:
         if name == "split" and found.split:
             continue
-        no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
+        no_parts = name == "split" and found.names is None and found.format not in _FILES_WITH_SPLITS
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
             option = "--field" if name == "fields" else "--" + name.replace("_", "-")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotation_folders import Beside, beside_images, is_flat_voc
 from fastpipe.sources.files import Names, SourcePath
-from fastpipe.sources.splits import chosen_split, some, split_word
+from fastpipe.sources.splits import chosen_split, fitting, some, split_word
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
 
 VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -54,12 +54,12 @@ def chosen_pair(kind: str, root: SourcePath, names: Names, split: str | None) ->
         )
     if "" in parts:
         return parts[""]
-    alone = [name for name in names.folders if split_word(name) and not any(name == each.images.name for each in pairs)]
-    alone = [name for name in alone if not any(name == each.labels.name for each in pairs)]
+    alone = [name for name in names.folders if split_word(name) and fitting(name, parts) is None]
     chosen = chosen_split(root, split, dict.fromkeys([*parts, *alone]))
     if chosen not in parts:
         raise PackError(
-            f"the split {chosen} of {readable(str(root))} has no {kind}; pass {readable(str(root / chosen))}"
+            f"the split {chosen} of {readable(str(root))} has no labels or masks; pass "
+            f"{readable(str(root / chosen))} to pack its images alone"
         )
     return parts[chosen]
 

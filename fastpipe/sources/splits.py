@@ -53,13 +53,17 @@ def split_in_path(path: str) -> str:
     return words[-1] if words else ""
 
 
+def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict[str, str]:
+    """Folder -> its word, where folders are splits; none where they are classes. See Note [splits of a root]"""
+    words = {name: word for name in folders if (word := split_word(name)) is not None}
+    are_all = len(words) == len(folders)
+    is_asked_for = asked is not None and fitting(asked, words) is not None
+    return words if words and (are_all or len({*words.values()}) > 1 or is_asked_for) else {}
+
+
 def split_folders(root: SourcePath, names: Names, asked: str | None = None) -> dict[str, SourcePath]:
     """Name -> folder of the splits; none where the folders are none. See Note [splits of a root]"""
-    words = {name: word for name in names.folders if (word := split_word(name)) is not None}
-    only_splits = len(words) == len(names.folders)
-    if not words or not (only_splits or len({*words.values()}) > 1 or (asked and fitting(asked, words))):
-        return {}
-    return {name: _inner(root / name) for name in words}
+    return {name: _inner(root / name) for name in called_like_splits(names.folders, asked)}
 
 
 def _inner(folder: SourcePath) -> SourcePath:

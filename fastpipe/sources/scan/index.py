@@ -271,7 +271,10 @@ class UnpackedSource:
             listing.sources.sort(key=packing_order(0, shuffle=False))
             return listing
         _refuse_others(self.whole, recognised(self.whole, self.split).format)
-        listing = list_sources(self.whole, seed=0, shuffle=False, how=SourceOptions(split=self.split))
+        try:
+            listing = list_sources(self.whole, seed=0, shuffle=False, how=SourceOptions(split=self.split))
+        except SplitsError as problem:  # of folders in tars
+            raise _which_split(self.whole, problem) from problem
         for each in listing.assumed:
             _LOG.warning("%s: assumed %s", self.root, each.text)
         return listing
