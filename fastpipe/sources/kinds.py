@@ -56,7 +56,7 @@ class Recognised(NamedTuple):
     split: str = ""  # that it is, of the splits of the source; "": it is all of the source
     splits: Mapping[str, SourcePath] = {}  # all splits of the source that have a folder each
     top: SourcePath | None = None  # the folder that holds these; None: there are none
-    tars: Sequence[str] | None = None  # those of the split, where splits are tars of one folder
+    tars: Mapping[str, Sequence[str]] = {}  # the tars of all splits of the source, where these lie in one folder
     beside: Beside | None = None  # the folders of images and of their labels or masks
 
     def without_split(self, how: SourceOptions) -> SourceOptions:
@@ -184,10 +184,10 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         )
     if not in_tars:
         return list_class_folders(_class_folders(found, how))
-    if found.tars is not None:
-        listing = list_archives(root, list(found.tars), asked=how.fields)
-        others = [name for name in wanted if name not in found.tars]
-        return with_classes(listing, classes_of_all([listing.classes, list_archives(root, others).classes]))
+    if found.tars:
+        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields)
+        others = [list_archives(root, list(tars)).classes for name, tars in found.tars.items() if name != found.split]
+        return with_classes(listing, classes_of_all([listing.classes, *others]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
     return list_archives(root, wanted, stray, how.fields, how.split)
 
@@ -277,7 +277,7 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         return Recognised(kind, root, paths, names, pair.part, beside=pair)
     if kind == "webdataset" and (tars := split_tars(name for name in names.files if name.lower().endswith(".tar"))):
         chosen = chosen_split(root, how.split, dict.fromkeys(tars))
-        return Recognised(kind, root, paths, names, chosen, tars=tars[chosen])
+        return Recognised(kind, root, paths, names, chosen, tars=tars)
     return Recognised(kind, root, paths, names)
 
 

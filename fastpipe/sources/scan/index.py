@@ -358,7 +358,7 @@ def _folder(path: Path, split: str | None) -> UnpackedSource:
         found = recognised(path, split)
         root, there = Path(str(found.root)), found.names or there
         tars = [each for each in there.files if each.lower().endswith(".tar")]
-        tars = tars if found.tars is None else list(found.tars)
+        tars = list(found.tars[found.split]) if found.tars else tars
     return UnpackedSource(name, root, tars if tars and not there.folders else None, path, split)
 
 

@@ -10,11 +10,11 @@ import fastpipe
 
 
 def photos(root: Path, *paths: str) -> Path:
-    """A photo at each path; each has a colour of its own."""
+    """A photo of 16 x 16 at each path; each has a colour of its own."""
     for number, path in enumerate(paths):
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (16 + number % 8, 16), (20 * number % 256, 90, 30)).save(file)
+        Image.new("RGB", (16, 16), (20 * number % 256, 90, 30)).save(file)
     return root
 
 
