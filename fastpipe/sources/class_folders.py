@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,10 +10,14 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source
-from fastpipe.sources.splits import FEW, some, split_folders, split_word
+from fastpipe.sources.splits import FEW, only_outside_training, some, split_folders, split_word
 
 _CLASSES_FROM = "--classes-from FILE"
 _AS_CLASSES = "--format imagefolder"
+# Behind the name of the image: a_mask.png, and a_mask_1.png where it has several.
+_CALLED_MASK = re.compile(r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE)
+_FEW_SOURCES = 4096  # that tell whether there are masks
+_LEAST_MASKS = 0.2  # of all files
 
 
 class ClassFolders(NamedTuple):
@@ -64,17 +69,7 @@ def _of_splits(folders: Mapping[str, Sequence[str]], without: set[str], split: s
             "class of no other split",
             _CLASSES_FROM,
         )
-    labelled = {name: {*here} for name, here in folders.items() if name not in without}
-    for name, here in labelled.items():
-        if split_word(name) == "train":
-            continue
-        train = {each for other, there in labelled.items() if split_word(other) == "train" for each in there}
-        if train and (new := sorted(here - train)):
-            yield Assumption(
-                f"classes: those of all splits; the split {readable(name)} has {some(new)}, which the training split "
-                "lacks",
-                _CLASSES_FROM,
-            )
+    yield from only_outside_training({name: here for name, here in folders.items() if name not in without})
 
 
 def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[Assumption]:
@@ -93,7 +88,7 @@ def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[
     if called:
         yield like_a_split(called)
     if len(folders) == 1:
-        yield from _of_one_folder(root / folders[0], folders[0], certain=certain)
+        yield from _of_one_folder(root / folders[0], folders[0])
     elif folders and (splits := split_folders(root / folders[0], names_in(root / folders[0], FEW))):
         yield Assumption(f"the folders {some(splits)} in the class folders are no splits: all are packed together")
 
@@ -103,14 +98,8 @@ def like_a_split(called: Sequence[str]) -> Assumption:
     return Assumption(f"{some(called)}: a class, though it is called like a split", f"--split {called[0]}")
 
 
-def _of_one_folder(folder: SourcePath, name: str, *, certain: bool) -> Iterator[Assumption]:
+def _of_one_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     inside = names_in(folder, FEW)
-    splits = split_folders(folder, inside)
-    if splits and not certain:
-        raise PackError(
-            f"{readable(str(folder.parent))} holds one folder, and in it the splits {some(splits)}. Pass "
-            f"{readable(str(folder))} and --split. {_AS_CLASSES} takes {readable(name)} as the only class"
-        )
     if len(inside.folders) > 1 and not inside.files:
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder; if the folders in it "
@@ -133,14 +122,34 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
     yield Assumption(text, _CLASSES_FROM)
 
 
-def list_class_folders(found: ClassFolders) -> Listing:
-    """All images: with a label where there are class folders, else without."""
+def list_class_folders(found: ClassFolders, *, certain: bool = False) -> Listing:
+    """All images: with a label where there are class folders, else without. PackError: they are images and masks of
+    these, unless a user says that they are not (`certain`).
+    """
     if found.folders:
         paths: Iterable[tuple[str, int]] = in_class_folders(found.root, found.folders)
     else:
         paths = ((path, NO_LABEL) for path in _all_files(found))
     sources = list(sources_at(found.root, paths))
+    if not certain and any(map(_is_called_mask, (source.path for source in sources[:_FEW_SOURCES]))):
+        _refuse_masks(found.root, [source.path for source in sources])
     return Listing(found.root, found.classes, sources, found.stray, assumed=found.assumed)
+
+
+def _is_called_mask(path: str) -> bool:
+    return _CALLED_MASK.search(path) is not None
+
+
+def _refuse_masks(root: SourcePath, paths: Sequence[str]) -> None:
+    """Raises PackError where many files are masks of others beside them, as a_mask.png of a.png."""
+    stems = {path.rpartition(".")[0] for path in paths}
+    masks = [path for path in paths if _CALLED_MASK.sub("", path) in stems]
+    if len(masks) >= _LEAST_MASKS * len(paths):
+        raise PackError(
+            f"{readable(str(root))}: {len(masks):,} of {len(paths):,} files are called like masks of others beside "
+            f"them, such as {readable(masks[0])}. To pack them as masks, move them to a folder masks beside a folder images, "
+            f"or list both in a CSV file (--field mask=COLUMN:mask). {_AS_CLASSES} packs them as images"
+        )
 
 
 def _all_files(found: ClassFolders) -> Iterator[str]:

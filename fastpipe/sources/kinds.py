@@ -31,7 +31,10 @@ from fastpipe.sources.splits import (
     chosen_split,
     classes_of_all,
     fitting,
+    only_outside_training,
+    some,
     split_folders,
+    split_in_path,
     split_tars,
     split_word,
     with_classes,
@@ -58,6 +61,8 @@ class Recognised(NamedTuple):
     top: SourcePath | None = None  # the folder that holds these; None: there are none
     tars: Mapping[str, Sequence[str]] = {}  # the tars of all splits of the source, where these lie in one folder
     beside: Beside | None = None  # the folders of images and of their labels or masks
+    chosen: str = ""  # of files that list images, the name of the split, or of the file
+    others: Mapping[str, Sequence[SourcePath]] = {}  # as `paths`, of the other splits
 
     def without_split(self, how: SourceOptions) -> SourceOptions:
         """The options for what it is, which has no splits any more if it is one."""
@@ -86,15 +91,20 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
 def _listed(found: Recognised, how: SourceOptions) -> Listing:
     """What it holds; of a split, with the classes of all splits."""
     listing = _FORMATS[found.format].listed(found, how)
-    if found.format in _OWN_CLASSES or len(found.splits) < 2:
+    if found.format in _OWN_CLASSES:
         return listing
-    classes = [listing.classes]
+    others = {name: found._replace(paths=paths) for name, paths in found.others.items()}
     for name, folder in found.splits.items():
         if name != found.split:
-            other = _folder(folder, how)
-            if other.format == found.format:
-                classes.append(_FORMATS[other.format].listed(other, how).classes)
-    return with_classes(listing, classes_of_all(classes))
+            others[name] = _folder(folder, how)
+    classes = {found.split or found.chosen: listing.classes}
+    for name, other in others.items():
+        if other.format == found.format:
+            with suppress(PackError):  # a list for a contest, say, has neither images nor labels
+                classes[name] = _FORMATS[other.format].listed(other, how).classes
+    new = tuple(only_outside_training(classes))
+    listing = with_classes(listing, classes_of_all(list(classes.values())))
+    return replace(listing, assumed=(*listing.assumed, *new)) if new else listing
 
 
 def format_of(name: str) -> str | None:
@@ -173,7 +183,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         return list_archives(root, [""], asked=how.fields, split=how.split)
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
-        return list_class_folders(_class_folders(found, how))
+        return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
     wanted = [name for name in files if not in_tars or name.lower().endswith(".tar")]
@@ -183,7 +193,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
             f"images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if not in_tars:
-        return list_class_folders(_class_folders(found, how))
+        return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     if found.tars:
         listing = list_archives(root, list(found.tars[found.split]), asked=how.fields)
         others = [list_archives(root, list(tars)).classes for name, tars in found.tars.items() if name != found.split]
@@ -266,12 +276,16 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
     if splits and (not _lies_at_top(kinds[0], root, names, how) if len(kinds) == 1 else False):
         return _split_of(root, splits, how)
+    if kinds == ["imagefolder"] and how.format == "auto" and len(names.folders) == 1 and not names.files:
+        _refuse_around(root / names.folders[0], how)
     if len(kinds) > 1:
         remedy = "--format picks one; or pass the file that lists the images"
         raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
-        paths = _lists(kind, root, names, how.split)
+        chosen, lists = _lists(kind, root, names, how.split)
+        others = {name: files for name, files in lists.items() if name != chosen and split_in_path(name)}
+        return Recognised(kind, root, lists[chosen], names, others=others, chosen=chosen)
     if kind in USUAL_FOLDERS:
         pair = chosen_pair(kind, root, names, how.split)
         return Recognised(kind, root, paths, names, pair.part, beside=pair)
@@ -279,6 +293,22 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         chosen = chosen_split(root, how.split, dict.fromkeys(tars))
         return Recognised(kind, root, paths, names, chosen, tars=tars)
     return Recognised(kind, root, paths, names)
+
+
+def _refuse_around(folder: SourcePath, how: SourceOptions) -> None:
+    """Raises PackError where a folder that holds a single one is none of classes: that one is another kind of source,
+    or has splits.
+    """
+    inside = names_in(folder, FEW)
+    kinds = _kinds(folder, inside, how)
+    splits = split_folders(folder, inside)
+    if kinds == ["imagefolder"] and not splits:
+        return
+    what = f"the splits {some(splits)}" if splits else f"a source of the format {' or '.join(kinds)}"
+    raise PackError(
+        f"{readable(str(folder.parent))} holds one folder, and in it {what}. Pass {readable(str(folder))}. --format "
+        f"imagefolder takes {readable(folder.name)} as the only class"
+    )
 
 
 def _lies_at_top(kind: str, root: SourcePath, names: Names, how: SourceOptions) -> bool:
@@ -313,27 +343,27 @@ def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOpt
     return found._replace(split=chosen, splits=splits, top=root)
 
 
-def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
-    """The files of a folder that list the images of a split."""
+def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tuple[str, dict[str, list[SourcePath]]]:
+    """The split that a user asks for; and by split, or by name, the files of a folder that list images."""
     if split == "":  # the key of what says none
         raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
     found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
     if split is None and "" in found:  # beside the images themselves
-        return found[""]
+        return "", found
     if not found:  # files of the format, which may have a split in their names
         found = {name: [root / name] for name in names.files if format_of(name) == kind}
         if not found:
             raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
-        fitting = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
-        split = fitting[0] if len(fitting) == 1 else split
+        named = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        split = named[0] if len(named) == 1 else split
     chosen = pick_split(split, found, root)
     if kind == "metadata" and split is None and len(names.folders) > 1:
         raise PackError(
             f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
             "what it lists, --format imagefolder takes the folders as classes"
         )
-    return found[chosen]
+    return chosen, found
 
 
 def _is_ours(root: SourcePath, names: Names) -> bool:

@@ -9,14 +9,14 @@ A split is a source of its own, but a class has the same number in all splits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.files import Names, SourcePath, names_in
-from fastpipe.sources.listing import Listing, Source, change
+from fastpipe.sources.listing import Assumption, Listing, Source, change
 
 _WORDS = {"train": "train", "training": "train", "trainval": "trainval", "test": "test", "testing": "test"}
 _WORDS |= {"val": "val", "valid": "val", "validation": "val", "dev": "dev", "eval": "eval", "evaluation": "eval"}
@@ -111,6 +111,24 @@ def classes_of_all(splits: Sequence[Sequence[str]]) -> list[str]:
     if all(classes in ([], longest) for classes in map(list, splits)):
         return list(longest)
     return sorted({name for classes in splits for name in classes})
+
+
+def only_outside_training(splits: Mapping[str, Sequence[str]]) -> Iterator[Assumption]:
+    """Told of classes that other splits have and the training split lacks: their numbers are among its own."""
+    train = {each for name, classes in splits.items() if _word_of(name) == "train" for each in classes}
+    for name, classes in splits.items():
+        new = [] if _word_of(name) == "train" else sorted({*classes} - train)
+        if train and new:
+            yield Assumption(
+                f"classes: those of all splits; {readable(name)} has {some(new)}, which the training split lacks",
+                "--classes-from FILE",
+            )
+
+
+def _word_of(name: str) -> str:
+    """The split that a folder or a file is called after."""
+    found = split_word(name) or split_in_path(name)
+    return _WORDS.get(found, found)
 
 
 def with_classes(listing: Listing, classes: list[str]) -> Listing:

@@ -169,3 +169,18 @@ def test_images_beside_what_is_not_known(tmp_path: Path) -> None:
     (source / "annotations" / "a.json").write_text('{"shapes": []}')
     with pytest.raises(PackError, match="holds images beside annotations, which has no masks, no texts of YOLO"):
         fastpipe.pack(source, tmp_path / "none")
+
+
+@pytest.mark.parametrize("folder", ["", "benign/"])
+@becomes("BUSI: `a.png` and `a_mask.png` in one folder", "refused: masks are no images", "--format imagefolder")
+def test_masks_among_images(tmp_path: Path, folder: str) -> None:
+    source = photos(
+        tmp_path / "src", *(f"{folder}{number} ({number}){end}.png" for number in range(3) for end in ("", "_mask"))
+    )
+    with pytest.raises(
+        PackError, match=r"3 of 6 files are called like masks of others beside them, such as .*_mask.png"
+    ):
+        fastpipe.pack(source, tmp_path / "none")
+    with pytest.raises(DatasetError, match="called like masks"):
+        fastpipe.open(source)
+    assert fastpipe.pack(source, tmp_path / "packed", format="imagefolder").info["samples"] == 6

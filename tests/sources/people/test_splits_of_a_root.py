@@ -134,7 +134,7 @@ def test_a_class_that_only_validation_has(tmp_path: Path) -> None:
     source = photos(tmp_path / "src", *TRAIN, *VAL, "val/bat/6.jpg")
     summary = fastpipe.pack(source, tmp_path / "packed", split="train")
     assert fastpipe.open(tmp_path / "packed").classes == ["ant", "bat", "bee", "cow"]
-    assert "the split val has bat, which the training split lacks" in summary.assumed[0].text
+    assert "; val has bat, which the training split lacks" in summary.assumed[0].text
 
 
 @becomes("`cat/train/`, `cat/test/` (splits in class folders)", "all in one, and named")
@@ -312,3 +312,33 @@ def test_splits_in_a_tar(tmp_path: Path) -> None:
             fastpipe.open(source)
         data = fastpipe.open(source, split="val")
         assert (data.classes, labels_of(data)) == val
+
+
+@pytest.mark.parametrize("form", ["{}.csv", "{}/metadata.csv"])
+@becomes("`train.csv` and `val.csv`, or `train/metadata.csv`, with names of classes", "one number in all", "--split")
+def test_lists_of_splits(tmp_path: Path, form: str) -> None:
+    source = tmp_path / "src"
+    column = "file_name" if "metadata" in form else "path"
+    for split, rows in (("train", ("1.jpg,ant", "2.jpg,bee", "3.jpg,cow")), ("val", ("4.jpg,ant", "5.jpg,cow"))):
+        file = source / form.format(split)
+        photos(file.parent, *(row.partition(",")[0] for row in rows))
+        file.write_text("\n".join([f"{column},label", *rows]))
+    train, val = both_splits_of_files(source, tmp_path)
+    assert train == (THREE, {"1.jpg": 0, "2.jpg": 1, "3.jpg": 2})
+    assert val == (THREE, {"4.jpg": 0, "5.jpg": 2})
+
+
+def both_splits_of_files(source: Path, into: Path) -> Iterator[Any]:
+    for split in ("train", "val"):
+        yield packed_labels(source, into / split, split=split)
+
+
+@becomes(
+    "a folder around another kind of source (`VOCdevkit/VOC2012`, `data/images`, `data/labels`)",
+    "refused, with the path to pass",
+)
+def test_a_folder_around_another_source(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    yolo(source / "data", "a", "1 0.5 0.5 0.5 0.5\n", "images")
+    with pytest.raises(PackError, match=f"in it a source of the format yolo. Pass {source}/data"):
+        fastpipe.pack(source, tmp_path / "packed")
