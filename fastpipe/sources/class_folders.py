@@ -147,8 +147,8 @@ def _refuse_masks(root: SourcePath, paths: Sequence[str]) -> None:
     if len(masks) >= _LEAST_MASKS * len(paths):
         raise PackError(
             f"{readable(str(root))}: {len(masks):,} of {len(paths):,} files are called like masks of others beside "
-            f"them, such as {readable(masks[0])}. To pack them as masks, move them to a folder masks beside a folder images, "
-            f"or list both in a CSV file (--field mask=COLUMN:mask). {_AS_CLASSES} packs them as images"
+            f"them, such as {readable(masks[0])}. To pack them as masks, move them to a folder masks beside a folder "
+            f"images, or list both in a CSV file (--field mask=COLUMN:mask). {_AS_CLASSES} packs them as images"
         )
 
 
