@@ -61,6 +61,16 @@ def _part(pattern: re.Pattern[str], name: str) -> str | None:
     return None if match is None else next(filter(None, match.groups()), "").lower()
 
 
+def other_folders(names: Names) -> list[str]:
+    """The folders that are called neither like images nor like labels, nor like splits."""
+    usual = (_IMAGES, _BESIDE)
+    return [
+        name
+        for name in names.folders
+        if split_word(name) is None and all(_part(pattern, name) is None for pattern in usual)
+    ]
+
+
 def kind_of_labels(folder: SourcePath) -> str:
     """What a folder of labels holds, by the first files in it."""
     for path in _first_files(folder):

@@ -17,7 +17,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
-from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits
+from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits, other_folders
 from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
 from fastpipe.sources.coco import list_coco
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
@@ -391,6 +391,8 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
         found.append("parquet")
     if coco_splits(root, names):
         found.append("coco")
+        if not split_folders(root, names) and len(other_folders(names)) > 1:
+            found.append("imagefolder")  # an export, and folders that are called like classes
     found += label_kinds(root, names, others=found)
     if found:
         return found

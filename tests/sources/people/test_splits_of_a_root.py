@@ -342,3 +342,12 @@ def test_a_folder_around_another_source(tmp_path: Path) -> None:
     yolo(source / "data", "a", "1 0.5 0.5 0.5 0.5\n", "images")
     with pytest.raises(PackError, match=f"in it a source of the format yolo. Pass {source}/data"):
         fastpipe.pack(source, tmp_path / "packed")
+
+
+@becomes("a COCO file beside class folders", "refused, with both kinds named", "--format")
+def test_coco_beside_class_folders(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "ant/1.jpg", "bee/2.jpg")
+    (source / "export.json").write_text('{"images": [], "annotations": [], "categories": []}')
+    with pytest.raises(PackError, match=r"may be several kinds of source: coco, imagefolder. --format picks one"):
+        fastpipe.pack(source, tmp_path / "none")
+    assert packed_labels(source, tmp_path / "packed", format="imagefolder")[0] == ["ant", "bee"]
