@@ -61,6 +61,11 @@ def _part(pattern: re.Pattern[str], name: str) -> str | None:
     return None if match is None else next(filter(None, match.groups()), "").lower()
 
 
+def is_called_images(name: str) -> bool:
+    """Whether a folder is called images or the like, which says nothing of what they show."""
+    return _part(_IMAGES, name) == ""
+
+
 def other_folders(names: Names) -> list[str]:
     """The folders that are called neither like images nor like labels, nor like splits."""
     usual = (_IMAGES, _BESIDE)

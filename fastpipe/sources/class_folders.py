@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.splits import FEW, only_outside_training, some, split_folders, split_word
@@ -57,18 +58,23 @@ def class_folders_of(
 
 def _has_no_classes(split: str, folders: Mapping[str, Sequence[str]]) -> bool:
     """Whether a split has images without labels: its only folder is a class of no other split, as test/images."""
-    others = {name for other, names in folders.items() if other != split for name in names}
-    return not folders[split] or (len(folders[split]) == 1 and bool(others) and folders[split][0] not in others)
+    if len(folders[split]) != 1:
+        return not folders[split]
+    name = folders[split][0]
+    others = {each for other, names in folders.items() if other != split for each in names}
+    return is_called_images(name) or (bool(others) and name not in others)
 
 
 def _of_splits(folders: Mapping[str, Sequence[str]], without: set[str], split: str) -> Iterator[Assumption]:
     """What is assumed of the classes of splits."""
     if split in without and folders[split]:
         yield Assumption(
-            f"labels: none, for the only folder of the split {readable(split)}, {readable(folders[split][0])}, is a "
-            "class of no other split",
+            f"labels: none, for the only folder of the split {readable(split)}, {readable(folders[split][0])}, is no "
+            "class of the others",
             _CLASSES_FROM,
         )
+    elif split in without and len(folders) == 1:
+        yield Assumption(f"labels: none, for {readable(split)} is a split and no class", _AS_CLASSES)
     yield from only_outside_training({name: here for name, here in folders.items() if name not in without})
 
 
@@ -100,7 +106,12 @@ def like_a_split(called: Sequence[str]) -> Assumption:
 
 def _of_one_folder(folder: SourcePath, name: str) -> Iterator[Assumption]:
     inside = names_in(folder, FEW)
-    if len(inside.folders) > 1 and not inside.files:
+    if is_called_images(name):
+        yield Assumption(
+            f"all images are of the class {readable(name)}, the only folder; for images without labels, pass "
+            f"{readable(str(folder))}"
+        )
+    elif len(inside.folders) > 1 and not inside.files:
         yield Assumption(
             f"all images are of the class {readable(name)}, the only folder; if the folders in it "
             f"({some(inside.folders)}) are the classes, pass {readable(str(folder))}"

@@ -213,7 +213,17 @@ def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
 
 def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
     names = found.names or names_in(found.root)
-    return class_folders_of(found.root, names, found.splits, found.split, certain=how.format == "imagefolder")
+    folders = class_folders_of(found.root, names, found.splits, found.split, certain=how.format == "imagefolder")
+    if found.top is None or folders.folders:
+        return folders
+    tables = [name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")]
+    if not tables:
+        return folders
+    beside = Assumption(
+        f"labels: none, though {some(tables)} lies beside the splits; if it has the labels, pass it",
+        f"--image-root {found.root.name}",
+    )
+    return folders._replace(assumed=(*folders.assumed, beside))
 
 
 class _SourceKind(NamedTuple):

@@ -351,3 +351,27 @@ def test_coco_beside_class_folders(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=r"may be several kinds of source: coco, imagefolder. --format picks one"):
         fastpipe.pack(source, tmp_path / "none")
     assert packed_labels(source, tmp_path / "packed", format="imagefolder")[0] == ["ant", "bee"]
+
+
+@becomes(
+    "Kaggle: `train/` and `test/` with images alone beside a `train.csv` of ids", "no labels, and named", "--image-root"
+)
+def test_a_table_beside_splits(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "train/1.jpg", "test/2.jpg")
+    (source / "train.csv").write_text("id,label\n1,cat\n")
+    summary = fastpipe.pack(source, tmp_path / "packed", split="train")
+    assert labels_of(fastpipe.open(tmp_path / "packed")) == {"1.jpg": -1}
+    assert "labels: none, though train.csv lies beside the splits" in summary.assumed[0].text
+
+
+@becomes("`images/` alone, also in `train/`", "one class, or in splits no labels, and named")
+def test_a_folder_that_is_called_images(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", "images/1.jpg")
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert (
+        f"all images are of the class images, the only folder; for images without labels, pass {source}" in assumed.text
+    )
+    source = photos(tmp_path / "splits", "train/images/1.jpg", "val/images/2.jpg")
+    (assumed,) = fastpipe.pack(source, tmp_path / "train", split="train").assumed
+    assert "labels: none" in assumed.text
+    assert labels_of(fastpipe.open(tmp_path / "train")) == {"images/1.jpg": -1}
