@@ -53,8 +53,8 @@ _SAME = {
     "num_samples": "pass epoch_size=",
     "repeats num_repeats": "pass sampler=fastpipe.Repeated(3); with other samplers Repeated(3, sampler)",
     "canonical_nodes": "pass the number of nodes as partition=, for example partition=8",
-    "max_pixels background cache_dir cache_limit storage_options read_timeout version": "it is an option of opening: "
-    "pass fastpipe.open(DATA, {name}=...) as the data",
+    "max_pixels background cache_dir cache_limit storage_options read_timeout version split": "it is an option of "
+    "opening: pass fastpipe.open(DATA, {name}=...) as the data",
     "mean std normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
     "mode color_mode as_gray grayscale": 'pass channels="gray", "rgb", "rgba" or "own"',
     "image_size img_size resolution": "pass size=",

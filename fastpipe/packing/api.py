@@ -76,18 +76,18 @@ def pack(
         src: a folder with one folder of images for each class, or a folder of images without classes; a tar file, or a
             folder of tar files (WebDataset), whose members such as KEY.txt and KEY.json become fields; a CSV, TSV or
             JSONL file that lists images; a folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal
-            VOC or YOLO: see docs/sources.md. Or the URL of one of these (s3://, gs://, az://, https://, hf://): see
-            docs/remote.md.
+            VOC or YOLO; images beside masks; a folder of the splits train, val and the like: see docs/sources.md. Or
+            the URL of one of these (s3://, gs://, az://, https://, hf://): see docs/remote.md.
         dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its URL (s3://, gs://,
             az://).
-        format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
-            or "yolo"; "auto": find out, and stop if it is not certain.
+        format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco",
+            "voc", "yolo" or "masks"; "auto": find out, and stop if it is not certain.
         image_column: column with the images, or with their paths; None: the only one.
         label_column: column with the labels; None: "label", if there is one.
         fields: further columns to store: name of the field -> column, or column:kind, such as {"caption": "text"};
             None: all columns.
         image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
-        split: part of `src` to pack, such as "train", if it has several.
+        split: part of `src` to pack, such as "train", if it has several. A class has the same number in all of them.
         coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation applied, or as
             "stored"; None: as the width and height in the annotations say, else as the format's own tools do it: shown.
         first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.

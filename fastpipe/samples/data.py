@@ -36,13 +36,19 @@ class StoredDataset:
     """
 
     def __init__(
-        self, data: object, remote: RemoteOptions, max_pixels: int, version: int | None, background: str | None = None
+        self,
+        data: object,
+        remote: RemoteOptions,
+        max_pixels: int,
+        version: int | None,
+        split: str | None = None,
+        background: str | None = None,
     ) -> None:
         place = place_of(data)
         # Programs change their folder.
         self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
         self._how: dict[str, Any] = {"max_pixels": max_pixels, "remote": remote if isinstance(place, Url) else None}
-        self._how["background"] = background
+        self._how |= {"split": split, "background": background}
         self.index = open_data(data, version=version, **{**self._how, "remote": remote})
         self._fingerprint = self.index.fingerprint
         self._version = self.index.version or None  # the dataset may grow while it is in use

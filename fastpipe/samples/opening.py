@@ -29,6 +29,7 @@ def open(
     *,
     version: int | None = None,
     classes_from: ClassesFrom | None = None,
+    split: str | None = None,
     max_pixels: int = MAX_PIXELS,
     background: str | Sequence[int] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
@@ -47,6 +48,8 @@ def open(
         classes_from: names of all classes in the order of their numbers, as `fastpipe.pack` takes them: a packed
             dataset, a source such as a folder of class folders, a text file with a name on each line, or a list of
             names. Labels get these numbers by name: see `Dataset.with_classes`. None: the classes of the dataset.
+        split: of a folder that is not packed and has the folders train, val or the like: the one to open, such as
+            "train". A class has the same number in all splits. None: the folder has none.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         background: of images that are not packed: the colour that transparent ones are put on, such as "white",
@@ -68,7 +71,7 @@ def open(
     """
     remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
     whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-    found = Dataset([StoredDataset(data, remote, max_pixels, version, background_color(background))])
+    found = Dataset([StoredDataset(data, remote, max_pixels, version, split, background_color(background))])
     if not len(found):
         raise ConfigError(f"{found.path} has no samples; pack a source that contains images")
     saved: Dataset = with_saved(found)

@@ -40,7 +40,7 @@ class ClassNames:
 
 def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     """The listing with the given names and numbers, of labels and of fields. PackError: it has other classes."""
-    assumed = list(listing.assumed)
+    assumed = [each for each in listing.assumed if not each.option.startswith(_OPTION)]  # this settles the others
     has_labels = bool(listing.classes)
     classes = list(given.labels) if has_labels else []
     if has_labels and not given.labels:

@@ -78,9 +78,9 @@ def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
 
 
 def _of_source(path: SourcePath) -> ClassNames:
-    folders, _ = class_folders(path, SourceOptions()) if path.is_dir() else ([], [])
-    if folders:  # their files need not be listed
-        return ClassNames(tuple(folders))
+    folders = class_folders(path, SourceOptions()) if path.is_dir() else None
+    if folders is not None:  # their files need not be listed
+        return ClassNames(tuple(folders.classes))
     listing = list_sources(path, 0, shuffle=False)
     named = tuple((field.name, field.names) for field in listing.fields if field.names and field.kind in KINDS)
     return ClassNames(tuple(listing.classes), named)

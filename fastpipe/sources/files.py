@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
@@ -19,6 +21,22 @@ if TYPE_CHECKING:
     from fastpipe.store.remote.remote_path import RemoteFile, RemotePath
 
 SourcePath: TypeAlias = "Path | RemotePath"
+
+# Files and folders that systems and programs leave among pictures: macOS and its zip files, Windows, Synology, Jupyter,
+# git, Android. No class and no sample, wherever they lie. Other names with a dot are hidden only at the top.
+_LEFT_BEHIND = frozenset(
+    (
+        *("__MACOSX", ".DS_Store", ".AppleDouble", ".Trashes", ".Spotlight-V100", ".fseventsd", "Icon\r"),
+        *("Thumbs.db", "thumbs.db", "Thumbs.DB", "THUMBS.DB", "ehthumbs.db", "desktop.ini", "Desktop.ini"),
+        *("$RECYCLE.BIN", "System Volume Information", "@eaDir", "#recycle", ".ipynb_checkpoints", ".directory"),
+        *(".git", ".gitkeep", ".gitignore", ".gitattributes", ".keep", ".nomedia", ".picasa.ini", "Picasa.ini"),
+    )
+)
+_OF_MACOS = "._"  # before the name of the file that it belongs to
+_FIRST = "".join({name[0] for name in _LEFT_BEHIND})
+_LEFT_BEHIND_IN_PATH = re.compile(
+    rf"/(?:{re.escape(_OF_MACOS)}|(?:{'|'.join(map(re.escape, sorted(_LEFT_BEHIND)))})(?:/|$))"
+)
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -99,6 +117,17 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
         raise changed(path)
 
 
+def is_left_behind(name: str) -> bool:
+    """Whether a system or a program leaves files or folders of this name among pictures."""
+    # Few names begin so, and there may be millions.
+    return name[0] in _FIRST and (name in _LEFT_BEHIND or name.startswith(_OF_MACOS))
+
+
+def lies_in_left_behind(path: str) -> bool:
+    """The same of a path with "/", or of any folder in it."""
+    return _LEFT_BEHIND_IN_PATH.search(f"/{path}") is not None
+
+
 class Names(NamedTuple):
     """The names in a folder, sorted; apart from the others hidden ones, in which tools keep their notes."""
 
@@ -107,19 +136,20 @@ class Names(NamedTuple):
     hidden: list[str]
 
 
-def names_in(folder: SourcePath) -> Names:
-    """The names in a folder. PackError: it cannot be listed."""
+def names_in(folder: SourcePath, most: int | None = None) -> Names:
+    """The names in a folder, or the first that the system gives, at `most`. PackError: it cannot be listed."""
     if isinstance(folder, Path):
         try:
             with os.scandir(folder) as entries:
-                found = [(entry.name, _is_folder(entry)) for entry in entries]
+                found = [(entry.name, _is_folder(entry)) for entry in islice(entries, most)]
         except OSError as problem:
             _refuse(problem)
     else:
-        found = folder.listed()
+        found = folder.listed()[:most]
     names = Names([], [], [])
     for name, is_folder in sorted(found):
-        (names.hidden if name.startswith(".") else names.folders if is_folder else names.files).append(name)
+        is_hidden = name.startswith(".") or is_left_behind(name)
+        (names.hidden if is_hidden else names.folders if is_folder else names.files).append(name)
     return names
 
 
@@ -133,10 +163,13 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
-    """The paths of all files below root/folder, relative to root, with "/"; not `hidden`: without dotted names."""
+    """The paths of all files below root/folder, relative to root, with "/", without those that systems leave behind;
+    not `hidden`: without dotted names.
+    """
     if not isinstance(root, Path):
         for path in (root / folder).files_below():
-            if hidden or not any(part.startswith(".") for part in path.split("/")):
+            is_dotted = not hidden and any(part.startswith(".") for part in path.split("/"))
+            if not is_dotted and not lies_in_left_behind(path):
                 yield f"{folder}/{path}" if folder else path
         return
     top = root.resolve()
@@ -147,11 +180,14 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
             folders.clear()
             continue
         seen.add((info.st_dev, info.st_ino))
-        folders[:] = sorted(name for name in folders if hidden or not name.startswith("."))
+        folders[:] = sorted(name for name in folders if (hidden or name[0] != ".") and not is_left_behind(name))
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
+        prefix = prefix.removeprefix("./")
         for name in files:
-            if hidden or not name.startswith("."):
-                yield prefix.removeprefix("./") + name
+            if name[0] in _FIRST and is_left_behind(name):  # a call for each of a million names would take longer
+                continue
+            if hidden or name[0] != ".":
+                yield prefix + name
 
 
 def _refuse(problem: OSError) -> NoReturn:

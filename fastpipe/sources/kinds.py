@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,18 +15,35 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits, other_folders
+from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
 from fastpipe.sources.class_names import with_given_classes
-from fastpipe.sources.coco import coco_files, list_coco
-from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
-from fastpipe.sources.listing import Listing, Source, packing_order
+from fastpipe.sources.coco import list_coco
+from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
+from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
+from fastpipe.sources.listing import Assumption, Listing, packing_order
 from fastpipe.sources.manifest import METADATA, json_layout, list_manifest
+from fastpipe.sources.masks import Folders, list_masks
 from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.splits import (
+    FEW,
+    chosen_split,
+    classes_of_all,
+    fitting,
+    only_outside_training,
+    some,
+    split_folders,
+    split_in_path,
+    split_tars,
+    split_word,
+    with_classes,
+)
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
 from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
-from fastpipe.sources.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
+from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
 _HEADER_BYTES = 1 << 16
@@ -40,6 +57,17 @@ class Recognised(NamedTuple):
     root: SourcePath
     paths: Sequence[SourcePath]  # of the file, of files about the same images, or of the folder
     names: Names | None  # in the folder; None: it is a file
+    split: str = ""  # that it is, of the splits of the source; "": it is all of the source
+    splits: Mapping[str, SourcePath] = {}  # all splits of the source that have a folder each
+    top: SourcePath | None = None  # the folder that holds these; None: there are none
+    tars: Mapping[str, Sequence[str]] = {}  # the tars of all splits of the source, where these lie in one folder
+    beside: Beside | None = None  # the folders of images and of their labels or masks
+    chosen: str = ""  # of files that list images, the name of the split, or of the file
+    others: Mapping[str, Sequence[SourcePath]] = {}  # as `paths`, of the other splits
+
+    def without_split(self, how: SourceOptions) -> SourceOptions:
+        """The options for what it is, which has no splits any more if it is one."""
+        return replace(how, split=None) if self.split else how
 
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
@@ -52,7 +80,7 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
             "COCO), or the URL of one of them as text. fastpipe runs no command, reads no streams and expands no braces"
         )
     found = recognise(root, how)
-    listing = _FORMATS[found.format].listed(found, how)
+    listing = _listed(found, found.without_split(how))
     if how.classes is not None:
         listing = with_given_classes(listing, how.classes)
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
@@ -61,6 +89,25 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     here = isinstance(root, Path) and isinstance(listing.root, Path)
     return replace(listing, taken_ns=taken_ns if here else 0)
+
+
+def _listed(found: Recognised, how: SourceOptions) -> Listing:
+    """What it holds; of a split, with the classes of all splits."""
+    listing = _FORMATS[found.format].listed(found, how)
+    if found.format in _OWN_CLASSES:
+        return listing
+    others = {name: found._replace(paths=paths) for name, paths in found.others.items()}
+    for name, folder in found.splits.items():
+        if name != found.split:
+            others[name] = _folder(folder, how)
+    classes = {found.split or found.chosen: listing.classes}
+    for name, other in others.items():
+        if other.format == found.format:
+            with suppress(PackError):  # a list for a contest, say, has neither images nor labels
+                classes[name] = _FORMATS[other.format].listed(other, how).classes
+    new = tuple(only_outside_training(classes))
+    listing = with_classes(listing, classes_of_all(list(classes.values())))
+    return replace(listing, assumed=(*listing.assumed, *new)) if new else listing
 
 
 def format_of(name: str) -> str | None:
@@ -92,23 +139,55 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
-    if not isinstance(found.root, Path):
+    if not isinstance(found.root, Path) or found.beside is None:
         remedy = "which fastpipe does not read by URL: copy it to a folder of this machine"
         raise PackError(f"{found.root} is a folder of the format {found.format}, {remedy}")
-    if found.format == "voc":
-        return list_voc(found.root, how.split)
-    return list_yolo(found.root, how.split, how.first_label or 0)
+    tops = [each for each in (found.root, found.top) if isinstance(each, Path)]
+    if found.top is None and split_word(found.root.name) is not None:
+        tops.append(found.root.absolute().parent)  # a user has passed the folder of a split
+    if found.format == "yolo":
+        return list_yolo(found.beside, how.split, tops, how.first_label or 0)
+    others = []
+    for name, folder in found.splits.items():
+        if name != found.split:
+            with suppress(PackError):
+                others.append(_folder(folder, replace(how, format="voc")).beside)
+    listing = list_voc(found.root, found.beside, how.split, [each for each in others if each is not None])
+    masks = [each for each in beside_images(found.root, names_in(found.root)) if each.kind == "masks"]
+    left_out = [
+        Assumption(f"{each.labels.name}: left out, for only boxes are packed", "--format masks") for each in masks
+    ]
+    return replace(listing, assumed=(*listing.assumed, *left_out))
+
+
+def _of_masks(found: Recognised, how: SourceOptions) -> Listing:
+    """Images with their masks, of all or of one of the splits in the folder of the images."""
+    if found.beside is None:
+        raise PackError(f"{readable(str(found.root))} has no folder of masks beside one of images")
+    images, masks = found.beside.images, found.beside.labels
+    splits = split_folders(images, names_in(images, FEW))
+    if splits or how.split is not None:
+        chosen = chosen_split(images, how.split, splits)
+        images = splits[chosen]
+        there = fitting(chosen, names_in(masks, FEW).folders)
+        if there is None:
+            raise PackError(f"{readable(str(masks))}: expected a folder {readable(chosen)}, as in {images.parent.name}")
+        masks = masks / there
+    return list_masks(Folders(found.root, _below(found.root, images), _below(found.root, masks)), how)
+
+
+def _below(root: SourcePath, folder: SourcePath) -> str:
+    return str(folder)[len(str(root)) :].strip("/")
 
 
 def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     root = found.root
     if found.names is None:
-        return list_archives(root, [""], asked=how.fields)
+        return list_archives(root, [""], asked=how.fields, split=how.split)
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
-        paths = in_class_folders(root, enumerate(folders))
-        return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
+        return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
     wanted = [name for name in files if not in_tars or name.lower().endswith(".tar")]
@@ -121,56 +200,68 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     if not in_tars and tars:  # --format imagefolder says that each is a class
         return list_tar_classes(root, tars, [name for name in [*files, *hidden] if name not in tars])
     if not in_tars:
-        return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
+        return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
+    if found.tars:
+        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields)
+        others = [list_archives(root, list(tars)).classes for name, tars in found.tars.items() if name != found.split]
+        return with_classes(listing, classes_of_all([listing.classes, *others]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
-    return list_archives(root, wanted, stray, asked=how.fields)
+    return list_archives(root, wanted, stray, how.fields, how.split)
 
 
-def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
-    """The names of the class folders of a source, and of what lies beside them; none if it is anything else."""
+def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
+    """The class folders of a source; None if it is anything else."""
     found = recognise(root, how)
     if found.format != "imagefolder" or found.names is None:
-        return [], []
-    return found.names.folders, [*found.names.files, *found.names.hidden]
+        return None
+    folders = _class_folders(found, how)
+    return folders if folders.folders else None
 
 
-def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
-    return ((path, label) for label, name in folders for path in files_below(root, name))
-
-
-def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
-    for path, label in paths:
-        found = state_or_problem(root, path)
-        yield Source(path, label, *((0, 0, 0, found) if isinstance(found, str) else found[:3]))
+def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
+    names = found.names or names_in(found.root)
+    folders = class_folders_of(found.root, names, found.splits, found.split, certain=how.format == "imagefolder")
+    if found.top is None or folders.folders:
+        return folders
+    tables = [name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")]
+    if not tables:
+        return folders
+    beside = Assumption(
+        f"labels: none, though {some(tables)} lies beside the splits; if it has the labels, pass it",
+        f"--image-root {found.root.name}",
+    )
+    return folders._replace(assumed=(*folders.assumed, beside))
 
 
 class _SourceKind(NamedTuple):
-    """A kind of source: who lists it, the options that mean something, the endings and the folders that tell it."""
+    """A kind of source: who lists it, the options that mean something, and the endings that tell it."""
 
     listed: Callable[[Recognised, SourceOptions], Listing]
     options: tuple[str, ...] = ()
     endings: tuple[str, ...] = ()  # of a file's name
-    folders: tuple[str, ...] = ()
 
 
 _OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator")
 _OPTIONS = (*_OF_TABLES, "box_format")
 _ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
-_WITH_SPLITS = ("parquet", "arrow", *_MANIFESTS)  # files that may hold several splits
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields", "coordinates"), (".tar",)),
+    "webdataset": _SourceKind(_of_images, ("fields", "split", "coordinates"), (".tar",)),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
     "parquet": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".parquet",)),
     "arrow": _SourceKind(lambda found, how: list_tables(found.root, how), _OF_TABLES, (".arrow",)),
     "coco": _SourceKind(lambda found, how: list_coco(found.paths, how), _OF_COCO, (".json",)),
-    "voc": _SourceKind(_of_boxes, ("split", "coordinates"), folders=VOC_FOLDERS),
-    "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label"), folders=YOLO_FOLDERS),
+    "voc": _SourceKind(_of_boxes, ("split", "coordinates")),
+    "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label")),
+    "masks": _SourceKind(_of_masks, ("fields", "split", "coordinates")),
 }
+_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset", *_MANIFESTS)
+# They number their classes for all splits; boxes have labels of their own.
+_OWN_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
@@ -178,7 +269,9 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options
     for name in _ALL_OPTIONS:
-        no_parts = name == "split" and found.names is None and found.format not in _WITH_SPLITS
+        if name == "split" and found.split:
+            continue
+        no_parts = name == "split" and found.names is None and found.format not in _FILES_WITH_SPLITS
         if getattr(how, name) is not None and (name not in allowed or no_parts):
             what = "a single file" if name in allowed else f"{found.format} sources"
             option = "--field" if name == "fields" else "--" + name.replace("_", "-")
@@ -189,7 +282,7 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format == "auto" and path.name in METADATA:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
-    if how.format in ("imagefolder", "voc", "yolo"):
+    if how.format in ("imagefolder", "voc", "yolo", "masks"):
         raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     if how.format == "auto" and path.suffix.lower() in LISTS:
@@ -203,40 +296,98 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     names = names_in(root)
     if how.format in ("auto", "webdataset") and _is_ours(root, names):
         return Recognised("dataset", root, [root], names)
+    splits = split_folders(root, names, how.split)
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
+    if splits and (not _lies_at_top(kinds[0], root, names, how) if len(kinds) == 1 else False):
+        return _split_of(root, splits, how)
+    if kinds == ["imagefolder"] and how.format == "auto" and len(names.folders) == 1 and not names.files:
+        _refuse_around(root / names.folders[0], how)
     if len(kinds) > 1:
         remedy = "--format picks one; or pass the file that lists the images"
         raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
-        paths = _lists(kind, root, names, how.split)
-    wanted = _FORMATS[kind].folders
-    if not set(wanted) <= set(names.folders):
-        raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
+        chosen, lists = _lists(kind, root, names, how.split)
+        others = {name: files for name, files in lists.items() if name != chosen and split_in_path(name)}
+        return Recognised(kind, root, lists[chosen], names, others=others, chosen=chosen)
+    if kind in USUAL_FOLDERS:
+        pair = chosen_pair(kind, root, names, how.split)
+        return Recognised(kind, root, paths, names, pair.part, beside=pair)
+    if kind == "webdataset" and (tars := split_tars(name for name in names.files if name.lower().endswith(".tar"))):
+        chosen = chosen_split(root, how.split, dict.fromkeys(tars))
+        return Recognised(kind, root, paths, names, chosen, tars=tars)
     return Recognised(kind, root, paths, names)
 
 
-def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> list[SourcePath]:
-    """The files of a folder that list the images of a split."""
+def _refuse_around(folder: SourcePath, how: SourceOptions) -> None:
+    """Raises PackError where a folder that holds a single one is none of classes: that one is another kind of source,
+    or has splits.
+    """
+    inside = names_in(folder, FEW)
+    kinds = _kinds(folder, inside, how)
+    splits = split_folders(folder, inside)
+    if kinds == ["imagefolder"] and not splits:
+        return
+    what = f"the splits {some(splits)}" if splits else f"a source of the format {' or '.join(kinds)}"
+    raise PackError(
+        f"{readable(str(folder.parent))} holds one folder, and in it {what}. Pass {readable(str(folder))}. --format "
+        f"imagefolder takes {readable(folder.name)} as the only class"
+    )
+
+
+def _lies_at_top(kind: str, root: SourcePath, names: Names, how: SourceOptions) -> bool:
+    """Whether a folder of splits is a source of a kind itself, as its files and folders say."""
+    if kind == "imagefolder":
+        return how.format == kind and how.split is None  # a user says that the folders are classes
+    if kind in USUAL_FOLDERS:
+        return bool(pairs_of(kind, root, names))
+    if kind == "coco":
+        return bool(coco_splits(root, names))
+    endings = _FORMATS[kind].endings
+    return kind in ("metadata", "parquet", "arrow") or any(name.lower().endswith(endings) for name in names.files)
+
+
+def _split_of(root: SourcePath, splits: Mapping[str, SourcePath], how: SourceOptions) -> Recognised:
+    """What a split of a folder is. PackError: the user has to say which one."""
+    inside = replace(how, split=None)
+    more = ""
+    if how.split is None and len(splits) > 1:
+        first = next(iter(splits.values()))
+        if how.format == "auto" and _kinds(first, names_in(first), inside) == ["imagefolder"]:
+            more = ". --format imagefolder takes these folders as classes"
+    chosen = chosen_split(root, how.split, splits, more)
+    found = _folder(splits[chosen], inside)
+    if found.format == "imagefolder" and found.names is not None and len(found.names.folders) == 1:
+        others = {_folder(folder, inside).format for name, folder in splits.items() if name != chosen}
+        if labelled := sorted(others & USUAL_FOLDERS.keys()):
+            raise PackError(
+                f"the split {chosen} of {readable(str(root))} has no labels, and others are of the format "
+                f"{labelled[0]}; pass {readable(str(found.root / found.names.folders[0]))} to pack its images alone"
+            )
+    return found._replace(split=chosen, splits=splits, top=root)
+
+
+def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tuple[str, dict[str, list[SourcePath]]]:
+    """The split that a user asks for; and by split, or by name, the files of a folder that list images."""
     if split == "":  # the key of what says none
         raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
-    found = _metadata(root, names) if kind == "metadata" else _coco_splits(root, names) if kind == "coco" else {}
+    found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
     if split is None and "" in found:  # beside the images themselves
-        return found[""]
+        return "", found
     if not found:  # files of the format, which may have a split in their names
         found = {name: [root / name] for name in names.files if format_of(name) == kind}
         if not found:
             raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
-        fitting = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
-        split = fitting[0] if len(fitting) == 1 else split
+        named = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        split = named[0] if len(named) == 1 else split
     chosen = pick_split(split, found, root)
     if kind == "metadata" and split is None and len(names.folders) > 1:
         raise PackError(
             f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
             "what it lists, --format imagefolder takes the folders as classes"
         )
-    return found[chosen]
+    return chosen, found
 
 
 def _is_ours(root: SourcePath, names: Names) -> bool:
@@ -262,9 +413,11 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     in_data = names_in(root / "data").files if "data" in folders else []
     if any(name.lower().endswith(".parquet") and name not in METADATA for name in [*files, *in_data]):
         found.append("parquet")
-    if _coco_splits(root, names):
+    if coco_splits(root, names):
         found.append("coco")
-    found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
+        if not split_folders(root, names) and len(other_folders(names)) > 1:
+            found.append("imagefolder")  # an export, and folders that are called like classes
+    found += label_kinds(root, names, others=found)
     if found:
         return found
     manifests = [kind for name in files if (kind := format_of(name)) in _MANIFESTS and _lists_images(root / name)]
@@ -292,10 +445,3 @@ def _metadata(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
         name: [folder / each for each in METADATA if (folder / each).is_file()] for name, folder in folders.items()
     }
     return {name: files for name, files in found.items() if files}
-
-
-def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
-    found = coco_files(root, names.files)
-    if not found and "annotations" in names.folders:
-        found = coco_files(root / "annotations", names_in(root / "annotations").files)
-    return found

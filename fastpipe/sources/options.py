@@ -19,7 +19,7 @@ from fastpipe.sources.listing import SHOWN, STORED, SourceField
 from fastpipe.store.remote.options import RemoteOptions
 
 # Of a source; AUTO: what it certainly is.
-Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
+Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO MASKS")
 COORDINATES = (SHOWN, STORED)
 # What the numbers of a box are, as torchvision.ops.box_convert calls it: left, top, right, bottom; left, top, width,
 # height; centre, width, height.

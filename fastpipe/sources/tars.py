@@ -20,9 +20,11 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
-from fastpipe.sources.files import SourcePath, state_at
+from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
+from fastpipe.sources.files import SourcePath, lies_in_left_behind, state_at
 from fastpipe.sources.listing import STORED, Assumption, ByteRange, Listing, Source, SourceField, change
 from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
+from fastpipe.sources.splits import called_like_splits, chosen_split, split_word
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -64,7 +66,7 @@ class Gathered:
     classes: int = MOST_CLASSES  # labels have to be below this
     labelled: bool = False  # a sample of a WebDataset has to have a label; else it must not have one
     sources: list[Source] = field(default_factory=list)  # so far, and members that cannot be any, with the reason
-    # Those that files lie in, or that are members, as their first two names or their only one.
+    # Those that files lie in, or that are members, as their first names, three at most.
     folders: set[tuple[str, ...]] = field(default_factory=set)
     dropped: dict[str, int] = field(default_factory=dict)  # members that are neither picture nor label, by extension
     # Of some sources, by their position, the members that may be values of fields, by extension.
@@ -93,11 +95,11 @@ class Gathered:
         """Adds all members as files of an image folder. False: it stopped at a label, as only a WebDataset has."""
         self._tar, self._archive, self._seen = tar, archive, set[str]()
         for member, path in self._usable(members):
-            folders = path.split("/", 2)
+            folders = path.split("/", 3)
             if not member.is_folder:
                 folders.pop()
             if folders and path:  # not the source itself, "./"
-                self.folders.add(tuple(folders[:2]))
+                self.folders.add(tuple(folders[:3]))
             if not member.is_folder:
                 if split_key(path)[1] == _LABEL:
                     return False
@@ -146,9 +148,13 @@ class Gathered:
         return samples
 
     def _usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
-        """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""
+        """Members and their paths. Those that are no files, or have a name that none must have, are rejected; those
+        that systems leave among pictures are passed over.
+        """
         for member in members:
             path, problem = member.name, member.problem
+            if lies_in_left_behind(path) and not _HOSTILE.search(path):
+                continue
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
                 no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
                 if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):
@@ -259,23 +265,30 @@ def split_key(name: str) -> tuple[str, str]:
 
 
 def list_archives(
-    root: SourcePath, tars: list[str], stray: Sequence[str] = (), asked: tuple[FieldColumn, ...] | None = None
+    root: SourcePath,
+    tars: list[str],
+    stray: Sequence[str] = (),
+    asked: tuple[FieldColumn, ...] | None = None,
+    split: str | None = None,
 ) -> Listing:
     """Lists what is in the tars of a folder, in no order; of a tar itself with [""] as the name.
 
     If a member is a KEY.cls, they are a WebDataset with these labels; else, if members are in folders, an image folder;
-    else a WebDataset without labels. `asked` are the fields to take, by the endings of members; None: all.
+    else a WebDataset without labels. `asked` are the fields to take, by the endings of members; None: all. `split` is
+    one of an image folder.
     """
     files, samples, others = Gathered(), Gathered(), list(stray)
     for name in tars:
         with TarFile(root / name) as tar:
             members, again = tee(tar.members())
             if not files.take_files(tar, name, members):
+                _refuse_split(root, split)
                 return _web_dataset(root, tars, _gathered(root, tars, Gathered(labelled=True)), others, asked)
             if not files.folders:  # else they are an image folder
                 samples.take_samples(tar, name, again)
-    listing = _image_folder(root, [name or root.name for name in tars], files, others)
+    listing = _image_folder(root, [name or root.name for name in tars], files, others, split)
     if listing is None:
+        _refuse_split(root, split)
         gathered = _gathered(root, tars, Gathered()) if files.folders else samples
         return _web_dataset(root, tars, gathered, others, asked)
     if asked is not None:
@@ -426,28 +439,53 @@ def _named_classes(gathered: Gathered) -> list[str]:
     return classes
 
 
-def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
+def _refuse_split(root: SourcePath, split: str | None) -> None:
+    if split is not None:
+        raise PackError(
+            f"--split {split}: {readable(str(root))} has no splits: neither tars nor folders in them that are called "
+            "train, val, test or the like; leave it out"
+        )
+
+
+def _image_folder(
+    root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str], split: str | None
+) -> Listing | None:
     """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
     folders = {folder for folder in gathered.folders if not folder[0].startswith(".")}
     tops = {folder[0] for folder in folders}
-    depth = int(len(tops) == 1 and any(len(folder) == 2 for folder in folders) and _called(min(tops), tars))
-    classes = sorted({folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."})
-    if not classes:
+    depth = int(len(tops) == 1 and any(len(folder) > 1 for folder in folders) and _called(min(tops), tars))
+    names = sorted({folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."})
+    if not names:
         return None
-    labels = {name: label for label, name in enumerate(classes)}
+    splits = called_like_splits(names, split)
+    chosen = chosen_split(root, split, dict.fromkeys(splits)) if splits else ""
+    if not splits:
+        _refuse_split(root, split)
+    else:
+        depth += 1
+        here = (folder for folder in folders if len(folder) > depth and folder[depth - 1] in splits)
+        names = sorted({folder[depth] for folder in here if folder[depth][0] != "."})
+    labels = {name: label for label, name in enumerate(names)}
 
     def unpacked(source: Source) -> Source | None:
         if source.problem is not None:
             return source
         prefix = f"{source.archive}/" if source.archive else ""
-        parts = source.path[len(prefix) :].split("/")[depth:]
+        parts = source.path[len(prefix) :].split("/")
+        if chosen and parts[depth - 1] != chosen:
+            return None
+        parts = parts[depth:]
         if len(parts) > 1 and parts[0] in labels:
             return source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
+        if chosen and len(parts) == 1:
+            return source._replace(path=prefix + parts[0], label=NO_LABEL)
         stray.append(source.path)
         return None
 
     change(gathered.sources, unpacked)
-    return Listing(root, classes, gathered.sources, stray)
+    called = [name for name in names if split_word(name) is not None]
+    assumed = [like_a_split(called), *numbers_as_texts(names)] if called else numbers_as_texts(names)
+    return Listing(root, names, gathered.sources, stray, assumed=tuple(assumed))
 
 
 def _called(folder: str, tars: list[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,15 +11,14 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.sources.files import files_below, names_in, open_unchanged
+from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.files import SourcePath, files_below, names_in, open_unchanged
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import pick_split
 from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.voc_annotation import Annotation, parse_annotation
 from fastpipe.sources.yolo_labels import LabelReader, listed_names, read_data_yaml
 
-VOC_FOLDERS = ("Annotations", "JPEGImages")
-YOLO_FOLDERS = ("images", "labels")
 _MOST_BYTES = 4 << 20
 
 
@@ -29,11 +29,13 @@ class _Voc(NamedTuple):
     problem: str | None = None
 
 
-def list_voc(root: Path, split: str | None) -> Listing:
-    """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes."""
-    main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
+def list_voc(root: Path, beside: Beside, split: str | None, others: Sequence[Beside] = ()) -> Listing:
+    """Lists the images that have annotations, or those of a split, in no order. All splits have the same classes, also
+    `others`, which have folders of their own.
+    """
+    main, folder = root / "ImageSets" / "Main", _local(beside.images)
     splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
-    parsed = {name: _voc(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}
+    parsed = _annotations(_local(beside.labels))
     wanted = list(parsed)
     if splits or split is not None:
         chosen = main / f"{pick_split(split, splits, root)}.txt"
@@ -41,12 +43,15 @@ def list_voc(root: Path, split: str | None) -> Listing:
             lines = text.read().decode("utf-8-sig", "replace").splitlines()
         wanted = [line.split()[0] for line in lines if line.strip()]
     annotations = [each.annotation for each in parsed.values() if each.annotation is not None]
-    classes = sorted({name for each in annotations for name in each.names})
+    of_others = [each for other in others for each in _annotations(_local(other.labels)).values()]
+    of_all = annotations + [each.annotation for each in of_others if each.annotation is not None]
+    classes = sorted({name for each in of_all for name in each.names})
     numbers = {name: number for number, name in enumerate(classes)}
-    first = 0 if any(each.from_zero for each in annotations) else 1
+    first = 0 if any(each.from_zero for each in of_all) else 1
     by_stem: dict[str, list[str]] = defaultdict(list)
     for file in names_in(folder).files:
-        by_stem[Path(file).stem].append(file)
+        if not file.endswith(".xml"):
+            by_stem[Path(file).stem].append(file)
 
     def row(name: str) -> Row:
         where = f"Annotations/{name}.xml"
@@ -64,7 +69,7 @@ def list_voc(root: Path, split: str | None) -> Listing:
         return Row(where, {"boxes": labelled, "difficult": found.difficult}, path=path, size=found.size)
 
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
-    listing = list_rows(folder, map(row, wanted), fields, place="JPEGImages")
+    listing = list_rows(folder, map(row, wanted), fields, place=folder.name)
     return replace(listing, assumed=tuple(_assumed_of_voc(annotations)))
 
 
@@ -79,6 +84,11 @@ def _assumed_of_voc(annotations: Sequence[Annotation]) -> Iterator[Assumption]:
     around = sum(each.around for each in annotations)
     if around:
         yield Assumption(f"objects with a polygon and no bndbox: {around:,}; the boxes are those around them")
+
+
+def _annotations(folder: Path) -> dict[str, _Voc]:
+    """Name -> what each annotation of a folder says."""
+    return {name: _voc(folder / f"{name}.xml") for name in _stems(folder, ".xml")}
 
 
 def _stems(folder: Path, ending: str) -> list[str]:
@@ -107,40 +117,71 @@ def _voc(path: Path) -> _Voc:
         return _Voc(None, f"{path.name} is no annotation of VOC: {problem}")
 
 
-def list_yolo(root: Path, split: str | None, first_label: int = 0) -> Listing:
-    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes."""
-    splits = names_in(root / "images").folders
-    split = pick_split(split, splits, root / "images") if split is not None or splits else ""
-    images, labels = (root / folder / split for folder in YOLO_FOLDERS)
+def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_label: int = 0) -> Listing:
+    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes. The names of
+    the classes are in one of `tops`.
+    """
+    images, labels = _local(beside.images), _local(beside.labels)
+    if beside.only is None:
+        splits = names_in(images).folders
+        split = pick_split(split, splits, images) if split is not None or splits else ""
+        images, labels = images / split, labels / split
     paths = sorted(files_below(images, hidden=False))
-    beside = files_below(labels, hidden=False) if labels.is_dir() else []
-    texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
+    if beside.only is not None:
+        listed = set(_listed_images(_local(beside.only), images))
+        paths = [path for path in paths if path in listed]
+    has_labels = labels.is_dir()
+    below_labels = files_below(labels, hidden=False) if has_labels else []
+    texts = {path for path in below_labels if path.endswith(".txt") and Path(path).name != "classes.txt"}
     text_of = {path: str(Path(path).with_suffix(".txt")) for path in paths}
-    stray = texts - set(text_of.values())
+    stray = texts - set(text_of.values()) if beside.only is None else set()
     if texts and len(stray) == len(texts):
         raise PackError(
             f"none of the {len(texts):,} label files in {readable(str(labels))}, such as {readable(min(texts))}, is "
             f"called after an image in {readable(str(images))}; expected {text_of[paths[0]] if paths else 'images'}"
         )
-    data = read_data_yaml(root)
+    data = read_data_yaml(tops)
     if not data.names:
-        data = data._replace(names=listed_names(list(dict.fromkeys((root, labels, root / "labels")))))
+        data = data._replace(names=listed_names(list(dict.fromkeys((*tops, labels, _local(beside.labels))))))
     reader = LabelReader(data, first_label)
     fields = [SourceField("boxes", "boxes", names=data.names)]
     if data.points is not None:
         fields.append(SourceField("keypoints", "keypoints", flip_pairs=data.flip_pairs))
     rows = (_yolo_row(path, labels / text_of[path], reader, has_points=data.points is not None) for path in paths)
-    listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
+    place = images.name if beside.part else "images"
+    listing = list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place=place)
     reader.check_first_label(readable(str(labels)))
     assumed = reader.assumed()
+    if not data.names:
+        text = "boxes: their classes have no names, for there is no data.yaml and no classes.txt"
+        assumed.append(Assumption(text, "--classes-from FILE"))
+    if not has_labels:
+        assumed.append(Assumption(f"boxes: none, for there is no folder {readable(str(labels))}"))
     bare = sum(text not in texts for text in text_of.values())
-    if bare:
+    if has_labels and bare:
         assumed.append(Assumption(f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"))
     sharing = len(paths) - len(set(text_of.values()))
     if sharing:
         names = "images whose names differ in the ending alone, such as 1.jpg and 1.png"
         assumed.append(Assumption(f"{names}: {sharing:,}; they have the same label file"))
     return replace(listing, assumed=tuple(assumed))
+
+
+def _local(folder: SourcePath) -> Path:
+    """The folder of a source of this machine."""
+    return Path(str(folder))
+
+
+def _listed_images(file: Path, images: Path) -> Iterator[str]:
+    """The images of a list, relative to their folder."""
+    top = os.path.abspath(images)
+    with open_unchanged(file) as text:
+        lines = text.read().decode("utf-8-sig", "replace").splitlines()
+    for line in filter(None, map(str.strip, lines)):
+        path = os.path.abspath(file.parent / line)
+        if not path.startswith(f"{top}/"):
+            raise PackError(f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}")
+        yield os.path.relpath(path, top)
 
 
 def _yolo_row(path: str, text: Path, reader: LabelReader, *, has_points: bool) -> Row:

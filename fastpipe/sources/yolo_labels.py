@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.listing import Assumption
+from fastpipe.sources.yolo_yaml import YAML_FILES, load_yaml
 
 _MOST_CLASSES = 100_000
 _NO_NAMES = 1 << 31  # classes may have any number up to it
 _BOX, _WITH_ONE_MORE = 5, 6  # columns of a line
 _CORNERS = 8  # numbers of a box of DOTA's, before the name of its class
-_NAME_LISTS = ("classes.txt", "obj.names")  # of LabelImg, Label Studio, Darknet; a name a line
+_NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")  # of LabelImg, Label Studio, Darknet; a name a line
 FIRST_LABEL = "--first-label 1"
 
 
@@ -34,23 +35,19 @@ class DataYaml(NamedTuple):
         return tuple((one, other) for one, other in enumerate(self.flip_index) if one < other)
 
 
-def read_data_yaml(root: Path) -> DataYaml:
-    """Of a folder; without such a file it says nothing."""
-    file = next((root / name for name in ("data.yaml", "dataset.yaml") if (root / name).is_file()), None)
+def read_data_yaml(folders: Sequence[Path]) -> DataYaml:
+    """Of the first folder that has one; without such a file it says nothing."""
+    file = next((folder / name for folder in folders for name in YAML_FILES if (folder / name).is_file()), None)
     if file is None:
         return DataYaml()
+    said = load_yaml(file)
     try:
-        import yaml
-    except ImportError as problem:
-        raise PackError(f"{readable(str(file))} needs PyYAML ({problem}): pip install pyyaml") from problem
-    try:
-        said: Any = yaml.safe_load(file.read_text("utf-8"))
         points = _points(said.get("kpt_shape"))
         names = _names(said["names"])
         if "nc" in said and said["nc"] not in (len(names), len(said["names"])):
             raise ValueError(f"nc is {said['nc']!r:.20}, and there are {len(said['names'])} names")
         return DataYaml(names, points, _flip_index(said.get("flip_idx"), points))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, yaml.YAMLError) as problem:
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
         raise PackError(f"{readable(str(file))}: expected names of the classes: {problem}") from problem
 
 

@@ -23,7 +23,7 @@ LAYERS: dict[str, str] = {
     "store/remote": "fastpipe.native obstore huggingface_hub",
     "store": "",
     "engine": "fastpipe.native",
-    "sources": "pyarrow",
+    "sources": "fastpipe.native pyarrow",
     "sources/picture": "fastpipe.native cv2 turbojpeg PIL",
     "sources/scan": "fastpipe.native",
     "augment": "torch kornia",

@@ -40,6 +40,7 @@ from fastpipe.sources.listing import (
     expect,
     read_source,
 )
+from fastpipe.sources.picture import mask_file
 from fastpipe.sources.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.sources.picture.pillow import OpenedImage
 from fastpipe.sources.picture.probe import image_format
@@ -203,7 +204,8 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
         return draw_shapes(value["shapes"], width, height)
     if field.kind in ("mask", "image"):
         refuse_long(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
-        return read_as_listed(listing.root, value["file"], FileState(value["size_bytes"], mtime_ns or 0, 0))
+        data = read_as_listed(listing.root, value["file"], FileState(value["size_bytes"], mtime_ns or 0, 0))
+        return mask_file.as_png(data) if field.kind == "mask" else data
     if field.kind == "boxes" and isinstance(value, dict) and "shares" in value:  # of width and height, as YOLO has them
         scale = (width, height, width, height)
         boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]

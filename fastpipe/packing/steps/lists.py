@@ -17,20 +17,22 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import Fitted, plan_of, runs_by_name
 from fastpipe.packing.pipeline.exchange import Sample, parts_of, runs_of_rows, samples_in, spool_of, write_run
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
 from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
+from fastpipe.sources.class_folders import in_class_folders, sources_at
 from fastpipe.sources.class_names import numbered_folders
-from fastpipe.sources.files import files_below
-from fastpipe.sources.kinds import class_folders, in_class_folders, list_sources, sources_at
+from fastpipe.sources.files import files_below, source_path
+from fastpipe.sources.kinds import class_folders, list_sources
 from fastpipe.sources.listing import Facts, Listing, Source, packing_order
 from fastpipe.sources.tables import TableListing
 
@@ -56,7 +58,8 @@ class Counted:
         return Counted(self.facts.with_more(other.facts), self.weight + other.weight, few, self.runs + other.runs)
 
     def plan(self, job: Job) -> Plan:
-        few = Listing(job.source_path(), self.facts.classes or [], self.few, [], taken_ns=self.facts.taken_ns)
+        root = source_path(self.facts.root, job.options.source.remote)
+        few = Listing(root, self.facts.classes or [], self.few, [], taken_ns=self.facts.taken_ns)
         return plan_of(few, job.options, weight=self.weight)
 
 
@@ -87,27 +90,32 @@ def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) 
 def _list_whole(job: Job, _: object) -> Listed | int:
     """Lists the sources; of too many files the number of classes."""
     root, how, options = job.source_path(), job.options.source, job.options
-    classes, _ = class_folders(root, how) if options.shuffle else ([], [])
-    paths = in_class_folders(root, enumerate(classes))
-    if sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1)) > MOST_SOURCES:
-        return len(classes)
+    there = class_folders(root, how) if options.shuffle else None
+    if there is not None:
+        paths = in_class_folders(there.root, there.folders)
+        if sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1)) > MOST_SOURCES:
+            return len(there.folders)
     return write_parts(job, list_sources(root, options.seed, shuffle=options.shuffle, how=how))
 
 
 def _list_group(job: Job, groups: int, group: int) -> Counted:
     """Lists some of the classes, and writes their sources down in runs."""
-    root = job.source_path()
-    taken_ns = time.time_ns() if isinstance(root, Path) else 0
-    folders, stray = class_folders(root, job.options.source)
-    given = job.options.source.classes
-    classes = folders if given is None else list(given.labels)
-    ours = numbered_folders(folders[group::groups], folders, given, lambda name: not any(files_below(root, name)))
+    taken_ns = time.time_ns()
+    there = class_folders(job.source_path(), job.options.source)
+    if there is None:
+        raise PackError(f"{job.source} has changed while it was listed: its class folders are gone. Run this again")
+    root, given = there.root, job.options.source.classes
+    classes = there.classes if given is None else list(given.labels)
+    names = [name for _, name in there.folders[group::groups]]
+    ours = numbered_folders(names, there.classes, given, lambda name: not any(files_below(root, name)))
+    whole = Listing(root, classes, [], there.stray, assumed=there.assumed)
+    whole = replace(whole, taken_ns=taken_ns if isinstance(root, Path) else 0)
     sources = sources_at(root, in_class_folders(root, ours))
-    found = Counted(Facts.of(Listing(root, classes, [], stray, taken_ns=taken_ns)), 0, [], ())
+    found = Counted(Facts.of(whole), 0, [], ())
     place = packing_order(job.options.seed, shuffle=True)
     runs = iter(lambda: list(itertools.islice(sources, MOST_SOURCES)), [])
     for number, some in enumerate(runs):
-        name, listing = f"listed-{group}-{number}", Listing(root, classes, some, stray, taken_ns=taken_ns)
+        name, listing = f"listed-{group}-{number}", replace(whole, sources=some)
         some.sort(key=place)
         write_run(job.spool(), name, (Sample(place(each), 0, json.dumps(each[:6])) for each in some))
         weight = sum(map(listing.weight, some))
@@ -134,7 +142,8 @@ def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) ->
     """Writes down the sources of the shards of one range of the order."""
     first, last = (listed.plan.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
     sources = _read_listed(job, names, first, min(last, HASHES))
-    listing = Listing(job.source_path(), listed.classes or [], sources, [], taken_ns=listed.taken_ns)
+    root = source_path(listed.root, job.options.source.remote)
+    listing = Listing(root, listed.classes or [], sources, [], taken_ns=listed.taken_ns)
     _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan), number)
 
 

@@ -151,6 +151,21 @@ def opened_pil(image: Any) -> OpenedImage:
     return opened_pixels(_samples(copy, "a PIL image"), lossless=getattr(image, "format", None) not in _LOSSY_OF_PILLOW)
 
 
+def numbers_of(data: bytes, name: str, *, max_pixels: int) -> NDArray[Any] | None:
+    """(H, W) uint8 or uint16: the numbers of the palette, or the gray samples, of a picture without loss; None: it has
+    colours or loss, so its pixels are no numbers of classes.
+    """
+    if name not in ("GIF", "BMP", "TIFF"):
+        return None
+    with _reasons(name):
+        image = _plugin(name)(io.BytesIO(data))
+        refuse_more_pixels(image.size, max_pixels)
+        lossy = name == "TIFF" and image.tag_v2.get(259, _RAW) in _LOSSY_TIFF
+        if lossy or image.mode not in ("1", "L", "P", "I;16"):
+            return None
+        return np.asarray(image).astype(np.uint16 if image.mode == "I;16" else np.uint8)
+
+
 def array_of(image: Any) -> NDArray[Any]:
     """What the pixels of a PIL image of a program's hold; the image stays as it is."""
     with _reasons("a PIL image"):

@@ -212,7 +212,7 @@ def _look(path: bytes, start: int, size: int) -> tuple[int, int, int, int]:
 
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 6  # of the file, and of what a scan finds out
+_VERSION = 7  # of the file, and of what a scan finds out
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 

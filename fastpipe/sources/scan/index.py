@@ -34,10 +34,11 @@ from fastpipe.format.shard_list import Shards, Texts
 from fastpipe.native import _engine
 from fastpipe.plan.order import permute
 from fastpipe.sources.files import LocalFile, names_in
-from fastpipe.sources.kinds import format_of, list_sources, recognise
+from fastpipe.sources.kinds import Recognised, format_of, list_sources, recognise
 from fastpipe.sources.listing import Listing, packing_order
 from fastpipe.sources.options import SourceOptions
 from fastpipe.sources.scan.columns import ODD, Archive, Columns, columns_of, headers, identities, load, read_files, save
+from fastpipe.sources.splits import SplitsError, some, split_folders, split_tars, split_word
 from fastpipe.sources.tars import list_archives
 
 _LOG = logging.getLogger("fastpipe")
@@ -65,8 +66,9 @@ def scanned(
         if index.fingerprint == fingerprint:
             return index
     archives = source.archives()
-    if before is not None and archives is not None and before.archives == archives and not len(before.unknown):
-        columns = before  # tars are walked only if one of them has changed
+    same = before is not None and archives is not None and before.archives == archives and not len(before.unknown)
+    if before is not None and same and source.split is None:
+        columns = before  # tars are walked only if one of them has changed; those of other splits have classes, too
     else:
         columns = columns_of(source.name, source.listing(), archives)
         if before is None or not columns.take_over(before):
@@ -279,8 +281,10 @@ class UnpackedSource:
     """A source that is not packed."""
 
     name: str  # what the user passed, absolute: a path or a pattern
-    root: Path  # the folder or tar; of a pattern, the folder that all its tars are in
+    root: Path  # the folder or tar; of a pattern, the folder that all its tars are in; of a split, its own folder
     tars: list[str] | None  # paths of the tars below the root; [""]: the root itself; None: files lie there
+    whole: Path | None = None  # what the user passed, of a path; None: it is a pattern
+    split: str | None = None  # the split that the user asks for
 
     def archives(self) -> list[Archive] | None:
         """Path, size and time of each tar now. OSError: one cannot be looked at."""
@@ -291,37 +295,58 @@ class UnpackedSource:
 
     def listing(self) -> Listing:
         """All that is in it, in the order of `fastpipe pack --no-shuffle`. PackError, DatasetError: it has none."""
-        if str(self.root) != self.name:
+        if self.whole is None:
             listing = list_archives(self.root, self.tars or [])
             listing.sources.sort(key=packing_order(0, shuffle=False))
             return listing
+        _refuse_others(self.whole, recognised(self.whole, self.split).format)
         try:
-            form = recognise(self.root, SourceOptions()).format
-        except PackError as problem:
-            if isinstance(problem.__cause__, OSError):
-                raise
-            raise DatasetError(
-                f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of "
-                "images and tars: pack the source, or move what is none of these to another folder"
-            ) from problem
-        _refuse_others(self.root, form)
-        listing = list_sources(self.root, seed=0, shuffle=False)
+            listing = list_sources(self.whole, seed=0, shuffle=False, how=SourceOptions(split=self.split))
+        except SplitsError as problem:  # of folders in tars
+            raise _which_split(self.whole, problem) from problem
         for each in listing.assumed:
             _LOG.warning("%s: assumed %s", self.root, each.text)
         return listing
 
 
-def unpacked_source(path: Path) -> UnpackedSource | None:
+def recognised(path: Path, split: str | None) -> Recognised:
+    """What a source is. DatasetError: this is not certain, or it has several splits."""
+    try:
+        return recognise(path, SourceOptions(split=split))
+    except SplitsError as problem:
+        raise _which_split(path, problem) from problem
+    except PackError as problem:
+        if isinstance(problem.__cause__, OSError):
+            raise
+        raise DatasetError(
+            f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of "
+            "images and tars: pack the source, or move what is none of these to another folder"
+        ) from problem
+
+
+def _which_split(path: Path, problem: SplitsError) -> DatasetError:
+    """Says which splits there are, and what to pass."""
+    names = sorted(problem.splits)
+    asked = "" if problem.asked is None else f"split={problem.asked!r}: "
+    there = f"{asked}{readable(str(path))} has the splits {some(names)}"
+    first = next((name for name in names if split_word(name) == "train"), names[0])
+    one = f"fastpipe.open({readable(str(path))!r}, split={readable(first)!r})"
+    folder = problem.splits[first]
+    beside = f"; or the folder {readable(str(folder))}, whose classes are then numbered by themselves" if folder else ""
+    return DatasetError(f"{there}; pass {one}{beside}")
+
+
+def unpacked_source(path: Path, split: str | None = None) -> UnpackedSource | None:
     """What a path or pattern stands for; None: a dataset without dataset.json. PackError, OSError: not readable."""
     name = os.path.abspath(path)
     if path.is_dir():
         if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
             return None
-        return _folder(Path(name))
+        return _folder(Path(name), split)
     if path.is_file() and (form := format_of(name)) is not None:
         _refuse_others(path, form)
         _refuse_shards([Path(name)])
-        return UnpackedSource(name, Path(name), [""])
+        return UnpackedSource(_name(name, split), Path(name), [""], Path(name), split)
     folder = os.path.dirname(name)
     while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
         folder = os.path.dirname(folder)
@@ -353,7 +378,12 @@ def _refuse_others(path: Path, form: str) -> None:
         )
 
 
-def _folder(path: Path) -> UnpackedSource:
+def _name(name: str, split: str | None) -> str:
+    """A split is scanned by itself."""
+    return name if split is None else f"{name} (split {split})"
+
+
+def _folder(path: Path, split: str | None) -> UnpackedSource:
     there = names_in(path)
     packed = [name for name in there.folders if is_dataset(path / name)]
     if packed:
@@ -364,8 +394,14 @@ def _folder(path: Path) -> UnpackedSource:
             f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
             "folder of images for each class, images without classes, or tars"
         )
-    tars = [name for name in there.files if name.lower().endswith(".tar")]
-    return UnpackedSource(str(path), path, tars if tars and not there.folders else None)
+    root, name = path, _name(str(path), split)
+    tars = [each for each in there.files if each.lower().endswith(".tar")]
+    if split is not None or split_folders(path, there) or split_tars(tars):
+        found = recognised(path, split)
+        root, there = Path(str(found.root)), found.names or there
+        tars = [each for each in there.files if each.lower().endswith(".tar")]
+        tars = list(found.tars[found.split]) if found.tars else tars
+    return UnpackedSource(name, root, tars if tars and not there.folders else None, path, split)
 
 
 def _pattern(name: str, folder: str, rest: str) -> UnpackedSource:

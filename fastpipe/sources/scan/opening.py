@@ -18,34 +18,40 @@ def open_data(
     remote: RemoteOptions | None = None,
     version: int | None = None,
     background: str | None = None,
+    split: str | None = None,
 ) -> Index:
     """The index of a dataset, packed or not; raises as `fastpipe.open`. `fingerprint` is of an unpacked source that
-    this program has scanned: if the scan is still in the cache, the source is not listed again. `background`: on which
-    transparent images of an unpacked source are put.
+    this program has scanned: if the scan is still in the cache, the source is not listed again. `background`, on which
+    transparent images are put, and `split` are of an unpacked source.
     """
     place = place_of(data)
     if background is not None and isinstance(place, Url):
         raise _packed_already(data)
     if version is not None:
         whole("version", version, least=1, most=2**31)
+    if split is not None and not isinstance(split, str):
+        raise ConfigError(f"split: expected the name of a split, such as 'train', got {split!r}")
     if isinstance(place, Url):
+        _refuse_split(split, place)
         from fastpipe.store.remote.dataset import RemoteIndex  # most programs read folders
 
         return RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels, version=version)
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
         try:
-            found = Index(path, version=version, max_pixels=max_pixels)
-            if background is not None:
-                raise _packed_already(data)
-            return found
+            index = Index(path, version=version, max_pixels=max_pixels)
         except DatasetError:
             if not is_foreign(path):
                 raise
+        else:
+            if background is not None:
+                raise _packed_already(data)
+            _refuse_split(split, path)
+            return index
     from fastpipe.sources.scan.index import scanned, unpacked_source
 
     try:
-        source = unpacked_source(path)
+        source = unpacked_source(path, split)
         if source is None:
             return Index(path, max_pixels=max_pixels)
         if version is not None:
@@ -62,3 +68,11 @@ def _packed_already(data: object) -> ConfigError:
         f"background: {data} is packed, and its images are as they were packed; leave it out, or pack the source with "
         "--background"
     )
+
+
+def _refuse_split(split: str | None, place: object) -> None:
+    if split is not None:
+        raise ConfigError(
+            f"split={split!r}: {place} is a packed dataset, which is one split already; leave it out, or open the "
+            "dataset of that split"
+        )

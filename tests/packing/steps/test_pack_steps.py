@@ -283,6 +283,38 @@ def test_given_classes_are_those_of_a_listing_in_memory(
         run_step(str(source), str(tmp_path / "other"), "list", None, {"classes_from": tmp_path / "names.txt"})
 
 
+def test_a_split_by_ranges(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its classes are those of all splits, and what is assumed of them is the same; so is a bucket's."""
+    root = tmp_path / "root"
+    for split, names in (("train", ("1", "2", "10")), ("val", ("2", "10", "11"))):
+        for number, name in enumerate(names):
+            (root / split / name).mkdir(parents=True)
+            shutil.copy(sorted(source.rglob("*.jpg"))[number], root / split / name / f"{number}.jpg")
+    options = pack_options(shard_size=SHARD_BYTES, split="val")
+    facts = Facts.of(list_sources(root, options.seed, shuffle=True, how=options.source))
+    assert (facts.classes, len(facts.assumed)) == (["1", "10", "11", "2"], 2)
+    monkeypatch.setattr(lists, "MOST_SOURCES", 1)
+    (tmp_path / "packed" / ".pack").mkdir(parents=True)
+    listed = lists.list_all(Job.of(root, tmp_path / "packed", options), in_other_processes)
+    assert listed.ranges == 3
+    for name, value in vars(facts).items():
+        assert name == "taken_ns" or getattr(listed, name) == value, name
+
+
+def test_a_split_of_a_bucket(source: Path, tmp_path: Path, bucket: MemoryBucket) -> None:
+    root = tmp_path / "root"
+    for split, name in (("train", "ant"), ("train", "bee"), ("val", "bee")):
+        (root / split / name).mkdir(parents=True)
+        shutil.copy(next(source.rglob("*.jpg")), root / split / name / "1.jpg")
+    url = bucket.upload(root, "root")
+    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+        fastpipe.pack(url, tmp_path / "none")
+    for place, name in ((url, "by-url"), (root, "here")):
+        fastpipe.pack(place, tmp_path / name, split="val")
+    assert digests(tmp_path / "by-url") == digests(tmp_path / "here")
+    assert fastpipe.open(tmp_path / "here").classes == ["ant", "bee"]
+
+
 def test_a_listing_that_was_interrupted_is_made_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

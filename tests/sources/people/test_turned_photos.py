@@ -47,6 +47,7 @@ def assumed(summary: fastpipe.Summary) -> list[tuple[str, ...]]:
 def write_yolo(root: Path) -> Path:
     photos(root / "images")
     (root / "labels").mkdir()
+    (root / "classes.txt").write_text("cat\n")
     for orientation in range(1, 9):  # the box as shares of the photo as shown
         (root / "labels" / f"{orientation}.txt").write_text("0 0.25 0.125 0.5 0.25\n")
     return root
