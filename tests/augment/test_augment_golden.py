@@ -20,7 +20,7 @@ from fastpipe.augment.operation import Draws
 from fastpipe.augment.presets import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
 from fastpipe.plan.draws import Stream
 
-SIZES = [(40, 48), (37, 50)]
+SIZES = [(40, 48), (37, 50), (17, 19)]  # of the last, a step of equalize is 1
 FACTORS = torch.tensor([0.0, 0.3, 1.0, 1.7, 0.5, 1.3])
 
 

@@ -325,6 +325,8 @@ def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "RuntimeError: DataLoader worker (pid(s) 101) exited unexpectedly"
     assert end(gone, 3, (1, 101, -11)).what == "worker 1 (pid 101) was ended by SIGSEGV"
     assert "sys.exit" in end(gone, 3, (1, 101, 3)).change
+    said = end("RuntimeError: DataLoader worker (pid 101) exited unexpectedly with exit code 7. Details are lost")
+    assert (said.evidence["process"], said.evidence["exit_code"]) == ("worker 1 (pid 101)", 7)
     bus = end(killed.replace("Killed", "Bus error"))
     assert (bus.name, bus.section, "shm-size" in bus.change) == ("small-shared-memory", 3, True)
     files = end("RuntimeError: received 0 items of ancdata")

@@ -239,6 +239,11 @@ NO_SOURCES: list[tuple[str, bytes, str]] = [
         member("1.mp4", b"film") + member("2.mp4", b"film") + END,
         r"no image in its tars: the endings of the members are mp4\.",
     ),
+    (
+        "a.tar",
+        b"".join(member(f"1.x{number:02d}", b"film") for number in range(12)) + END,
+        r"the endings of the members are x00, .*, x09\. ",
+    ),
 ]
 
 
