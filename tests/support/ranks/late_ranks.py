@@ -25,6 +25,7 @@ def early(data: str, **options: Any) -> fastpipe.Loader:
 
 def connected(out: Path, rank: int, world_size: int, name: str = "store") -> None:
     dist.init_process_group("gloo", init_method=f"file://{out}/{name}", rank=rank, world_size=world_size)
+    dist.barrier()  # else one may end, and with it its sockets, while the other still connects
 
 
 def samples(loader: Any) -> list[int]:
