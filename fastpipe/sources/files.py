@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
@@ -34,9 +34,6 @@ _LEFT_BEHIND = frozenset(
 )
 _OF_MACOS = "._"  # before the name of the file that it belongs to
 _FIRST = "".join({name[0] for name in _LEFT_BEHIND})
-_LEFT_BEHIND_IN_PATH = re.compile(
-    rf"/(?:{re.escape(_OF_MACOS)}|(?:{'|'.join(map(re.escape, sorted(_LEFT_BEHIND)))})(?:/|$))"
-)
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -125,7 +122,13 @@ def is_left_behind(name: str) -> bool:
 
 def lies_in_left_behind(path: str) -> bool:
     """The same of a path with "/", or of any folder in it."""
-    return _LEFT_BEHIND_IN_PATH.search(f"/{path}") is not None
+    folder, _, name = path.rpartition("/")
+    return (name[:1] in _FIRST and bool(name) and is_left_behind(name)) or (bool(folder) and _is_folder_left(folder))
+
+
+@lru_cache(1024)  # a million files lie in a few folders
+def _is_folder_left(folder: str) -> bool:
+    return any(name and is_left_behind(name) for name in folder.split("/"))
 
 
 class Names(NamedTuple):
