@@ -109,6 +109,7 @@ def test_every_program_is_run() -> None:
     expected |= {"Ray Train": 1, "Hugging Face Trainer": 1, "Clean data, and more of what is hard": 1}
     expected |= {"Sharded checkpoints: torch.distributed.checkpoint and torchtitan": 1, "torchdata.nodes": 1, "JAX": 1}
     expected |= {"timm": 1, "Composer": 0}  # Composer wants an older torch than these tests have
+    expected |= {"Keras 3 on torch": 0}  # tried by hand: Keras is not among the libraries of these tests
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
