@@ -19,6 +19,12 @@ _AS_CLASSES = "--format imagefolder"
 _CALLED_MASK = re.compile(r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE)
 _FEW_SOURCES = 4096  # that tell whether there are masks
 _LEAST_MASKS = 0.2  # of all files
+# Files that may say the labels of images; and texts that say none.
+_LIST = re.compile(r"\.(?:csv|tsv|tab|txt|lst|jsonl|ndjson|parquet)$", re.IGNORECASE)
+_DOCUMENT = re.compile(r"\.(?:json|xml)$", re.IGNORECASE)
+_NO_LIST = re.compile(
+    r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements", re.IGNORECASE
+)
 
 
 class ClassFolders(NamedTuple):
@@ -93,10 +99,28 @@ def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[
             )
     if called:
         yield like_a_split(called)
+    lists = [name for name in names.files if _LIST.search(name) and not _NO_LIST.match(name)]
+    if len(folders) == 1 and not certain:
+        _refuse_lists(root, folders[0], [*lists, *filter(_DOCUMENT.search, names.files)])
+    elif lists and folders:
+        yield Assumption(
+            f"labels: the names of the folders; {some(lists)} beside them is not read. If it has the labels, pass it",
+            f"--image-root {readable(root.name)}",
+        )
     if len(folders) == 1:
         yield from _of_one_folder(root / folders[0], folders[0])
     elif folders and (splits := split_folders(root / folders[0], names_in(root / folders[0], FEW))):
         yield Assumption(f"the folders {some(splits)} in the class folders are no splits: all are packed together")
+
+
+def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
+    """Raises PackError where a list lies beside the only folder: it has the labels, and the folder has the images."""
+    if lists:
+        raise PackError(
+            f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {some(lists)}, which may have "
+            f"the labels. Pass it: {readable(str(root / lists[0]))}, with --image-root {readable(str(root / folder))} "
+            f"if its paths are relative to that folder. {_AS_CLASSES} takes {readable(folder)} as the only class"
+        )
 
 
 def like_a_split(called: Sequence[str]) -> Assumption:

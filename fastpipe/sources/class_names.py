@@ -61,6 +61,23 @@ def with_given_classes(listing: Listing, given: ClassNames) -> Listing:
     return replace(listing, classes=classes, fields=fields, assumed=tuple(assumed))
 
 
+def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
+    """The listing of a split, in whose fields of boxes and classes a class has one number in all splits."""
+    named: dict[str, set[str]] = {field.name: set(field.names) for field in listing.fields if field.names}
+    for other in others:
+        for field in other.fields:
+            if field.name in named:
+                named[field.name].update(field.names)
+    fields = []
+    for field in listing.fields:
+        names = tuple(sorted(named.get(field.name, ())))
+        is_sorted = field.names == tuple(sorted(field.names))  # else the source says the numbers
+        if field.kind in ("boxes", "classes") and is_sorted and names != field.names:
+            field = field._replace(names=names, numbers=tuple(map(names.index, field.names)))
+        fields.append(field)
+    return replace(listing, fields=tuple(fields))
+
+
 def numbered_folders(
     some: Sequence[str], folders: Sequence[str], given: ClassNames | None, is_empty: Callable[[str], bool]
 ) -> list[tuple[int, str]]:

@@ -64,6 +64,8 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     annotated = _Annotated(paths, {*columns, "category_id", "iscrowd"})
     if asked is None:
         asked = [each for each in _ALL if each.column in annotated.entries]
+        if "bbox" not in annotated.entries and "segmentation" in annotated.entries:
+            asked.insert(0, _ALL[0])  # boxes, which are put around segmentations
     fields = [_field(annotated, each) for each in asked]
     root = how.root_of_images()
     root = _image_root(annotated, how.split) if root is None else _with_urls(annotated, root)
@@ -316,7 +318,8 @@ def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
     if column == _IMAGE_ID:
         return _id_field(annotated, asked)
     file = readable(str(annotated.paths[0]))
-    if _MADE_OF.get(column, column) not in annotated.entries:
+    is_around = column == "bbox" and "segmentation" in annotated.entries
+    if _MADE_OF.get(column, column) not in annotated.entries and not is_around:
         raise PackError(f"{asked}: the annotations of {file} have {named(annotated.entries)}")
     expected = _OWN.get(column, ("", "json"))[1]
     if column == "instances" or (column, kind) == ("segmentation", "mask"):

@@ -18,7 +18,7 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits, other_folders
 from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
-from fastpipe.sources.class_names import with_given_classes
+from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco import list_coco
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
@@ -100,12 +100,14 @@ def _listed(found: Recognised, how: SourceOptions) -> Listing:
     for name, folder in found.splits.items():
         if name != found.split:
             others[name] = _folder(folder, how)
-    classes = {found.split or found.chosen: listing.classes}
+    listings = {found.split or found.chosen: listing}
     for name, other in others.items():
         if other.format == found.format:
             with suppress(PackError):  # a list for a contest, say, has neither images nor labels
-                classes[name] = _FORMATS[other.format].listed(other, how).classes
+                listings[name] = _FORMATS[other.format].listed(other, how)
+    classes = {name: each.classes for name, each in listings.items()}
     new = tuple(only_outside_training(classes))
+    listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, classes_of_all(list(classes.values())))
     return replace(listing, assumed=(*listing.assumed, *new)) if new else listing
 

@@ -449,11 +449,12 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
 
 def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> None:
     (tmp_path / "photos2").mkdir()
+    shutil.copytree(photos, tmp_path / "photos2/bee")
     shutil.move(photos, tmp_path / "photos2/ant")
     write_text(tmp_path / "photos2/scores.csv", "name,score\na,1\n")
     summary = fastpipe.pack(tmp_path / "photos2", tmp_path / "packed")
     assert summary.stray == ["scores.csv"]
-    assert summary.info["classes"] == ["ant"]
+    assert summary.info["classes"] == ["ant", "bee"]
 
 
 def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
