@@ -73,7 +73,7 @@ def with_names_of_all(listing: Listing, others: Iterable[Listing]) -> Listing:
         names = tuple(sorted(named.get(field.name, ())))
         is_sorted = field.names == tuple(sorted(field.names))  # else the source says the numbers
         if field.kind in ("boxes", "classes") and is_sorted and names != field.names:
-            field = field._replace(names=names, numbers=tuple(map(names.index, field.names)))
+            field = _numbered_as(field, names, [names.index(name) for name in field.names])
         fields.append(field)
     return replace(listing, fields=tuple(fields))
 
@@ -158,7 +158,16 @@ def _with_names(listing: Listing, field: SourceField, given: ClassNames, assumed
             f"{_OPTION}: {names[0]!r} would be number 0 in the masks {field.name}, which is the background. Take the "
             "names from a packed dataset with such masks"
         )
-    return field._replace(names=names, numbers=tuple(numbers))
+    return _numbered_as(field, names, numbers)
+
+
+def _numbered_as(field: SourceField, names: Sequence[str], numbers: Sequence[int]) -> SourceField:
+    """The field with other names; `numbers` has the new number of each of its names so far. Values stay as the source
+    has them: so these numbers follow upon those that the field may have already, as a split's has those of all splits.
+    """
+    if field.numbers:
+        numbers = [number if number == NO_LABEL else numbers[number] for number in field.numbers]
+    return field._replace(names=tuple(names), numbers=tuple(numbers))
 
 
 def _numbers(

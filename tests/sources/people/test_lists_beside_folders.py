@@ -53,20 +53,27 @@ def test_coco_of_polygons_alone(tmp_path: Path) -> None:
     assert "boxes are those around it" in summary.assumed[0].text
 
 
-@becomes(
-    "`train/_annotations.csv` and `valid/_annotations.csv` of boxes", "a class has one number in both", "`--split`"
-)
-def test_boxes_of_two_tables(tmp_path: Path) -> None:
+def write_box_tables(source: Path) -> dict[str, list[str]]:
+    """Tables of boxes in train/ and valid/; the classes of each, image by image."""
     rows = {"train": ["cat", "dog", "owl"], "valid": ["dog", "owl"]}
     for split, classes in rows.items():
         lines = ["filename,width,height,class,xmin,ymin,xmax,ymax"]
         for number, name in enumerate(classes):
-            image(tmp_path / "src" / split / f"{number}.jpg")
+            image(source / split / f"{number}.jpg")
             lines.append(f"{number}.jpg,40,20,{name},1,2,11,12")
-        (tmp_path / "src" / split / "_annotations.csv").write_text("\n".join(lines) + "\n")
+        (source / split / "_annotations.csv").write_text("\n".join(lines) + "\n")
+    return rows
+
+
+@becomes(
+    "`train/_annotations.csv` and `valid/_annotations.csv` of boxes", "a class has one number in both", "`--split`"
+)
+@pytest.mark.parametrize("given", [None, ["owl", "cat", "dog"]])
+def test_boxes_of_two_tables(tmp_path: Path, given: list[str] | None) -> None:
+    rows = write_box_tables(tmp_path / "src")
     for split, classes in rows.items():
-        fastpipe.pack(tmp_path / "src", tmp_path / split, split=split, format="csv")
-        field = fastpipe.open(tmp_path / split).fields["boxes"]
-        assert field.names == ("cat", "dog", "owl")
+        fastpipe.pack(tmp_path / "src", tmp_path / split, split=split, format="csv", classes_from=given)
+        names = fastpipe.open(tmp_path / split).fields["boxes"].names
+        assert names == tuple(given or ("cat", "dog", "owl"))
         found = {key: sample[1].tolist() for key, sample in by_path(tmp_path / split, "boxes").items()}
-        assert found == {f"{number}.jpg": [field.names.index(name)] for number, name in enumerate(classes)}
+        assert found == {f"{number}.jpg": [names.index(name)] for number, name in enumerate(classes)}
