@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from fastpipe.errors import ConfigError
-from fastpipe.loading.state import Position, state_of
+from fastpipe.loading.state import facts_of
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
 
@@ -95,10 +95,8 @@ class Agreement:
         return self._turn
 
     def _facts(self, recipe: Recipe, epoch: int) -> dict[str, Any]:
-        """What decides which samples are in which global batch: the same that a state is compared by."""
-        state = state_of(Position(epoch), recipe, None, self._data)
-        facts = {name: state[name] for name in ("dataset", "dataset_versions")} | json.loads(state["order"])
-        return dict(json.loads(json.dumps(facts)))  # as another rank reads it
+        """What decides which samples are in which global batch, as another rank reads it."""
+        return dict(json.loads(json.dumps(facts_of(recipe, epoch, self._data))))
 
     def _difference(self, one: dict[str, Any], other: dict[str, Any], epoch: int) -> str:
         lower, higher = sorted((one, other), key=lambda said: int(said["rank"]))

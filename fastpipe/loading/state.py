@@ -43,12 +43,23 @@ def state_of(position: Position, recipe: Recipe, size: Size | None, data: Datase
     stored = [_Stored.of(each.index) for each in data.stored]
     return {
         "version": STATE_VERSION,
-        "dataset": data.index.content,
-        "dataset_versions": [each.index.version for each in data.stored],
+        **_identity(data),
         "order": json.dumps({**_order(recipe, position.epoch), _STORED: stored}),
         "epoch": position.epoch,
         "batches": position.batches,
         "size": None if size is None else list(size),  # of images, if it was set while training ran
+    }
+
+
+def facts_of(recipe: Recipe, epoch: int, data: Dataset) -> dict[str, Any]:
+    """What decides which samples are in which global batch of an epoch, as JSON can hold it."""
+    return {**_identity(data), **_order(recipe, epoch)}
+
+
+def _identity(data: Dataset) -> dict[str, Any]:
+    return {
+        "dataset": data.index.content,
+        "dataset_versions": [each.index.version for each in data.stored],
     }
 
 

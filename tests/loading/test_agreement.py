@@ -116,8 +116,9 @@ def test_another_dataset_or_part_of_it_is_refused(flat: Path, textured: Path, ra
     ranks.become(0)
     next(iter(made(flat)))
     ranks.become(1)
-    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files"):
+    with pytest.raises(ConfigError, match=r"the dataset is .* on rank 0 and .* on rank 1.*the same files") as refused:
         ids(made(textured))
+    assert "stored is" not in str(refused.value), "what a state keeps for its own messages"
 
 
 def test_a_part_of_each_rank_is_refused(flat: Path, ranks: Ranks, made: Made) -> None:
