@@ -12,7 +12,7 @@ from rich.table import Table
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.pack import PYTHON_ONLY
-from fastpipe.cli.tables import assumptions, count, pack_progress
+from fastpipe.cli.tables import assumed_json, count, pack_progress, show_assumed
 from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.api import OF_ADD
 from fastpipe.packing.api import add as run_add
@@ -99,8 +99,7 @@ def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
         own = {"version": grown.info["version"], "samples": grown.info["samples"]}
         said = {name: value for name, value in vars(grown).items() if name not in ("info", "rejected", "assumed")}
         rejected = [{"path": path, "reason": reason} for path, reason in grown.rejected]
-        assumed = [{"text": each.text, "option": each.option} for each in grown.assumed]
-        print_json({**own, **said, "rejected": rejected, "assumed": assumed})
+        print_json({**own, **said, "rejected": rejected, "assumed": assumed_json(grown.assumed)})
         return
     parts = [f"{count(number, 'sample')} {what}" for what in ("added", "removed") if (number := getattr(grown, what))]
     left = {
@@ -115,5 +114,4 @@ def _tell(grown: Grown, dst: str, *, as_json: bool) -> None:
     out.print(f"{'; '.join(parts) or 'nothing to do'}. {'Now' if done else 'Still'} {now}")
     for path, reason in grown.rejected[:_MOST]:
         out.print(f"    {path}: {reason}")
-    if grown.assumed:
-        out.print(assumptions(grown.assumed))
+    show_assumed(out, grown.assumed)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
-from fastpipe.cli.tables import assumptions, count, pack_progress, pack_table
+from fastpipe.cli.tables import assumed_json, count, pack_progress, pack_table, show_assumed
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.machine.progress import HowFar, shown
@@ -84,7 +84,7 @@ def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
         "rejected": read_rejected(destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "members_left_out": dict(summary.dropped),
-        "assumed": [{"text": each.text, "option": each.option} for each in summary.assumed],
+        "assumed": assumed_json(summary.assumed),
         "files_read": summary.files,
         "seconds": summary.seconds,
         "resumed_shards": summary.resumed,
@@ -99,7 +99,7 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
         before = summary.info["counts"]["rejected"]
         if before:
             out.print(f"{count(before, 'file')} were rejected: see {destination / REJECTED_FILE}")
-        _show_assumed(summary)
+        show_assumed(out, summary.assumed)
         return
     if summary.resumed:
         out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
@@ -113,12 +113,7 @@ def _tell_pack(summary: Summary, destination: SourcePath) -> None:
             out.print(f"    ... and {len(rejected) - 5:,} more")
     else:
         out.print("rejected  none")
-    _show_assumed(summary)
-
-
-def _show_assumed(summary: Summary) -> None:
-    if summary.assumed:
-        out.print(assumptions(summary.assumed), soft_wrap=False)  # else a narrow terminal would cut off the options
+    show_assumed(out, summary.assumed)
 
 
 Format = StrEnum("Format", "FOLDER WEBDATASET")  # what unpacking writes

@@ -150,12 +150,17 @@ def pack_table(summary: Summary) -> RenderableType:
     return table
 
 
-def assumptions(assumed: Sequence[Assumption]) -> RenderableType:
-    """What the source does not say for sure, in a frame."""
-    lines = "\n".join(f"- {readable(str(each))}" for each in assumed)
-    # The console leaves long lines to the terminal, which would cut them off at the frame.
-    text = Text(lines, no_wrap=False, overflow="fold")
-    return Panel(text, title="assumed, please check", title_align="left", border_style="yellow", expand=False)
+def show_assumed(console: Console, assumed: Sequence[Assumption]) -> None:
+    """Prints what the source does not say for sure, in a frame; nothing, if there is nothing."""
+    if not assumed:
+        return
+    text = Text("\n".join(f"- {readable(str(each))}" for each in assumed), overflow="fold")
+    frame = Panel(text, title="assumed, please check", title_align="left", border_style="yellow", expand=False)
+    console.print(frame, soft_wrap=False)  # else long lines would be cut off at the frame, with the options in them
+
+
+def assumed_json(assumed: Sequence[Assumption]) -> list[dict[str, str]]:
+    return [each._asdict() for each in assumed]
 
 
 def _by_reason(counts: dict[str, int]) -> str:

@@ -47,8 +47,12 @@ class StoredDataset:
         place = place_of(data)
         # Programs change their folder.
         self._place = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
-        self._how: dict[str, Any] = {"max_pixels": max_pixels, "remote": remote if isinstance(place, Url) else None}
-        self._how |= {"split": split, "background": background}
+        self._how: dict[str, Any] = {
+            "max_pixels": max_pixels,
+            "remote": remote if isinstance(place, Url) else None,
+            "split": split,
+            "background": background,
+        }
         self.index = open_data(data, version=version, **{**self._how, "remote": remote})
         self._fingerprint = self.index.fingerprint
         self._version = self.index.version or None  # the dataset may grow while it is in use

@@ -10,11 +10,12 @@ from typing import Any
 
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.description import info_in, is_dataset
-from fastpipe.format.fields import read_fields
+from fastpipe.format.fields import Field, read_fields
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES
 from fastpipe.sources.class_names import KINDS, ClassNames
 from fastpipe.sources.files import SourcePath, open_binary, source_path
 from fastpipe.sources.kinds import class_folders, format_of, list_sources
+from fastpipe.sources.listing import SourceField
 from fastpipe.sources.options import SourceOptions
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -64,9 +65,8 @@ def checked_names(names: Iterable[object], option: str) -> tuple[str, ...]:
 
 def _of_dataset(path: SourcePath) -> ClassNames:
     info = info_in((path / DATASET_FILE).read_bytes(), str(path / DATASET_FILE))
-    fields = read_fields(info).values()
-    named = tuple((field.name, field.names) for field in fields if field.names and field.kind in KINDS)
-    return ClassNames(tuple(_saved_classes(path, info["fingerprint"]) or info["classes"]), named)
+    labels = _saved_classes(path, info["fingerprint"]) or info["classes"]
+    return ClassNames(tuple(labels), _named(read_fields(info).values()))
 
 
 def _saved_classes(path: SourcePath, fingerprint: str) -> list[str] | None:
@@ -82,8 +82,12 @@ def _of_source(path: SourcePath) -> ClassNames:
     if folders is not None:  # their files need not be listed
         return ClassNames(tuple(folders.classes))
     listing = list_sources(path, 0, shuffle=False)
-    named = tuple((field.name, field.names) for field in listing.fields if field.names and field.kind in KINDS)
-    return ClassNames(tuple(listing.classes), named)
+    return ClassNames(tuple(listing.classes), _named(listing.fields))
+
+
+def _named(fields: Iterable[Field | SourceField]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The fields that have names of classes, with these."""
+    return tuple((field.name, field.names) for field in fields if field.names and field.kind in KINDS)
 
 
 def _of_text(path: SourcePath, option: str) -> tuple[str, ...]:

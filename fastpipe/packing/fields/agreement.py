@@ -91,19 +91,13 @@ class Agreement:
         ]
 
     def name_classes(self, field_name: str, names: Iterable[str]) -> None:
-        """Gives class names that the source knows their numbers before a value comes, so that splits have the same."""
+        """Gives names of classes that the source knows their numbers, in this order, also those that no sample has."""
         self._agreed[field_name].shared = True
         self._numbered(field_name, names)
 
     def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
         numbers = self._numbers[field_name]
         return [numbers.setdefault(each, len(numbers)) for each in names]
-
-    def number(self, names: Mapping[str, Sequence[str]]) -> None:
-        """Numbers given names of fields of kind "classes", also those that no sample has."""
-        for name, given in names.items():
-            if self.kinds[name] == "classes":
-                self._numbered(name, given)
 
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
         """Takes what another agreement holds: the number here of each class name there; PackError: they differ."""

@@ -185,17 +185,17 @@ def _write_columns(
 ) -> dict[str, Any]:
     """Strings the pieces of all columns together; the entry "fields" of dataset.json."""
     agreement = Agreement(facts.kinds)
-    for each in facts.fields if at == version_folder(1) else ():  # later versions keep the numbers of the first
-        if each.kind == "classes" and each.names:
-            agreement.name_classes(each.name, each.names)
+    known = [each for each in facts.fields if each.kind == "classes" and each.names]
+    is_first = at == version_folder(1)
+    for each in known if is_first else ():
+        agreement.name_classes(each.name, each.names)
     folder = f"{at}{FIELDS_FOLDER}"
     store.remove(f"{folder}/{name}" for name in store.sizes(folder))  # of another dataset
-    given = {field.name: field.names for field in facts.fields if field.numbers}
-    if not at:  # in a later version, classes that were there before keep their numbers
-        agreement.number(given)
     # In a shard's piece of a column class names have this shard's numbers.
     numbers = [agreement.join(piece.agreed, piece.tars[0].name) for piece in pieces if facts.kinds]
-    agreement.number(given)
+    for each in known if not is_first else ():  # classes that were there before keep their numbers
+        if each.numbers:  # the user has named them
+            agreement.name_classes(each.name, each.names)
     named = {each.name: each for each in facts.fields if each.kind in NAMED_KINDS}
     described = {}
 
