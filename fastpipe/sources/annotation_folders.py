@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fastpipe.sources.coco import coco_files
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, open_binary
-from fastpipe.sources.options import PICTURES
+from fastpipe.sources.options import PICTURES, is_picture
 from fastpipe.sources.splits import FEW, split_word
 
 _IMAGES = re.compile(r"(?:(.*?)[-_ ]?)(?:images?|imgs?|jpegimages|leftimg8bit|photos?|pictures?)", re.IGNORECASE)
@@ -109,7 +109,7 @@ def is_flat_voc(names: Names) -> bool:
     if names.folders:
         return False
     stems = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
-    pictures = [name for name in names.files if PurePosixPath(name).suffix[1:].lower() in PICTURES]
+    pictures = [name for name in names.files if is_picture(name)]
     return (
         bool(stems)
         and bool(pictures)

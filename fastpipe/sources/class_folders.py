@@ -10,6 +10,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.files import Names, SourcePath, files_below, names_in, state_or_problem
+from fastpipe.sources.likely import out_of_place
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.splits import FEW, only_outside_training, some, split_folders, split_word
 
@@ -146,8 +147,7 @@ def numbers_as_texts(classes: Sequence[str]) -> Iterator[Assumption]:
     """Told where classes are whole numbers, and their labels are others."""
     if not classes or not all(name.isascii() and name.isdigit() for name in classes):
         return
-    in_order = sorted(classes, key=int)
-    moved = [name for name, other in zip(classes, in_order, strict=True) if name != other]
+    moved = out_of_place(classes)
     others = moved or [name for label, name in enumerate(classes) if int(name) != label]
     if not others:
         return

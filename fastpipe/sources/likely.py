@@ -142,5 +142,10 @@ def numbers_as_texts(classes: Sequence[str]) -> str | None:
     """Of classes that are numbers and sorted as texts, the first that is out of place; None: there is none."""
     if len(classes) < 2 or not all(re.fullmatch(r"[0-9]{1,18}", name) for name in classes):
         return None
-    in_order = sorted(classes, key=lambda name: (int(name), name))
-    return next((name for name, other in zip(classes, in_order, strict=True) if name != other), None)
+    return next(iter(out_of_place(classes)), None)
+
+
+def out_of_place(numbers: Sequence[str]) -> list[str]:
+    """Of whole numbers as texts, those that stand elsewhere than in the order of the numbers."""
+    in_order = sorted(numbers, key=lambda name: (int(name), name))
+    return [name for name, other in zip(numbers, in_order, strict=True) if name != other]

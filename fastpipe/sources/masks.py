@@ -21,7 +21,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
 from fastpipe.sources.files import SourcePath, files_below, open_binary
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import PICTURES, FieldColumn, SourceOptions
+from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
 from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.splits import some
 
@@ -60,8 +60,7 @@ def list_masks(folders: Folders, how: SourceOptions) -> Listing:
 
 
 def _pictures(root: SourcePath, folder: str) -> Iterator[str]:
-    paths = files_below(root, folder, hidden=False)
-    return (path for path in paths if PurePosixPath(path).suffix[1:].lower() in PICTURES)
+    return filter(is_picture, files_below(root, folder, hidden=False))
 
 
 def paired(folders: Folders, images: Sequence[str], masks: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -159,6 +159,13 @@ _MOST_SHOWN = 20  # names in a message
 
 _ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif fpc"
 PICTURES = frozenset(_ENDINGS.split())
+
+
+def is_picture(name: str) -> bool:
+    """Whether a file is called like a picture, by the ending of its name."""
+    return os.path.splitext(name)[1][1:].lower() in PICTURES
+
+
 # By the last part of the ending; of other members the bytes are kept.
 _KINDS = {
     **dict.fromkeys(("txt", "text", "transcript", "caption"), "text"),

@@ -9,7 +9,7 @@ A split is a source of its own, but a class has the same number in all splits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -47,10 +47,10 @@ def split_word(name: str) -> str | None:
     return None if match is None else _WORDS[match[1].lower()]
 
 
-def split_in_path(path: str) -> str:
+def split_in_path(path: str, words: Container[str] = _WORDS) -> str:
     """The last word in a file's path that is a split's, as in imagenet-train-000017.tar; "": there is none."""
-    words = [word for word in re.split(r"[^a-z0-9]+", path.lower()) if word in _WORDS]
-    return words[-1] if words else ""
+    found = [word for word in re.split(r"[^a-z0-9]+", path.lower()) if word in words]
+    return found[-1] if found else ""
 
 
 def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict[str, str]:

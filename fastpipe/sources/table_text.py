@@ -7,7 +7,6 @@ MXNet (.lst) and keras-retinanet write it.
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
-from fastpipe.sources.options import PICTURES
+from fastpipe.sources.options import is_picture
 
 LISTS = (".txt", ".lst", ".list")  # endings of files with a path a line, which may have no header
 SPACES = " "  # any number of spaces and tabs between the values, and none in them but in a path
@@ -58,7 +57,7 @@ def text_form(path: SourcePath) -> TextForm:
     several = [separator for separator in separators if len(_cells(lines[0], separator)) > 1]
     for separator in several or separators[:1]:
         cells = _cells(lines[0], separator)
-        if any(map(_is_picture, cells)):
+        if any(map(is_picture, cells)):
             return _without_header(path, separator, cells)
     return TextForm(several[0] if several else separators[0])
 
@@ -76,14 +75,9 @@ def _cells(line: str, separator: str) -> list[str]:
         return []
 
 
-def _is_picture(cell: str) -> bool:
-    stem, ending = os.path.splitext(cell)
-    return bool(stem) and ending[1:].lower() in PICTURES
-
-
 def _without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> TextForm:
     """The columns of a file whose first row has these values, one of them a path."""
-    name, at = readable(str(path)), next(number for number, cell in enumerate(cells) if _is_picture(cell))
+    name, at = readable(str(path)), next(number for number, cell in enumerate(cells) if is_picture(cell))
     if separator == SPACES:
         behind = cells[at + 1 :]
         if any(map(_BOXES_BEHIND.fullmatch, behind)):
@@ -94,7 +88,7 @@ def _without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> T
         if at and not any(map(_NUMBER.fullmatch, cells[:at])):  # spaces in the path
             cells, at = [" ".join(cells[: at + 1]), *behind], 0
     columns = _names(path, cells, at)
-    more = [each for each, cell in zip(columns, cells, strict=True) if each != "path" and _is_picture(cell)]
+    more = [each for each, cell in zip(columns, cells, strict=True) if each != "path" and is_picture(cell)]
     assumed = [Assumption(f"{path.name}: it has no header row, and its columns are taken as {', '.join(columns)}")]
     if more:
         field = f"--field mask={more[0]}:mask"
@@ -104,7 +98,7 @@ def _without_header(path: SourcePath, separator: str, cells: Sequence[str]) -> T
 
 def _names(path: SourcePath, cells: Sequence[str], at: int) -> tuple[str, ...]:
     numbers = [not cell or _NUMBER.fullmatch(cell) is not None for cell in cells]
-    if len(cells) == 2 and at == 0 and not _is_picture(cells[1]):
+    if len(cells) == 2 and at == 0 and not is_picture(cells[1]):
         return "path", "label"
     if len(cells) == 6 and at == 0 and all(numbers[1:5]):  # keras-retinanet's
         return "path", "x1", "y1", "x2", "y2", "class"

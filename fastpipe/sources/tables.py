@@ -20,6 +20,7 @@ from fastpipe.sources.likely import Known, assumed_of_columns
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
 from fastpipe.sources.rows import Labels, Row, list_rows, row_name, rows_of
+from fastpipe.sources.splits import split_in_path
 
 if TYPE_CHECKING:
     from fastpipe.sources.parquet_arrow import TableFile
@@ -211,8 +212,7 @@ def _split_of(name: str) -> str:
     """The split that the name of a file says, in the layouts of Hugging Face; "": it says none."""
     if part := _PART.fullmatch(name.rpartition("/")[2]):
         return part["split"]
-    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word in _USUAL]
-    return words[-1] if words else ""
+    return split_in_path(name, _USUAL)
 
 
 def _saved(root: SourcePath, prefix: str) -> list[str]:

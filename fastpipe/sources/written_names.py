@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.files import SourcePath, names_in
-from fastpipe.sources.options import PICTURES
+from fastpipe.sources.options import is_picture
 
 _MOST_SHOWN = 5
 
@@ -32,14 +32,14 @@ class _Folder:
 
     @cached_property
     def _by_stem(self) -> dict[str, list[str]]:
-        pictures = [name for name in self._files if _ending(name) in PICTURES]
+        pictures = [name for name in self._files if is_picture(name)]
         return _grouped(pictures, [_folded(os.path.splitext(name)[0]) for name in pictures])
 
     def fitting(self, name: str, *, last: bool) -> list[str]:
         """The names that a table may have written so; `last`: of the file itself, whose ending it may leave out."""
         fits = self._by_name.get(_folded(name), [])
         exact = [each for each in fits if unicodedata.normalize("NFC", each) == unicodedata.normalize("NFC", name)]
-        if exact or fits or not last or _ending(name) in PICTURES:
+        if exact or fits or not last or is_picture(name):
             return exact if len(exact) == 1 else fits
         return self._by_stem.get(_folded(name), [])
 
@@ -94,7 +94,3 @@ def _grouped(names: list[str], keys: list[str]) -> dict[str, list[str]]:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def _ending(name: str) -> str:
-    return os.path.splitext(name)[1][1:].lower()
