@@ -4,44 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.programs.forked import outcomes_of
-from support.remote.range_server import RangeServer
-from support.running.patience import in_time
+from support.remote.ending_programs import check_ends, programs_that_end
 from support.running.soak import Tried, times
 
-BEGIN = """
-import signal, sys, time
-import torch
-import fastpipe
-
-class Late:
-    '''Holds up the end of the interpreter, while answers come.'''
-    def __del__(self, sleep=time.sleep):
-        sleep(HELD_UP_S)
-
-def prepared(batch):
-    time.sleep(0.002)
-    return {"made": batch["id"] * 2}
-
-def train(epochs, **options):
-    loader = fastpipe.loader(data, 16, size=64, num_workers=2, **options)
-    with fastpipe.monitor(loader, every=0.05):
-        for epoch in range(epochs):
-            for batch in loader:
-                say('trains')
-    return loader
-
-late = Late()
-"""
-OPENED = {
-    "by URL": "fastpipe.open(DATA, cache_dir={cache!r}, cache_limit=0)",
-    "by URL, with a cache": "fastpipe.open(DATA, cache_dir={cache!r})",
-    "a folder": "fastpipe.open({folder!r})",
-}
-OPTIONS = {"": "", " and prepare=": ", prepare=prepared, fields=('image', 'label', 'id')"}
 # What follows, the signal that comes while it trains, and the exit code.
 ENDS: dict[str, tuple[str, int, int]] = {
     "the main module ends": ("loader = train(2{options})", 0, 0),
@@ -55,29 +22,109 @@ ENDS: dict[str, tuple[str, int, int]] = {
     ),
 }
 
+# A child is forked while the parent loads, or afterwards, and ends; then the parent does.
+FORK = """
+import multiprocessing
+
+def child_ends():
+    CHILD_ENDS
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        child_ends()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CODE
+
+def fork_by_multiprocessing():
+    process = multiprocessing.get_context("fork").Process(target=child_ends)
+    process.start()
+    process.join()
+    assert process.exitcode == CODE
+
+fork_once = (fork, fork_by_multiprocessing)[{number} // 2 % 2]
+forked = []
+
+def fork_in_the_loop(batch):
+    if len(forked) == 3:
+        fork_once()
+    forked.append(1)
+
+if {number} % 3 == 0:
+    loader = train(2{options})
+    fork_once()
+else:
+    loader = train(2, fork_in_the_loop{options})
+sys.exit(7)
+"""
+CHILDREN = {
+    "sys.exit": ("sys.exit(5)", 5, 0),
+    "an error": ("raise KeyError('mine')", 1, 1),
+    "os._exit": ("os._exit(6)", 6, 0),
+}
+
+# The whole program, until it ends, is as if it had a GPU; what follows is as in ENDS.
+GPU = """
+import ctypes
+from contextlib import ExitStack
+from support.devices.simulated_gpu import simulated
+
+stack = ExitStack()
+stack.enter_context(simulated())
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(stack))  # there is a GPU until the end
+"""
+
+# A kernel runs cells, one of which is interrupted, and keeps the traceback, as IPython does; its restart is an end.
+KERNEL = """
+def run_cell(cell):
+    try:
+        exec(compile(cell, "<cell>", "exec"), globals())
+    except KeyboardInterrupt:
+        sys.last_type, sys.last_value, sys.last_traceback = sys.exc_info()
+        say('interrupted')
+
+run_cell("loader = train(1000{options})")
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+assert sys.last_type is KeyboardInterrupt
+run_cell("loader = train(1{options})")
+run_cell("batches = iter(loader); next(batches)")
+"""
+
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_program_ends(remote_packed: Path, tmp_path: Path, tried: Tried, end: str) -> None:
     code, number, expected = ENDS[end]
-    programs: list[dict[str, Any]] = []
-    for repeat in range(times(2, 50)):
-        for opened in OPENED.values():
-            for options in OPTIONS.values():
-                data = opened.format(cache=str(tmp_path / f"cache-{len(programs)}"), folder=str(remote_packed))
-                begin = BEGIN.replace("HELD_UP_S", str(0.3 * (repeat % 2)))
-                program = {"code": f"{begin}\ndata = {data}\n{code.format(options=options)}\nsay('end')"}
-                if number:
-                    program |= {"signal": number, "after": "trains", "delay_s": 0.02 * len(programs) % 0.5}
-                programs.append(program)
-    with RangeServer(remote_packed, latency_s=0.05) as server:
-        outcomes = outcomes_of(programs, server.url, "fastpipe.loading.factory")
-    for ended in outcomes:
-        assert ended["code"] == expected, ended
-        assert in_time(ended["seconds"], 5), ended
-        assert not ended["left"], "a process of its was left"
-        if end == "Ctrl-C":  # which may come while another exception is handled: then both are shown
-            assert ended["stderr"].endswith("KeyboardInterrupt\n"), ended
-        else:
-            assert ended["stderr"].count("Traceback") == (end == "an error"), ended
-        assert "Exception" not in ended["stderr"].replace("KeyError", ""), ended
+    programs = programs_that_end(code, times(2, 50), remote_packed, tmp_path, {"signal": number} if number else None)
+    # Ctrl-C may come while another exception is handled: then both are shown.
+    last = "KeyboardInterrupt\n" if end == "Ctrl-C" else ""
+    outcomes = check_ends(programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last)
     tried(f"a program with a loader by URL, or of a folder, that ends: {end}", len(outcomes), "the exit code it meant")
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+def test_a_program_that_forked_a_child_ends(remote_packed: Path, tmp_path: Path, tried: Tried, child: str) -> None:
+    child_ends, child_code, tracebacks = CHILDREN[child]
+    code = FORK.replace("CHILD_ENDS", child_ends).replace("CODE", str(child_code))
+    programs = programs_that_end(code, times(2, 50), remote_packed, tmp_path)
+    outcomes = check_ends(programs, remote_packed, code=7, tracebacks=tracebacks)
+    fault = f"a program with a loader by URL, or of a folder, that forks a child, which ends: {child}"
+    tried(fault, len(outcomes), "the exit codes they meant")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_program_with_a_gpu_ends(remote_packed: Path, tmp_path: Path, tried: Tried, end: str) -> None:
+    code, number, expected = ENDS[end]
+    code = GPU + code.replace("{options}", ", device='cuda:0'{options}")
+    programs = programs_that_end(code, times(1, 50), remote_packed, tmp_path, {"signal": number} if number else None)
+    last = "KeyboardInterrupt\n" if end == "Ctrl-C" else ""
+    outcomes = check_ends(programs, remote_packed, expected, tracebacks=int(end == "an error"), last=last)
+    fault = f"a program with a loader by URL, or of a folder, on a simulated GPU, that ends: {end}"
+    tried(fault, len(outcomes), "the exit code it meant")
+
+
+def test_the_kernel_of_a_notebook_restarts(remote_packed: Path, tmp_path: Path, tried: Tried) -> None:
+    programs = programs_that_end(KERNEL, times(1, 50), remote_packed, tmp_path, {"signal": signal.SIGINT})
+    outcomes = check_ends(programs, remote_packed, code=0, tracebacks=0)
+    for outcome in outcomes:
+        assert outcome["said"].count("interrupted") == 1
+    fault = "a notebook's kernel with a loader by URL, or of a folder, that is interrupted, loads again, and restarts"
+    tried(fault, len(outcomes), "the exit code it meant")
