@@ -105,7 +105,9 @@ class Writer:
         self._started = time.monotonic()
         fields = tuple(SourceField(name, kind) for name, kind in self._kinds.items())
         classes = None if self._classes is None else list(self._classes)
-        self._facts = Facts(_MADE_BY, classes, taken_ns=time.time_ns(), fields=fields, made_by=_MADE_BY)
+        self._facts = Facts(
+            _MADE_BY, classes, taken_ns=time.time_ns(), fields=fields, coordinates=STORED, made_by=_MADE_BY
+        )
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(opened(self._destination, self._options))
             plan_run(journal, self._facts, self._options)

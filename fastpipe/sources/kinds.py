@@ -281,6 +281,11 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     return found
 
 
+def options_of(root: SourcePath, how: SourceOptions) -> tuple[str, ...]:
+    """The options that mean something for a source."""
+    return _FORMATS[recognise(root, how).format].options
+
+
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format == "auto" and path.name in METADATA:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)

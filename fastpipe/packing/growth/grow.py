@@ -21,6 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, PICTURE
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
+from fastpipe.packing.growth.inherited import with_inherited
 from fastpipe.packing.growth.version import Version, newest, packs_of
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.job.threads import Make, Progress, assumed_of_images, make_in_threads
@@ -91,13 +92,20 @@ def add(
     command = ["add", str(source), str(destination)]
     command += ["--by", by] * (by != "path") + ["--changed", changed] * (changed != "error")
     with newest(destination, given, command, shared_spool=make is not make_in_threads) as version:
-        journal, index, options = version.journal, version.index, version.options
+        index = version.index
+        reading, inherited = with_inherited(source, version.options.source, index)
+        version = replace(version, options=replace(version.options, source=reading))
+        journal, options = version.journal, version.options
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         said = fitting_fields(listing, index)
         check_given_classes(listing, index, options)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)
-        assumed = (*listing.assumed, *_new_classes(index, listing.classes, {source.label for source in new}))
+        assumed = (
+            *listing.assumed,
+            *inherited,
+            *_new_classes(index, listing.classes, {source.label for source in new}),
+        )
         grown = Grown(version.index.info, **counts, assumed=assumed)
         if not new:
             return replace(grown, seconds=time.monotonic() - started)

@@ -133,7 +133,7 @@ class Version:
             [*kept, *entries],
             facts,
             tally,
-            self.options.shaping(facts.kinds),
+            self.options.shaping(facts.kinds, facts.coordinates),
             plan=plan,
             before=Before(self.index.info, self.data, sources, self.history, now),
             told=told,

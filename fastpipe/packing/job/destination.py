@@ -21,7 +21,7 @@ from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import make_shards
-from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.options import BY_RULE, PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, Told, runs_of, stride_of
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.files import SourcePath
@@ -105,7 +105,7 @@ def plan_run(
     """
     place = journal.store.place
     info = journal.description()
-    shaping = options.shaping(facts.kinds)
+    shaping = options.shaping(facts.kinds, facts.coordinates)
     if facts.made_by:
         shaping["classes"] = facts.classes  # a program's labels are places among them
     if info is not None:
@@ -165,8 +165,11 @@ def _difference(info: dict[str, Any], facts: Facts, shaping: dict[str, Any]) -> 
     if facts.made_by:
         return f"{facts.made_by} writes only new ones"
     pack = first_pack(info)
-    same = pack["options"] == shaping and pack["source"].get("xxh3_128") == facts.content
-    return None if same else _changes(pack["options"], shaping)
+    packed_with = pack["options"]
+    if BY_RULE not in packed_with and info["counts"]["exif_oriented"] == 0:
+        shaping = {name: value for name, value in shaping.items() if name != BY_RULE}  # there is nothing to turn
+    same = packed_with == shaping and pack["source"].get("xxh3_128") == facts.content
+    return None if same else _changes(packed_with, shaping)
 
 
 def _unchanged(

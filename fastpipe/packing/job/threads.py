@@ -259,7 +259,7 @@ def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, st
     journal.make_way()
     journal.check(pieces)
     journal.clean(pieces)
-    store, tally, shaping = journal.store, pieces.tally, options.shaping(facts.kinds)
+    store, tally, shaping = journal.store, pieces.tally, options.shaping(facts.kinds, facts.coordinates)
     info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
     seconds, uploaded = time.monotonic() - started, store.uploaded_bytes

@@ -13,7 +13,9 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import PICTURE_ENDINGS
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.cluster import RAY, THREADS
+from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
+from fastpipe.sources.listing import SHOWN
 from fastpipe.sources.options import BOX_FORMATS, COORDINATES, Format, SourceOptions, source_options
 from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
@@ -21,6 +23,7 @@ from fastpipe.store.remote.options import place_of, remote_options
 
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
+BY_RULE = "coordinates"  # in the record of a pack: what boxes are of, where no option says it
 
 # The words that a user chooses from, and the least and the greatest number, by the option's name.
 CHOICES = {
@@ -80,9 +83,17 @@ class PackOptions:
         """How many threads work: `workers`, or the CPUs granted to this process."""
         return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
 
-    def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
+    def shaping(self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None) -> dict[str, Any]:
+        """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any.
+
+        Args:
+            kinds: of the fields.
+            coordinates: SHOWN or STORED, by the rule of the source's format: see Note [frames]. SHOWN is recorded
+                where fields move with their image. Datasets without a record have it from before there was the rule.
+        """
         encode = asdict(self.encode)
+        moving = any(kind in MOVING for kind in (kinds or {}).values())
+        by_rule = {BY_RULE: SHOWN} if moving and coordinates == SHOWN else {}
         if self.encode.background is None:  # as datasets have it that were packed before there was this option
             del encode["background"]
         return {
@@ -92,6 +103,7 @@ class PackOptions:
             "shuffle": self.shuffle,
             "source": self.source.recorded(),
             "fields": dict(kinds or {}),
+            **by_rule,
         }
 
 

@@ -23,7 +23,7 @@ from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, is_whole
 from fastpipe.packing.shard.journal import Entry, Journal, read_entry
 from fastpipe.packing.shard.make import make_shards
-from fastpipe.packing.shard.options import PackOptions, pack_options
+from fastpipe.packing.shard.options import BY_RULE, PackOptions, pack_options
 from fastpipe.packing.shard.plan import Outcome, Run
 from fastpipe.packing.steps.lists import list_all, write_parts
 from fastpipe.packing.steps.parts import Job, Listed, Part, check, read_listed, read_parts, read_sources
@@ -257,7 +257,7 @@ def _is_packed(job: Job) -> bool:
     if info is None or journal.plan() is not None:
         return False
     made = first_pack(info)["options"]
-    return bool(made == job.options.shaping(made.get("fields")))
+    return bool(made == job.options.shaping(made.get("fields"), made.get(BY_RULE)))
 
 
 def _share(part: str | None) -> slice:
