@@ -16,6 +16,8 @@ Note [classes as in timm]
 timm numbers class folders in natural order without case: 1, 2, 10, ant, Bee. A checkpoint knows these numbers and no
 names. So classes that are not packed have timm's numbers here. A packed dataset has its own: where they differ from
 timm's, `create_dataset` refuses it until `class_map`, or the `classes_from` of its pack, has said which are meant.
+timm numbers the classes of each split by itself. Here a split beside one for training has the numbers of that one, by
+name: a class that is missing in ROOT/val would shift those behind it.
 
 Source of names and defaults: timm 1.0, timm/data/loader.py, transforms_factory.py, mixup.py and auto_augment.py.
 """
@@ -27,6 +29,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import kornia.augmentation
@@ -37,6 +40,7 @@ from fastpipe.augment import Augment
 from fastpipe.augment.normalised import Erasing, Mixing
 from fastpipe.augment.presets import LAST_BIN, RANDAUGMENT, Blur, Grayscale, Policy
 from fastpipe.errors import ConfigError
+from fastpipe.format.description import is_dataset
 from fastpipe.loading.classes import other_classes
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
@@ -46,6 +50,8 @@ from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.samples.dataset import Dataset
 from fastpipe.samples.opening import as_dataset
 from fastpipe.sources.classes_from import class_names
+from fastpipe.sources.kinds import class_folders
+from fastpipe.sources.options import SourceOptions
 
 _SPLITS = (("train", "training"), ("val", "valid", "validation", "eval", "evaluation"))
 _BINS = LAST_BIN / 10  # of fastpipe's RandAugment to one of timm's
@@ -69,7 +75,8 @@ def create_dataset(
 ) -> Dataset:
     """Opens the dataset of a split: ROOT/SPLIT, or ROOT/val for "validation" and the like, if it exists; else ROOT.
 
-    Classes of folders have timm's numbers, by Note [classes as in timm].
+    Classes of folders have timm's numbers, by Note [classes as in timm]; those of another split have the numbers of
+    ROOT/train, if there is one.
 
     Args:
         name: "" or "fastpipe". timm's other datasets have to be packed first.
@@ -100,7 +107,36 @@ def create_dataset(
     data = as_dataset(place)
     if class_map:
         return _with_class_map(data, class_map, root)
-    return data if isinstance(root, Dataset) else _with_timms_classes(data)
+    if isinstance(root, Dataset):
+        return data
+    data = _with_timms_classes(data)
+    training = next((folder for folder in _training_folders(root) if os.path.exists(folder)), None)
+    if place is root or training is None or training == place or not data.classes:
+        return data
+    return data.with_classes(_classes_of_training(training))
+
+
+def _training_folders(root: Any) -> list[str]:
+    """The folders of the split for training, one of which a root may have."""
+    if not isinstance(root, (str, os.PathLike)):
+        return []
+    return [os.path.join(root, word) for word in _SPLITS[0]]
+
+
+def _classes_of_training(folder: str) -> list[str]:
+    """The classes of the split for training, by timm's numbers. Of class folders no image is looked at."""
+    if os.path.isdir(folder) and is_dataset(Path(folder)):
+        return _with_timms_classes(as_dataset(folder)).classes
+    folders = class_folders(Path(folder), SourceOptions()) if os.path.isdir(folder) else None
+    if folders is None:
+        return _with_timms_classes(as_dataset(folder)).classes
+    names = [name for name in folders.classes if _has_files(os.path.join(folder, name))]
+    return sorted(names, key=lambda name: (_natural(name), name))
+
+
+def _has_files(folder: str) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is not None
 
 
 def _with_class_map(data: Dataset, class_map: Any, root: Any) -> Dataset:

@@ -81,7 +81,7 @@ def _of_source(path: SourcePath) -> ClassNames:
     folders = class_folders(path, SourceOptions()) if path.is_dir() else None
     if folders is not None:  # their files need not be listed
         return ClassNames(tuple(folders.classes))
-    listing = list_sources(path, 0, shuffle=False)
+    listing = list_sources(path, 0, shuffle=False, is_pattern=True)
     return ClassNames(tuple(listing.classes), _named(listing.fields))
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from fastpipe.sources.annotation_folders import Beside, beside_images, coco_spli
 from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco import list_coco
+from fastpipe.sources.coco_splits import check_same_categories, files_beside
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
 from fastpipe.sources.listing import Assumption, Listing, packing_order
@@ -39,6 +40,7 @@ from fastpipe.sources.splits import (
     split_word,
     with_classes,
 )
+from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
@@ -70,8 +72,25 @@ class Recognised(NamedTuple):
         return replace(how, split=None) if self.split else how
 
 
-def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
-    """Lists what is to be packed, in packing order. PackError, DatasetError: nothing is there, or it is damaged."""
+def list_sources(
+    root: SourcePath,
+    seed: int,
+    *,
+    shuffle: bool = True,
+    how: SourceOptions | None = None,
+    is_pattern: bool = False,
+) -> Listing:
+    """Lists what is to be packed, in packing order.
+
+    Args:
+        root: the source.
+        seed, shuffle: of the packing order.
+        how: what the user says of the source.
+        is_pattern: only the names of its classes are of interest, for other splits; so these may have other numbers.
+
+    Raises:
+        PackError, DatasetError: nothing is there, or it is damaged.
+    """
     how, taken_ns = how or SourceOptions(), time.time_ns()
     if not root.exists():
         raise PackError(
@@ -80,6 +99,8 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
             "COCO), or the URL of one of them as text. fastpipe runs no command, reads no streams and expands no braces"
         )
     found = recognise(root, how)
+    if found.format == "coco" and how.classes is None and not is_pattern:
+        check_same_categories(found.paths, _coco_files_of_others(found, found.without_split(how)))
     listing = _listed(found, found.without_split(how))
     if how.classes is not None:
         listing = with_given_classes(listing, how.classes)
@@ -100,16 +121,34 @@ def _listed(found: Recognised, how: SourceOptions) -> Listing:
     for name, folder in found.splits.items():
         if name != found.split:
             others[name] = _folder(folder, how)
-    listings = {found.split or found.chosen: listing}
+    packed = found.split or found.chosen
+    of_tables: dict[str, Listing] = {}
+    if found.format in ("parquet", "arrow") and not found.split:
+        packed = split_of_tables(found.root, how)
+        of_tables = listings_of_others(listing, found.root, how)
+    listings = {packed: listing}
     for name, other in others.items():
         if other.format == found.format:
             with suppress(PackError):  # a list for a contest, say, has neither images nor labels
                 listings[name] = _FORMATS[other.format].listed(other, how)
+    listings |= of_tables
     classes = {name: each.classes for name, each in listings.items()}
     new = tuple(only_outside_training(classes))
     listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, classes_of_all(list(classes.values())))
     return replace(listing, assumed=(*listing.assumed, *new)) if new else listing
+
+
+def _coco_files_of_others(found: Recognised, how: SourceOptions) -> Iterator[SourcePath]:
+    """The files of COCO of all other splits."""
+    if found.names is None:
+        yield from files_beside(found.paths[0])
+    else:
+        for paths in coco_splits(found.root, found.names).values():
+            yield from paths
+    for name, folder in found.splits.items():
+        if name != found.split and (other := _folder(folder, how)).format == "coco":
+            yield from other.paths
 
 
 def format_of(name: str) -> str | None:

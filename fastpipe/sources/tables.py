@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NO_COLUMNS = ColumnChoice("", None, ())
 _LEAST_DIGITS = 6
-_SCAN_ROWS = 1 << 16
+SCAN_ROWS = 1 << 16
 _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 # train-00000-of-00002.parquet, also with a hash behind it.
@@ -103,13 +103,13 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                     f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
                     "(--image-column, --label-column, --field)"
                 )
-            _add_texts(file, columns, texts)
+            add_texts(file, columns, texts)
             if columns.has_paths:
                 continue
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                cells = file.values(group, [columns.label], _SCAN_ROWS) if columns.label else [[[None] * group.rows]]
+                cells = file.values(group, [columns.label], SCAN_ROWS) if columns.label else [[[None] * group.rows]]
                 labels += chain.from_iterable(values for (values,) in cells)
             state = file.opened.state
         tables[name] = Table(state, tuple(groups))
@@ -142,13 +142,13 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
 
 
-def _add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]) -> None:
+def add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]) -> None:
     """Adds all texts of the columns that become fields of classes."""
     for each in columns.fields:
         if each.kind == "classes" and not each.columns and file.holds_texts(each.column):
             found = texts.setdefault(each.column, set())
             for group in file.groups():
-                for (values,) in file.values(group, [each.column], _SCAN_ROWS):
+                for (values,) in file.values(group, [each.column], SCAN_ROWS):
                     found.update(value for value in values if value is not None)
 
 
@@ -189,33 +189,40 @@ def open_table(kind: str, path: SourcePath) -> TableFile:
 def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
     """Of a source's split "parquet" or "arrow", the files, and those that are no tables; their names have "/"."""
     if not root.is_dir():
-        pick_split(split, [_split_of(root.name)], root)
+        pick_split(split, [split_of(root.name)], root)
         return "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], []
-    if (root / _SPLITS).is_file():
-        said = _json(root / _SPLITS).get("splits")
-        names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
-        return "arrow", _saved(root, f"{pick_split(split, names, root)}/"), []
+    names = saved_splits(root)
+    if names is not None:
+        return "arrow", saved_files(root, f"{pick_split(split, names, root)}/"), []
     if (root / _STATE).is_file():
         pick_split(split, [str(_json(root / _STATE).get("_split") or "")], root)
-        return "arrow", _saved(root, ""), []
+        return "arrow", saved_files(root, ""), []
     splits: dict[str, list[str]] = {}
     stray: list[str] = []
     for name in sorted(files_below(root, hidden=False)):
-        there = splits.setdefault(_split_of(name), []) if name.lower().endswith(".parquet") else stray
+        there = splits.setdefault(split_of(name), []) if name.lower().endswith(".parquet") else stray
         there.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
     return "parquet", splits[pick_split(split, splits, root)], stray
 
 
-def _split_of(name: str) -> str:
+def saved_splits(root: SourcePath) -> list[str] | None:
+    """The splits of a folder that `DatasetDict.save_to_disk` wrote; None: it is none."""
+    if not (root / _SPLITS).is_file():
+        return None
+    said = _json(root / _SPLITS).get("splits")
+    return [name for name in said if _is_name(name)] if isinstance(said, list) else []
+
+
+def split_of(name: str) -> str:
     """The split that the name of a file says, in the layouts of Hugging Face; "": it says none."""
     if part := _PART.fullmatch(name.rpartition("/")[2]):
         return part["split"]
     return split_in_path(name, _USUAL)
 
 
-def _saved(root: SourcePath, prefix: str) -> list[str]:
+def saved_files(root: SourcePath, prefix: str) -> list[str]:
     """The files that state.json names, with the folder before them."""
     state = root / prefix / _STATE
     listed: Any = _json(state).get("_data_files")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,11 +81,39 @@ def test_training_and_evaluation_have_the_same(tmp_path: Path) -> None:
     folders(tmp_path / "val", ["1", "10"])
     training = loader(create_dataset("", tmp_path, "train"), is_training=True)
     with pytest.raises(ConfigError, match=r"'10' is 1 in evaluation and 2 in training.*--class-map"):
-        loader(create_dataset("", tmp_path, "validation"))
+        loader(create_dataset("", tmp_path / "val"))
     evaluation = create_dataset("", tmp_path, "validation", class_map="train")
     assert (evaluation.classes, evaluation["label"][:].tolist()) == (["1", "2", "10"], [0, 2])
     loader(evaluation).close()
     training.close()
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_split_alone_has_the_numbers_of_training(tmp_path: Path, is_packed: bool) -> None:
+    """timm's validate.py opens no other split, so nothing else could tell."""
+    folders(tmp_path / "src/train", ["ant", "bee", "cow"])
+    (tmp_path / "src/train/cat").mkdir()  # without an image
+    folders(tmp_path / "src/val", ["ant", "cow"])
+    root = tmp_path / "src"
+    if is_packed:
+        root = tmp_path / "packed"
+        fastpipe.pack(tmp_path / "src/train", root / "train", classes_from=["ant", "bee", "cow"])
+        shutil.copytree(tmp_path / "src/val", tmp_path / "alone")
+        fastpipe.pack(tmp_path / "alone", root / "val")
+        assert fastpipe.open(root / "val").classes == ["ant", "cow"]
+    evaluation = create_dataset("", root, "validation")
+    assert evaluation.classes == ["ant", "bee", "cow"]
+    assert sorted(zip(evaluation["key"], evaluation["label"].tolist(), strict=True)) == [
+        ("ant/1.jpg", 0),
+        ("cow/1.jpg", 2),
+    ]
+
+
+def test_a_class_that_training_lacks_is_refused(tmp_path: Path) -> None:
+    folders(tmp_path / "train", ["ant", "cow"])
+    folders(tmp_path / "val", ["ant", "bee"])
+    with pytest.raises(ConfigError, match="of the class 'bee', which is not among the 2 names"):
+        create_dataset("", tmp_path, "validation")
 
 
 def test_samples_of_classes_that_the_map_leaves_out(tmp_path: Path) -> None:

@@ -101,11 +101,8 @@ def add(
         check_given_classes(listing, index, options)
         listing = relabelled(listing, index.classes)
         new, stays, counts = compared(listing, version, by, changed)
-        assumed = (
-            *listing.assumed,
-            *inherited,
-            *_new_classes(index, listing.classes, {source.label for source in new}),
-        )
+        new_classes = _new_classes(index, listing.classes, {source.label for source in new})
+        assumed = (*listing.assumed, *inherited, *new_classes)
         grown = Grown(version.index.info, **counts, assumed=assumed)
         if not new:
             return replace(grown, seconds=time.monotonic() - started)
