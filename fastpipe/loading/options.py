@@ -145,8 +145,9 @@ def field_reader(
         raise impossible("mixed twice")
     if "image" not in chosen.values():
         raise ConfigError(
-            f'fields: expected "image" among them, got {fields!r}; for samples without their images: '
-            "fastpipe.open(DATA).with_fields(...)"
+            f'fields: expected "image" among them, got {fields!r}. A loader makes the images of a batch, and places '
+            'boxes, points and masks on their crops. Add "image" and leave it unused; or, for values as they are '
+            "stored, without decoding: torch.utils.data.DataLoader(fastpipe.open(DATA).with_fields(...), ...)"
         )
     kinds = {name: data.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
     parts = [part for augment in augments if augment is not None for part in augment.moving_parts]

@@ -17,7 +17,8 @@ from typing import Any
 from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
-_DEFAULT_SEED = 42  # of transformers' TrainingArguments
+_DEFAULT_SEED, _DEFAULT_BATCH_SIZE = 42, 8  # of transformers' TrainingArguments
+_PERSISTENT = "dataloader_persistent_workers"
 _told: set[str] = set()
 
 
@@ -33,24 +34,33 @@ def tell_trainer(recipe: Recipe, workers: int, ahead: int) -> None:
         options = dict(_without_effect(arguments, recipe, workers, ahead))
         if options:
             given = ", ".join(f"{name}={getattr(arguments, name)!r}" for name in options)
-            instead = ", ".join(options.values())
+            to_pass = ", ".join(filter(None, options.values()))
+            advice = f" Pass it to fastpipe.loader(...): {to_pass}" if to_pass else ""
+            stays = " Its threads stay from epoch to epoch anyway." if _PERSISTENT in options else ""
             _LOG.warning(
-                "TrainingArguments(%s) is for DataLoaders that the Trainer makes, and has no effect on this loader. "
-                "Pass it to fastpipe.loader(...): %s",
+                "TrainingArguments(%s) is for DataLoaders that the Trainer makes, and has no effect on this "
+                "loader.%s%s",
                 given,
-                instead,
+                stays,
+                advice,
             )
         return
 
 
 def _without_effect(arguments: Any, recipe: Recipe, workers: int, ahead: int) -> Iterator[tuple[str, str]]:
-    """Option of TrainingArguments -> what to pass to the loader, where it is not as there."""
+    """Option of TrainingArguments -> what to pass to the loader, where it is not as there; "": nothing."""
     threads = getattr(arguments, "dataloader_num_workers", 0)
     if threads not in (0, workers):
         yield "dataloader_num_workers", f"num_workers={threads}"
     prefetch = getattr(arguments, "dataloader_prefetch_factor", None)
     if prefetch not in (None, ahead):
         yield "dataloader_prefetch_factor", f"prefetch_factor={prefetch}"
+    if getattr(arguments, _PERSISTENT, False):
+        yield _PERSISTENT, ""
+    size_option = f"per_device_{'train' if recipe.shuffle else 'eval'}_batch_size"
+    size = getattr(arguments, size_option, _DEFAULT_BATCH_SIZE)
+    if size not in (_DEFAULT_BATCH_SIZE, recipe.batch_size):
+        yield size_option, f"batch_size={size}"
     if getattr(arguments, "dataloader_drop_last", False) and not recipe.drop_last:
         yield "dataloader_drop_last", "drop_last=True"
     if not recipe.shuffle:

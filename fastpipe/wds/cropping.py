@@ -21,7 +21,9 @@ from fastpipe.native import _engine
 from fastpipe.plan.crops import Crop
 from fastpipe.samples.single import Cropping, Draws
 from fastpipe.sources.options import PICTURES
+from fastpipe.sources.picture.background import background_color, is_transparent, on_background
 from fastpipe.sources.picture.probe import image_format
+from fastpipe.wds.transparency import has_alpha, tell_dropped
 
 Handler = Callable[[Exception], bool]
 _Value = TypeVar("_Value")
@@ -43,8 +45,11 @@ class Opened(NamedTuple):
 class PipelineCropping(Cropping):
     """What crop and batch_crop share: the checked options, the epoch, and how rows are made."""
 
-    def __init__(self, size: Any, *, train: bool, crop: Crop | None, max_pixels: int, **options: Any) -> None:
+    def __init__(
+        self, size: Any, *, train: bool, crop: Crop | None, max_pixels: int, background: Any = None, **options: Any
+    ) -> None:
         super().__init__(crop, size, train=flag("train", train), **options)
+        self._background = background_color(background)
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         if self.crop.rows > 1:
             raise ConfigError(
@@ -97,16 +102,24 @@ class PipelineCropping(Cropping):
         """
         shape = (3, *self.size) if planar else (*self.size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
-        headers = {row: _plain(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
+        headers = {row: self._header(data) for row, data in enumerate(pictures)}
         failed = self._fill(out, {row: one for row, one in headers.items() if one}, draws, threads, planar)
         others = [row for row, one in headers.items() if one is None or row in failed]
         if others:
-            convert = partial(_converted, max_pixels=self._max_pixels)
+            convert = partial(_converted, max_pixels=self._max_pixels, background=self._background)
             found = dict(zip(others, _each(convert, [pictures[row] for row in others], threads), strict=True))
             failed = {row: one for row, one in found.items() if isinstance(one, str)}
             opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
             failed |= self._fill(out, opened, draws, threads, planar)
         return out, failed
+
+    def _header(self, data: bytes) -> Opened | None:
+        """As `_plain`; None also where the picture is to be put on the background."""
+        if has_alpha(data):
+            if self._background is not None:
+                return None
+            tell_dropped()
+        return _plain(data, max_pixels=self._max_pixels)
 
     def _fill(
         self, out: NDArray[np.uint8], opened: dict[int, Opened], draws: Draws, threads: int, planar: bool
@@ -149,7 +162,7 @@ def _plain(data: bytes, *, max_pixels: int) -> Opened | None:
         return None
 
 
-def _converted(data: bytes, *, max_pixels: int) -> Opened | str:
+def _converted(data: bytes, *, max_pixels: int, background: str | None) -> Opened | str:
     """What the engine refuses: JPEGs and PNGs as `pack` stores them (without loss, if progressive); others by Pillow.
     Why not: it is no picture, damaged, or over the limit.
     """
@@ -157,11 +170,17 @@ def _converted(data: bytes, *, max_pixels: int) -> Opened | str:
         if data.startswith(_DECODED):
             from fastpipe.sources.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
 
-            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
+            packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0, background=background))
             return Opened(packed.width, packed.height, data=packed.data)
         from fastpipe.sources.picture.pillow import open_image, rgb_of
 
-        rgb = rgb_of(open_image(data, image_format(data), max_pixels=max_pixels).samples())
+        samples = open_image(data, image_format(data), max_pixels=max_pixels).samples()
+        if is_transparent(samples):
+            if background is None:
+                tell_dropped()
+            else:
+                samples = on_background(samples, background)
+        rgb = rgb_of(samples)
         return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)
     except ImageError as problem:
         return str(problem)

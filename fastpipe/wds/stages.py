@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def crop(
     seed: int = 0,
     exact: bool = False,
     max_pixels: int = MAX_PIXELS,
+    background: str | Sequence[int] | None = None,
 ) -> SampleCrop:
     """A function for webdataset's `.map`, `.decode` and `.map_dict` that makes crops of pictures.
 
@@ -48,6 +50,8 @@ def crop(
         seed: seed of crops and flips; whole number in [0, 2**64).
         exact: True: always decode at full size. See fastpipe.loader.
         max_pixels: largest number of pixels of one stored image; a larger one cannot be decoded.
+        background: the colour that transparent images are put on, such as "white", "#ffffff" or [255, 255, 255]; None:
+            alpha is dropped, and the log says so once: hidden colours show.
 
     Returns:
         A SampleCrop: a function, with `set_epoch`.
@@ -55,7 +59,8 @@ def crop(
     Raises:
         ConfigError: an argument is wrong.
     """
-    return SampleCrop(size, train=train, crop=crop, hflip=hflip, seed=seed, exact=exact, max_pixels=max_pixels)
+    options: dict[str, Any] = {"crop": crop, "hflip": hflip, "seed": seed, "exact": exact, "background": background}
+    return SampleCrop(size, train=train, max_pixels=max_pixels, **options)
 
 
 class SampleCrop(PipelineCropping):
@@ -106,6 +111,7 @@ def batch_crop(
     seed: int = 0,
     exact: bool = False,
     max_pixels: int = MAX_PIXELS,
+    background: str | Sequence[int] | None = None,
     num_workers: int | None = None,
     handler: Handler | None = None,
 ) -> BatchCrop:
@@ -116,7 +122,7 @@ def batch_crop(
     `.listed(N)` webdataset's own default_collation_fn collates them.
 
     Args:
-        size, train, crop, hflip, seed, exact, max_pixels: see fastpipe.wds.crop.
+        size, train, crop, hflip, seed, exact, max_pixels, background: see fastpipe.wds.crop.
         num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to this process, divided
             by the ranks on this machine and by the workers of the DataLoader.
         handler: called with the SampleError of each sample whose picture cannot be decoded, or that has other pictures
@@ -136,7 +142,7 @@ def batch_crop(
             f"handler: expected None or a function, such as webdataset.warn_and_continue, got {handler!r}"
         )
     options = {"train": train, "crop": crop, "hflip": hflip, "seed": seed, "exact": exact, "max_pixels": max_pixels}
-    return BatchCrop(num_workers, handler, size=size, **options)
+    return BatchCrop(num_workers, handler, size=size, background=background, **options)
 
 
 class BatchCrop(PipelineCropping):

@@ -62,6 +62,11 @@ DEFAULTS = {"seed": 42, "data_seed": None, "dataloader_num_workers": 0, "dataloa
         ({"dataloader_num_workers": 1}, {}, ""),
         ({"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4}, {}, ": num_workers=2, prefetch_factor=4"),
         ({"dataloader_drop_last": True}, {"drop_last": False}, "drop_last=True"),
+        ({"dataloader_persistent_workers": True}, {}, "no effect on this loader. Its threads stay from epoch to epoch"),
+        ({"per_device_train_batch_size": 64}, {}, "(per_device_train_batch_size=64) is for.*: batch_size=64"),
+        ({"per_device_train_batch_size": 8}, {}, ""),  # the default
+        ({"per_device_eval_batch_size": 64}, {"train": False}, "batch_size=64"),
+        ({"per_device_train_batch_size": 64}, {"train": False}, ""),
         ({"data_seed": 3}, {}, "(data_seed=3) is for.*: seed=3"),
         ({"seed": 5}, {}, "(seed=5) is for.*: seed=5"),
         ({"seed": 5}, {"seed": 5}, ""),
