@@ -25,6 +25,7 @@ from fastpipe.plan.draws import Int64s, Stream
 from fastpipe.samples.by_id import Derived, Values, spans
 from fastpipe.samples.choosing import array_of, chosen_ids, draws_of_pictures, near
 from fastpipe.samples.data import Data, StoredDataset, joined
+from fastpipe.samples.field_classes import check_fields_agree, check_fields_alone
 from fastpipe.samples.fields import sample_fields
 from fastpipe.samples.folding import parts_of, warn_of_missing_classes
 from fastpipe.samples.saved import save
@@ -138,7 +139,10 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         new[[known[name] for name in classes]] = np.arange(len(classes))
         masks = [new[self.by_id("label").take(ids)] != NO_LABEL for ids in spans(len(self))]
         found = self._chosen(np.flatnonzero(np.concatenate(masks)), "only")
-        return found if flag("keep_labels", keep_labels) else found._renumbered(classes, new[:-1].tolist())
+        if flag("keep_labels", keep_labels):
+            return found
+        check_fields_agree(self.fields, classes, "only", ", or pass keep_labels=True")
+        return found._renumbered(classes, new[:-1].tolist())
 
     def with_classes(self, classes: Sequence[str]) -> Dataset:
         """The same samples, whose labels are positions in `classes`, by name: such as those of the training data.
@@ -155,6 +159,8 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
             raise ConfigError(f"with_classes: expected a list of the names of all classes, got {classes!r:.100}")
         names = checked_names(classes, "with_classes")
         if not self.classes:
+            if check_fields_alone(self.fields, names, "with_classes", self.path):
+                return self
             raise ConfigError(f"with_classes: {self.path} has no classes; with_labels(labels, classes=) gives it some")
         places = {name: number for number, name in enumerate(names)}
         numbers = [places.get(name, NO_LABEL) for name in self.classes]
@@ -167,6 +173,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
                         f"the {len(names):,} names{near(name, names)}. Add it, or leave its samples out: "
                         "data.only(classes)"
                     )
+        check_fields_agree(self.fields, names, "with_classes")
         return self._renumbered(names, numbers)
 
     def take(self, fraction: float) -> Dataset:
@@ -395,6 +402,7 @@ class Dataset(Data, torch.utils.data.Dataset[Any]):
         if not are_positions(self.classes, used, given.labels):
             return self.with_classes(given.labels)
         _LOG.warning("%s: assumed labels are numbers: number 0 is %r, and so on", self.path, given.labels[0])
+        check_fields_agree(self.fields, given.labels, "classes_from")
         places = (number if number < len(given.labels) else NO_LABEL for number in range(len(self.classes)))
         return self._renumbered(given.labels, list(places))
 
