@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.sources.coco import coco_files, entries, id_of
 from fastpipe.sources.files import SourcePath, names_in
 
-_END_BYTES = 1 << 20  # of a file, where most programs write the categories
+_PART_BYTES = 1 << 20  # at the end and the start of a file, where programs write the categories
 _CATEGORIES = re.compile(rb'"categories"\s*:\s*(?=\[)')
 
 Categories = dict[Any, str]  # id -> name
@@ -49,27 +50,39 @@ def files_beside(path: SourcePath) -> list[SourcePath]:
 
 
 def categories_of(path: SourcePath) -> Categories:
-    """Those that a file says; none if it is damaged."""
-    found = _categories_at_end(path) if isinstance(path, Path) else None
+    """Those that a file says; none if it is damaged, which packing it would say."""
+    if path.name.startswith("captions_"):
+        return {}
+    found = _categories_near_an_end(path) if isinstance(path, Path) else None
     if found is None:
-        found = [entry for name, _, entry in entries(path) if name == "categories"]
+        with suppress(PackError):
+            found = [entry for name, _, entry in entries(path) if name == "categories"]
     return {
         id_of(entry["id"]): entry["name"]
-        for entry in found
+        for entry in found or ()
         if isinstance(entry, dict) and id_of(entry.get("id")) is not None and isinstance(entry.get("name"), str)
     }
 
 
-def _categories_at_end(path: Path) -> list[Any] | None:
-    """Reads the end of a file, which may be large; None: they are not there."""
+def _categories_near_an_end(path: Path) -> list[Any] | None:
+    """Reads the start and the end of a file, which may be large; None: they are in neither."""
     with open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
-        data = file.read(_END_BYTES)
+        size_bytes = os.fstat(file.fileno()).st_size
+        for offset in (max(0, size_bytes - _PART_BYTES), 0):
+            file.seek(offset)
+            found = _categories_in(file.read(_PART_BYTES))
+            if found is not None:
+                return found
+    return None
+
+
+def _categories_in(data: bytes) -> list[Any] | None:
     matches = list(_CATEGORIES.finditer(data))
     if not matches:
         return None
     try:
-        found, _ = json.JSONDecoder().raw_decode(data[matches[-1].end() :].decode("utf-8"))
+        text = data[matches[-1].end() :].decode("utf-8", "replace")  # it may end in a character
+        found, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
     return found if found and all(isinstance(entry, dict) and "id" in entry for entry in found) else None

@@ -104,6 +104,8 @@ def list_sources(
     listing = _listed(found, found.without_split(how))
     if how.classes is not None:
         listing = with_given_classes(listing, how.classes)
+    elif found.format == "imagefolder" and not found.split and not is_pattern:
+        listing = replace(listing, assumed=(*listing.assumed, *_other_classes_of_training(root, listing.classes)))
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
@@ -137,6 +139,27 @@ def _listed(found: Recognised, how: SourceOptions) -> Listing:
     listing = with_names_of_all(listing, listings.values())
     listing = with_classes(listing, classes_of_all(list(classes.values())))
     return replace(listing, assumed=(*listing.assumed, *new)) if new else listing
+
+
+def _other_classes_of_training(root: SourcePath, classes: Sequence[str]) -> Iterator[Assumption]:
+    """Of the folder of a split that a user has passed by itself: whether training beside it numbers classes otherwise.
+    No file is listed for it.
+    """
+    if not isinstance(root, Path) or split_word(root.absolute().name) in (None, "train"):
+        return
+    beside = root.absolute().parent
+    for name in names_in(beside, FEW).folders:
+        if split_word(name) != "train":
+            continue
+        folders = None
+        with suppress(PackError):
+            folders = class_folders(beside / name, SourceOptions())
+        if folders is not None and classes and folders.classes != list(classes):
+            yield Assumption(
+                f"classes: those of {readable(root.name)} alone, with other numbers than those of {readable(name)} "
+                "beside it",
+                f"--classes-from {readable(str(beside / name))}",
+            )
 
 
 def _coco_files_of_others(found: Recognised, how: SourceOptions) -> Iterator[SourcePath]:

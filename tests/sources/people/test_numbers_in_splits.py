@@ -75,6 +75,26 @@ def test_coco_with_fewer_categories(tmp_path: Path) -> None:
     assert class_of_box(tmp_path) == "cat"
 
 
+@becomes("the class folders of val by themselves, beside train", "numbered alone, and named", "--classes-from TRAIN")
+def test_a_folder_of_a_split_by_itself(tmp_path: Path) -> None:
+    photos(tmp_path / "src/train", "ant/1.jpg", "bee/1.jpg", "cow/1.jpg")
+    photos(tmp_path / "src/val", "ant/1.jpg", "cow/1.jpg")
+    summary = fastpipe.pack(tmp_path / "src/val", tmp_path / "packed")
+    words = "classes: those of val alone, with other numbers than those of train beside it"
+    assert list(map(tuple, summary.assumed)) == [(words, f"--classes-from {tmp_path}/src/train")]
+    training = fastpipe.pack(tmp_path / "src/train", tmp_path / "training")
+    assert training.assumed == ()
+    summary = fastpipe.pack(tmp_path / "src/val", tmp_path / "right", classes_from=tmp_path / "src/train")
+    assert (fastpipe.open(tmp_path / "right").classes, summary.assumed) == (["ant", "bee", "cow"], ())
+
+
+def test_a_damaged_split_does_not_hinder_others(tmp_path: Path) -> None:
+    root = write_official(tmp_path / "coco", TRAIN, VAL)
+    (root / "annotations/instances_train2017.json").write_text('{"images": [')
+    fastpipe.pack(root, tmp_path / "packed", split="val2017")
+    assert class_of_box(tmp_path) == "dog"
+
+
 def write_tables(root: Path, names: str, **columns: tuple[list[object], list[object]]) -> Path:
     """A Parquet file of photos for each of two splits, with their columns."""
     for place, split in enumerate(("train", "validation")):
