@@ -23,8 +23,16 @@ _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0[0-9]+")
 _WHOLE = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")  # as pandas writes whole numbers if one of the column is missing
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
-_MEANING = {"padded": "text", "whole": "float", "-1": "int", "-1.0": "float"}  # of looks that matter to labels only
+_FOURS = "lists of four numbers"  # how a value looks
+_MEANING = {
+    "padded": "text",
+    "whole": "float",
+    "-1": "int",
+    "-1.0": "float",
+    _FOURS: "json",
+}  # of looks that matter to labels only
 _CATEGORIES = ("categories", "category", "labels", "label")
+_MOST_FIRST = 1000  # values that are kept in any case
 _MOST_DISTINCT = 2000  # values of a column that are kept apart
 _FLAGS = {"0": 0, "1": 1, "-1": -1, "0.0": 0, "1.0": 1, "-1.0": -1, "true": 1, "false": 0}  # as texts, in small letters
 
@@ -38,6 +46,7 @@ class Seen:
         self.count = 0
         # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
         self._looks: dict[Any, str] = {}
+        self.first: list[str] = []  # the first values that differ, as texts
         self._texts: set[str] | None = set()  # the values, as texts; None: there are too many, or others among them
 
     def add(self, value: object, where: str) -> None:
@@ -54,6 +63,8 @@ class Seen:
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
             look = "json"  # lists of several lengths
         self._looks.setdefault(look, where)
+        if len(self.first) < _MOST_FIRST and isinstance(value, (str, int, float)):
+            self.first.append(str(value).strip())
         if self._texts is not None and value is not None:
             if isinstance(value, (str, int, float)) and len(self._texts) < self._most:
                 self._texts.add(str(value).strip())
@@ -90,13 +101,19 @@ class Seen:
     @property
     def are_lists(self) -> bool:
         """Whether there are lists among the values, also as Python writes them."""
-        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {"no list", "json"}
+        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {
+            "no list",
+            "json",
+            _FOURS,
+        }
         return bool(lists) or any(text.startswith("[") for text in self.texts)
 
     @property
     def are_fours(self) -> bool:
-        """Whether all values are lists of four numbers, empty lists or missing, as a column of boxes has them."""
-        fours = {look for look in self._looks if isinstance(look, tuple) and look[0] == 4}
+        """Whether all values are lists of four numbers, lists of these, empty lists or missing, as a column of boxes
+        has them.
+        """
+        fours = {look for look in self._looks if look == _FOURS or (isinstance(look, tuple) and look[0] == 4)}
         return bool(fours) and self._looks.keys() <= {*fours, "none", "no list"}
 
     @property
@@ -183,13 +200,16 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
+_ADJACENT = re.compile(r"(['\"])\s+\1")  # between the texts of an array as numpy prints it: ['cat' 'dog']
+
+
 def listed(text: str) -> list[Any]:
     """A list as Python or JSON writes it. ImageError: it is none."""
     try:
         found = json_value(text)
     except (ValueError, RecursionError):
         try:
-            found = ast.literal_eval(text)
+            found = ast.literal_eval(_ADJACENT.sub(r"\1, \1", text))
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             found = None
     if not isinstance(found, (list, tuple)):
@@ -226,6 +246,8 @@ def _look(value: object) -> Any:
         return len(value), any(isinstance(each, float) for each in value)
     if value == []:
         return "no list"
+    if _are_boxes(value):
+        return _FOURS
     return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
 
 

@@ -243,8 +243,8 @@ class _SourceKind(NamedTuple):
     endings: tuple[str, ...] = ()  # of a file's name
 
 
-_OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator")
-_OPTIONS = (*_OF_TABLES, "box_format")
+_OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator", "unlisted")
+_OPTIONS = (*_OF_TABLES, "box_format", "encoding")
 _ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {

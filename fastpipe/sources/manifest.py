@@ -26,6 +26,7 @@ from fastpipe.sources.split_column import split_column
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
+from fastpipe.sources.unlisted import Unlisted
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
@@ -88,16 +89,17 @@ def list_manifest(
         flags = "; --field 'tags=*:classes' makes one field of columns of 0 and 1, a class each"
         raise PackError(f"{name} has {len(fields)} columns besides image and label; {most}{flags}")
     root = how.root_of_images() or path.parent
+    empty: dict[str, Any] = {}  # the values of an image without a row
     if boxes is not None:
         gathered.gather(rows(), split)
         fields = gathered.fields()
-        listed, assumed = gathered.rows(), [*assumed, *boxes.assumed]
+        listed, assumed, empty = gathered.rows(), [*assumed, *boxes.assumed], gathered.empty
     else:
         numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
         listed = rows_of(rows(), columns, typed=typed, numbered=numbered, split=split)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
-    return list_rows(root, listed, fields, beside=beside, assumed=assumed)
+    return list_rows(root, listed, fields, beside=beside, assumed=assumed, unlisted=Unlisted(how.unlisted, empty))
 
 
 def _form(path: SourcePath) -> TextForm:

@@ -22,8 +22,9 @@ from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField, change
-from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.options import KEEP, ColumnChoice
 from fastpipe.sources.split_column import SplitColumn
+from fastpipe.sources.unlisted import Unlisted, assumption_of, images_without_row
 from fastpipe.sources.written_names import WrittenNames
 
 _MOST_PATH_BYTES = 4096
@@ -74,7 +75,7 @@ def rows_of(
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
         if split is not None and not split.has(row.values):
-            yield Row(row.where, label=label, is_of_another=True)
+            yield Row(row.where, path=path, label=label, is_of_another=True)
             continue
         values: dict[str, Any] = {}
         for each in columns.fields:
@@ -97,8 +98,11 @@ def list_rows(
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
     assumed: Iterable[Assumption] = (),
+    unlisted: Unlisted | None = None,
 ) -> Listing:
-    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray."""
+    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray.
+    `unlisted`: what becomes of images in the folders of these images that have no row; None: nobody looks for them.
+    """
     for each in fields:
         if each.kind == "bytes":
             raise PackError(
@@ -108,6 +112,7 @@ def list_rows(
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
+    elsewhere = set[str]()  # images of other splits
     # Rows hold their values; files behind a URL are asked for many at a time.
     while run := list(islice(waiting, 64 if isinstance(image_root, Path) else 512)):
         ours = [row for row in run if not row.is_of_another]
@@ -115,11 +120,20 @@ def list_rows(
         sources += map(found.source, ours)
         for row in run:
             if row.is_of_another:
+                elsewhere.add(_relative_path(row.path, image_root))
                 with suppress(ValueError):  # such a row is rejected when its split is packed
                     found.labels.take(row.label, row.where)
-    found.notes.flush()
-    stray = sorted(path for path in beside if path not in found.names)
     assumed = tuple(assumed) + found.assumed()
+    if unlisted is not None:
+        without_row = images_without_row(image_root, found.names, elsewhere)
+        if unlisted.choice == KEEP:
+            kept = [Row(path, unlisted.values, path=path) for path in without_row]
+            found.look_up(kept)
+            sources += map(found.source, kept)
+        elif unlisted.choice is None:
+            assumed += tuple(assumption_of(without_row, len(sources)))
+    found.notes.flush()
+    stray = sorted(path for path in beside if path not in found.names and path not in elsewhere)
     classes = found.labels.settle(sources)
     assumed += found.labels.assumed(classes)
     return Listing(image_root, classes, sources, stray, fields=tuple(fields), notes=found.notes, assumed=assumed)
@@ -136,6 +150,8 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
         path = (unquote(path) if Url(path).is_web else path).removeprefix(f"{image_root}/")
     if scheme_of(path):
         return path
+    if path[:1] not in ("", ".", "/") and "//" not in path and "/." not in path and path[-1] != "/":
+        return path  # as most are: a PurePosixPath for each of a million rows would take seconds
     clean = PurePosixPath(path)
     if clean.is_absolute() and isinstance(image_root, Path):
         root = PurePosixPath(os.path.abspath(image_root))
@@ -193,6 +209,8 @@ class _Taken:
             note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
         except ValueError as problem:
             why = f"{problem} ({row.where})" if path else str(problem)
+            if path in self._paths:
+                self.names.setdefault(self._paths[path], 0)  # so it is no image without a row
             return Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why)
         path = self._paths.get(path, path)
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
