@@ -46,6 +46,7 @@ from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
+_WORDS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -137,7 +138,9 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
             f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
         )
     kind = format_of(path.name) or "" if metadata else found.format
-    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None)
+    # The name of the file may say the split that a user asks for; else its rows have to.
+    is_of_split = how.split is not None and how.split in (found.chosen, path.stem, *_WORDS.split(path.stem))
+    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None or not is_of_split)
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -261,7 +264,7 @@ _FORMATS = {
     "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label")),
     "masks": _SourceKind(_of_masks, ("fields", "split", "coordinates")),
 }
-_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset", *_MANIFESTS)
+_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset", "metadata", *_MANIFESTS)
 # They number their classes for all splits; boxes have labels of their own.
 _OWN_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
@@ -374,14 +377,15 @@ def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tupl
     if split == "":  # the key of what says none
         raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
     found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
-    if split is None and "" in found:  # beside the images themselves
-        return "", found
+    if "" in found and (split is None or (kind == "metadata" and fitting(split, found) is None)):
+        return "", found  # beside the images themselves
     if not found:  # files of the format, which may have a split in their names
         found = {name: [root / name] for name in names.files if format_of(name) == kind}
         if not found:
             raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
-        named = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        named = [name for name, stem in stems.items() if split in (stem, *_WORDS.split(stem))]
+        named = named or list(found)  # the splits may be in the rows of the only file
         split = named[0] if len(named) == 1 else split
     chosen = pick_split(split, found, root)
     if kind == "metadata" and split is None and len(names.folders) > 1:

@@ -16,6 +16,8 @@ _WORDS = (
 )
 _MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
 _LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
+_WORDS_OF_SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
+_SEVERAL = frozenset(_WORDS_OF_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SEPARATORS = ("|", ";", ",", " ")  # between the classes of a picture; the first that a column has counts
 _MOST_WORDS = 3  # in the name of a class that commas separate from others
@@ -83,9 +85,10 @@ class Joined(NamedTuple):
     separator: str
 
 
-def joined_classes(texts: Collection[str], *, are_labels: bool) -> Joined | None:
+def joined_classes(texts: Collection[str], *, are_labels: bool, are_several: bool = False) -> Joined | None:
     """A text that looks like several classes, such as "cat|dog", and what separates them; None: none does.
-    `are_labels`: the column is called as if it held classes; else it may hold sentences.
+    `are_labels`: the column is called as if it held classes; else it may hold sentences. `are_several`: as if it held
+    several, as "tags" says.
     """
     for separator in (*SEPARATORS, *_RARE_SEPARATORS):
         parts = {text: [part.strip() for part in text.split(separator)] for text in texts if separator in text.strip()}
@@ -99,20 +102,24 @@ def joined_classes(texts: Collection[str], *, are_labels: bool) -> Joined | None
             if are_classes or separator == "|" or (are_labels and _are_names(parts[text], separator)):
                 return Joined(text, separator)
     words = [text.split() for text in sorted(texts)]
-    if are_labels and (several := _with_moving_words(words)):
+    several = _with_moving_words(words) if are_labels else ()
+    if not several and are_several:
+        counted = Counter(word for found in words for word in set(found))
+        several = next((found for found in words if len(found) > 1 and any(counted[word] > 1 for word in found)), ())
+    if several:
         return Joined(" ".join(several), " ")
     return None
 
 
 def _are_names(parts: Sequence[str], separator: str) -> bool:
-    """Whether the parts of a text are short enough for names of classes, and what separates them is no part of a name."""
+    """Whether the parts of a text are short enough for names of classes, and names have no such separator."""
     return separator in (";", ",") and all(len(part.split()) <= _MOST_WORDS for part in parts)
 
 
 def _with_moving_words(texts: Sequence[Sequence[str]]) -> Sequence[str]:
-    """Of texts, as their words, the first of several words, one of which stands at various places: the words are classes
-    then, as "primary" in "haze primary" and "clear primary water". In a name a word keeps its place, as "retriever" in
-    "golden retriever" and "labrador retriever".
+    """Of texts, as their words, the first of several words, one of which stands at various places. Its words are
+    classes, as "primary" in "haze primary" and "agriculture clear primary water". In a name a word keeps its place, as
+    "retriever" in "golden retriever" and "labrador retriever".
     """
     places: dict[str, set[int]] = {}  # from the start
     places_from_end: dict[str, set[int]] = {}
@@ -159,7 +166,12 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
 def _joined(seen: Mapping[str, Values], column: str) -> Joined | None:
     """Several classes in one text of a column."""
     values = seen[column]
-    return joined_classes(values.texts or values.first, are_labels=named_as_label(column))
+    words = {word.lower() for word in _WORD.findall(column)}
+    return joined_classes(
+        values.texts or values.first,
+        are_labels=named_as_label(column),
+        are_several=not _SEVERAL.isdisjoint(words),
+    )
 
 
 def _field_of_classes(column: str, joined: Joined | None) -> str:

@@ -22,7 +22,7 @@ from fastpipe.sources.likely import assumed_of_columns
 from fastpipe.sources.listing import Assumption, Listing
 from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, named_as_image
 from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
-from fastpipe.sources.split_column import split_column
+from fastpipe.sources.split_column import ALL, folder_of, refuse_split, split_column, split_of_paths
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
@@ -52,8 +52,9 @@ def list_manifest(
     else:
         rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows, path)
     of_classes = {column for each in how.fields or () if each.kind == "classes" for column in (each.column,)}
-    seen = _seen(rows(), name, typed=typed, of_classes=of_classes)
-    split = split_column(seen, how, name, alone=alone)
+    folders: dict[str, set[str]] = {}  # in the paths of columns that may hold those of the images
+    seen = _seen(rows(), name, typed=typed, of_classes=of_classes, how=how, folders=folders)
+    split = split_column(seen, how, name)
     boxes = box_columns(seen, how, name)
     there = {**seen, BOXES: seen.get(BOXES)} if boxes is not None else seen
     asked = {each.column for each in how.fields or ()}
@@ -68,6 +69,7 @@ def list_manifest(
     def are_flags(column: str) -> bool:
         return bool(seen[column].flags)
 
+    has_splits = split is not None or how.split == ALL
     if split is not None and len(set(split.names.values())) == 1:
         split = None  # all rows are of it, so it says nothing that is not to be stored
     if split is not None:
@@ -75,11 +77,14 @@ def list_manifest(
     hint = "" if typed else ". If the file has no header row, write one, such as path,label"
     columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint)
     label, fields = columns.label, columns.fields
+    if not has_splits and (split := split_of_paths(columns.image, folders.get(columns.image, ()), how, name)) is None:
+        if alone:
+            refuse_split(how, name)
     if boxes is not None:
         gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
         fields = gathered.others
     else:
-        others = {column: each for column, each in seen.items() if split is None or column != split.column}
+        others = {column: each for column, each in seen.items() if column in there}
         assumed += assumed_of_columns(others, columns, how)
         fields, more = settled_classes(fields, {column: each.texts for column, each in seen.items()}, how)
         assumed += more
@@ -109,7 +114,15 @@ def _form(path: SourcePath) -> TextForm:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
 
 
-def _seen(rows: Iterable[Row], name: str, *, typed: bool, of_classes: Container[str] = ()) -> dict[str, Seen]:
+def _seen(
+    rows: Iterable[Row],
+    name: str,
+    *,
+    typed: bool,
+    of_classes: Container[str],
+    how: SourceOptions,
+    folders: dict[str, set[str]],
+) -> dict[str, Seen]:
     seen: dict[str, Seen] = {}
     count, problem = 0, None
     for row in rows:
@@ -122,7 +135,11 @@ def _seen(rows: Iterable[Row], name: str, *, typed: bool, of_classes: Container[
                 if len(seen) == MOST_COLUMNS:
                     raise PackError(f"{name}: expected at most {MOST_COLUMNS} columns, got more")
                 seen[column] = Seen(typed=typed, keeps_all=column in of_classes)
+                if column == how.image_column or named_as_image([column], how):
+                    folders[column] = set()
             seen[column].add(value, row.where)
+        for column, known in folders.items():
+            known.add(folder_of(row.values.get(column)))
     for each in seen.values():
         if each.count < count:
             each.add(None, "")  # a record without the key says the same as one with null

@@ -319,8 +319,9 @@ class Gathering:
         if text.startswith("[") and self._lists_boxes(row):
             with suppress(ImageError):
                 value = listed(text)
-        is_of_boxes = isinstance(value, list) and len(value) == count and self._lists_boxes(row)
-        return value if is_of_boxes else [value] * count
+        if isinstance(value, list) and len(value) == count and self._lists_boxes(row):
+            return value
+        return [value] * count
 
     def _other(self, row: Row, field: SourceField) -> Any:
         value: Any = row.values.get(field.column)

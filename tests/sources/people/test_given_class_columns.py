@@ -50,9 +50,8 @@ def test_other_separators_of_classes(three: Path) -> None:
     for separator in " ,;":
         text = f'path,label\na.jpg,"scab{separator}rust"\nb.jpg,rust\nc.jpg,scab\n'
         (said,) = assumed(pack_text(three, "a.csv", text, overwrite=True))
-        assert said.endswith(
-            f"in column 'label' is one class, not several (--field tags=label:classes --separator '{separator}')"
-        )
+        option = f"--field tags=label:classes --separator '{separator}'"
+        assert said.endswith(f"in column 'label' is one class, not several ({option})")
         pack_text(three, "a.csv", text, fields=["tags=label:classes"], overwrite=True)
         assert tags(three, "tags") == {"a.jpg": {"scab", "rust"}, "b.jpg": {"rust"}, "c.jpg": {"scab"}}
 

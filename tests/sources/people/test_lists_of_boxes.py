@@ -41,7 +41,8 @@ def test_lists_of_boxes_and_classes(three: Path, quote: str, column: str) -> Non
 
 @becomes("the same with class numbers: [3, 0]", "boxes, each with its number", "--box-format xyxy")
 def test_lists_of_numbers(three: Path) -> None:
-    text = 'image,bboxes,label,score\na.jpg,"[[1,2,3,4],[5,6,17,18]]","[3, 0]","[0.5, 0.25]"\nb.jpg,"[[0,0,9,9]]",[1],[1]\n'
+    rows = 'a.jpg,"[[1,2,3,4],[5,6,17,18]]","[3, 0]","[0.5, 0.25]"\nb.jpg,"[[0,0,9,9]]",[1],[1]\n'
+    text = f"image,bboxes,label,score\n{rows}"
     pack_text(three, "a.csv", text, box_format="xyxy")
     found = values(three, "boxes", "score")
     assert found["a.jpg"] == [[[1, 2, 3, 4], [5, 6, 17, 18]], [3, 0], [0.5, 0.25]]
