@@ -39,6 +39,7 @@ from fastpipe.sources.splits import (
     split_word,
     with_classes,
 )
+from fastpipe.sources.table_files import left_out, with_labels_first
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
@@ -139,8 +140,17 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
         )
     kind = format_of(path.name) or "" if metadata else found.format
     # The name of the file may say the split that a user asks for; else its rows have to.
-    is_of_split = how.split is not None and how.split in (found.chosen, path.stem, *_WORDS.split(path.stem))
-    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None or not is_of_split)
+    stem = os.path.splitext(path.name)[0]
+    is_of_split = how.split is not None and how.split in (found.chosen, stem, *_WORDS.split(stem))
+    alone = found.names is None or not (found.others or is_of_split)
+    listing = list_manifest(path, kind, how, metadata=metadata, alone=alone)
+    if found.names is None:
+        return listing
+    return replace(listing, assumed=(*listing.assumed, *left_out(_manifests_in(found.names))))
+
+
+def _manifests_in(names: Names) -> list[str]:
+    return [name for name in names.files if format_of(name) in _MANIFESTS]
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -231,11 +241,14 @@ def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
     tables = [name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")]
     if not tables:
         return folders
+    fitting_split = [name for name in tables if split_in_path(name) == split_word(found.split)]
+    table = with_labels_first(fitting_split or tables)[0]
     beside = Assumption(
-        f"labels: none, though {some(tables)} lies beside the splits; if it has the labels, pass it",
-        f"--image-root {found.root.name}",
+        f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, pass "
+        f"{readable(str(found.top / table))}",
+        f"--image-root {readable(str(found.root))}",
     )
-    return folders._replace(assumed=(*folders.assumed, beside))
+    return folders._replace(assumed=(*folders.assumed, beside, *left_out(tables)))
 
 
 class _SourceKind(NamedTuple):
@@ -308,7 +321,9 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     if kinds == ["imagefolder"] and how.format == "auto" and len(names.folders) == 1 and not names.files:
         _refuse_around(root / names.folders[0], how)
     if len(kinds) > 1:
-        remedy = "--format picks one; or pass the file that lists the images"
+        tables = with_labels_first(_manifests_in(names))
+        file = f", such as {readable(str(root / tables[0]))}" if tables else ""
+        remedy = f"--format picks one; or pass the file that lists the images{file}"
         raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
@@ -380,7 +395,8 @@ def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tupl
     if "" in found and (split is None or (kind == "metadata" and fitting(split, found) is None)):
         return "", found  # beside the images themselves
     if not found:  # files of the format, which may have a split in their names
-        found = {name: [root / name] for name in names.files if format_of(name) == kind}
+        files = [name for name in names.files if format_of(name) == kind]
+        found = {name: [root / name] for name in with_labels_first(files)}
         if not found:
             raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
@@ -426,8 +442,9 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     found += label_kinds(root, names, others=found)
     if found:
         return found
-    manifests = [kind for name in files if (kind := format_of(name)) in _MANIFESTS and _lists_images(root / name)]
-    found = sorted(set(filter(None, manifests)))
+    tables = with_labels_first(_manifests_in(names))
+    manifests = [kind for name in tables if _lists_images(root / name) and (kind := format_of(name))]
+    found = sorted(set(manifests))
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]

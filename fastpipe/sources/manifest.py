@@ -7,7 +7,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,14 +20,15 @@ from fastpipe.sources.column_kinds import Seen, json_value
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import assumed_of_columns
 from fastpipe.sources.listing import Assumption, Listing
-from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, named_as_image
-from fastpipe.sources.rows import Row, list_rows, row_name, rows_of
+from fastpipe.sources.options import FILE_NAME, MOST_FIELDS, SourceOptions, choose_columns, is_picture, named_as_image
+from fastpipe.sources.rows import Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.split_column import ALL, folder_of, refuse_split, split_column, split_of_paths
 from fastpipe.sources.table_boxes import BOXES, box_columns, gathering
 from fastpipe.sources.table_text import SPACES, TextForm, text_form
 from fastpipe.sources.tables import metadata_rows
 from fastpipe.sources.unlisted import Unlisted
 
+_IDS = {"id", "Id", "ID", "uuid", "key", "name"}  # columns that may have the names of the images
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
@@ -60,6 +61,11 @@ def list_manifest(
     asked = {each.column for each in how.fields or ()}
     further = [column for column in seen if metadata and column.endswith(_FURTHER)]
     images = named_as_image(seen, how)
+    if not images and not metadata and how.image_column is None:
+        images = _with_names_of_pictures(seen, asked)
+        assumed += [
+            Assumption(f"images: column {each!r} has names of pictures", f"--image-column {each}") for each in images
+        ]
     if metadata:
         images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
 
@@ -74,11 +80,13 @@ def list_manifest(
         split = None  # all rows are of it, so it says nothing that is not to be stored
     if split is not None:
         there = {column: each for column, each in there.items() if column != split.column}
-    hint = "" if typed else ". If the file has no header row, write one, such as path,label"
+    hint = f" (--image-column {' or '.join(_IDS & {*seen})})" if _IDS & {*seen} else ""
+    hint += "" if typed else ". If the file has no header row, write one, such as path,label"
     columns = choose_columns(name, there, how, images, kind_of, _FURTHER if metadata else "", are_flags, hint)
     label, fields = columns.label, columns.fields
-    if not has_splits and (split := split_of_paths(columns.image, folders.get(columns.image, ()), how, name)) is None:
-        if alone:
+    if not has_splits:
+        split = split_of_paths(columns.image, folders.get(columns.image, ()), how, name)
+        if split is None and alone:
             refuse_split(how, name)
     if boxes is not None:
         gathered = gathering(seen, columns, boxes, how, typed=typed, table=name)
@@ -98,13 +106,24 @@ def list_manifest(
     if boxes is not None:
         gathered.gather(rows(), split)
         fields = gathered.fields()
-        listed, assumed, empty = gathered.rows(), [*assumed, *boxes.assumed], gathered.empty
+        listed, assumed, empty = Rows(gathered.rows), [*assumed, *boxes.assumed], gathered.empty
     else:
         numbered = label is not None and seen[label].are_numbers(f"{name}, column {label}")
-        listed = rows_of(rows(), columns, typed=typed, numbered=numbered, split=split)
+        listed = Rows(lambda: rows_of(rows(), columns, typed=typed, numbered=numbered, split=split))
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
-    return list_rows(root, listed, fields, beside=beside, assumed=assumed, unlisted=Unlisted(how.unlisted, empty))
+    unlisted = Unlisted(how.unlisted, empty)
+    return list_rows(root, listed, fields, beside=beside, assumed=assumed, unlisted=unlisted, table=path.name)
+
+
+def _with_names_of_pictures(seen: Mapping[str, Seen], asked: Container[str]) -> list[str]:
+    """The only column whose values are called like pictures; none where there is no such column, or several."""
+    columns = [
+        column
+        for column, each in seen.items()
+        if column not in asked and each.first and all(map(is_picture, each.first))
+    ]
+    return columns if len(columns) == 1 else []
 
 
 def _form(path: SourcePath) -> TextForm:

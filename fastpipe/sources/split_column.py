@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.column_kinds import Seen
 from fastpipe.sources.options import SourceOptions, named
-from fastpipe.sources.splits import called_like_splits, fitting
+from fastpipe.sources.splits import called_like_splits, count_shared, fitting
 
 ALL = "all"  # the option that packs all rows
 _NAMES = "split subset partition set dataset dataset_split data_set phase usage part fold mode"
@@ -57,7 +56,7 @@ def split_of_paths(column: str, folders: Collection[str], how: SourceOptions, ta
     in all paths.
     """
     parts = {folder: [part for part in folder.split("/") if part not in ("", ".")] for folder in folders}
-    depth = len(commonprefix(list(parts.values())))
+    depth = count_shared(parts.values())
     heads = {folder: names[depth] for folder, names in parts.items() if len(names) > depth}
     splits = called_like_splits(sorted({*heads.values()}))
     if len({*splits.values()}) < 2:

@@ -19,7 +19,7 @@ from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
-from fastpipe.sources.rows import Labels, Row, list_rows, row_name, rows_of
+from fastpipe.sources.rows import Labels, Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.splits import split_in_path
 from fastpipe.sources.unlisted import Unlisted
 
@@ -132,10 +132,15 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     columns = columns._replace(fields=fields)
     if columns.has_paths:
         assumed += assumed_of_columns(known, columns, how)
-        rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
-        root = how.root_of_images() or folder
+        read = [*columns.read(), *filter(None, [columns.label])]
         return list_rows(
-            root, rows, columns.fields, classes=columns.classes, assumed=assumed, unlisted=Unlisted(how.unlisted)
+            how.root_of_images() or folder,
+            Rows(lambda: rows_of(_rows(kind, folder, names, read), columns)),
+            columns.fields,
+            classes=columns.classes,
+            assumed=assumed,
+            unlisted=Unlisted(how.unlisted),
+            table=root.name,
         )
     for option in ("image_root", "unlisted"):
         if getattr(how, option) is not None:
