@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError
+from fastpipe.sources.detections import CATEGORIES, Detections, detection, in_lists
 from fastpipe.sources.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
@@ -31,7 +32,6 @@ _MEANING = {
     "-1.0": "float",
     _FOURS: "json",
 }  # of looks that matter to labels only
-_CATEGORIES = ("categories", "category", "labels", "label")
 _MOST_FIRST = 1000  # values that are kept in any case
 _MOST_DISTINCT = 2000  # values of a column that are kept apart
 _FLAGS = {"0": 0, "1": 1, "-1": -1, "0.0": 0, "1.0": 1, "-1.0": -1, "true": 1, "false": 0}  # as texts, in small letters
@@ -44,6 +44,7 @@ class Seen:
         self._typed = typed
         self._most = sys.maxsize if keeps_all else _MOST_DISTINCT
         self.count = 0
+        self.detections = Detections()
         # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
         self._looks: dict[Any, str] = {}
         self.first: list[str] = []  # the first values that differ, as texts
@@ -53,6 +54,7 @@ class Seen:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
         if self._typed or value is None:
+            self.detections.add(value)
             self._see(value, _look(value), where)
             return
         text = str(value).strip()
@@ -166,10 +168,8 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
             if not isinstance(each, int) or not 0 <= each < len(field.names):
                 raise ImageError(f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}")
         return [field.names[each] for each in value]
-    if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
-        labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
-        corners = xyxy(value["bbox"] or [])
-        return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
+    if kind == "boxes" and (lists := in_lists(value)) is not None:
+        return detection(lists, field)
     return value
 
 
@@ -297,7 +297,12 @@ def _are_boxes(value: object) -> bool:
 def _is_detection(value: Mapping[Any, Any]) -> bool:
     """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
     boxes: Any = value.get("bbox")
-    labels = [value[name] for name in _CATEGORIES if name in value]
+    labels = [value[name] for name in CATEGORIES if name in value]
     if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(boxes):
         return False
-    return all(isinstance(each, list) and [type(n) for n in each] == [int] * len(boxes) for each in labels)
+    return all(isinstance(each, list) and _are_classes(each, len(boxes)) for each in labels)
+
+
+def _are_classes(labels: list[Any], count: int) -> bool:
+    """Whether there are so many classes: all are numbers, or all are names."""
+    return len(labels) == count and {type(label) for label in labels} in (set(), {int}, {str})

@@ -259,8 +259,11 @@ class _SourceKind(NamedTuple):
     endings: tuple[str, ...] = ()  # of a file's name
 
 
-_OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator", "unlisted")
-_OPTIONS = (*_OF_TABLES, "box_format", "encoding")
+_OF_TABLES = (
+    *("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator", "unlisted"),
+    "box_format",
+)
+_OPTIONS = (*_OF_TABLES, "encoding")
 _ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
@@ -305,7 +308,7 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     if how.format == "auto" and path.suffix.lower() in LISTS:
         kind = "csv"
-    elif how.format == "auto" and kind == "coco" and json_layout(path) != "object":
+    elif how.format == "auto" and kind == "coco" and json_layout(path, how.encoding) != "object":
         kind = "jsonl"  # an array of objects, or lines of them
     return Recognised(kind, path, [path], None)
 
@@ -443,18 +446,18 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     if found:
         return found
     tables = with_labels_first(_manifests_in(names))
-    manifests = [kind for name in tables if _lists_images(root / name) and (kind := format_of(name))]
+    manifests = [kind for name in tables if _lists_images(root / name, how.encoding) and (kind := format_of(name))]
     found = sorted(set(manifests))
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]
 
 
-def _lists_images(path: SourcePath) -> bool:
+def _lists_images(path: SourcePath, encoding: str | None) -> bool:
     """Whether a manifest has a column that is called like a path."""
     with suppress(OSError, ValueError, RecursionError, PackError):
         if format_of(path.name) != "jsonl":
-            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path))
+            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path, encoding))
         with open_binary(path) as file:
             names = json.loads(file.readline(_HEADER_BYTES).decode("utf-8-sig"))
         return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)

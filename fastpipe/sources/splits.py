@@ -63,10 +63,10 @@ def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict
 
 def count_shared(paths: Iterable[Sequence[str]]) -> int:
     """How many folders at their start all paths share; a path is the names of its folders."""
-    paths = list(paths)
-    if not paths:
+    folders = [tuple(names) for names in paths]
+    if not folders:
         return 0
-    first, last = min(paths), max(paths)  # what these two share all others do, too
+    first, last = min(folders), max(folders)  # what these two share all others do, too
     count = 0
     while count < min(len(first), len(last)) and first[count] == last[count]:
         count += 1

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.sources.column_kinds import Seen, field_value, listed
+from fastpipe.sources.detections import corners_of
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import Assumption, Notes, SourceField
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
@@ -82,9 +83,12 @@ def box_columns(seen: Mapping[str, Seen], how: SourceOptions, table: str) -> Box
     for column in seen:
         if column not in taken and _plain(column, whole=True) in _ONE_COLUMN and _holds_boxes(seen[column]):
             return _read_as((column,), "xywh", False, how, table)
-    if how.box_format is not None:
-        raise PackError(f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox")
     return None
+
+
+def no_boxes(table: str) -> PackError:
+    """Of a table whose boxes a user describes, and which has none."""
+    return PackError(f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox")
 
 
 def _holds_boxes(seen: Seen) -> bool:
@@ -266,11 +270,7 @@ class Gathering:
             fours = [[float(str(cell)) for cell in there]] if there else []
         found = []
         for one, two, three, four in fours:
-            box = [one, two, three, four]
-            if self.boxes.form == "xywh":
-                box = [one, two, one + three, two + four]
-            elif self.boxes.form == "cxcywh":
-                box = [one - three / 2, two - four / 2, one + three / 2, two + four / 2]
+            box = corners_of(one, two, three, four, form=self.boxes.form)
             self._most = max(self._most, *(abs(each) for each in (one, two, three, four)))
             self._fractions = self._fractions or any(not each.is_integer() for each in (one, two, three, four))
             found.append(box)

@@ -15,12 +15,14 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.open_file import FileState
 from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.detections import Detections, assumed_of_detections, with_names
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
 from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
 from fastpipe.sources.rows import Labels, Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.splits import split_in_path
+from fastpipe.sources.table_boxes import no_boxes
 from fastpipe.sources.unlisted import Unlisted
 
 if TYPE_CHECKING:
@@ -90,10 +92,12 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     tables: dict[str, Table] = {}
     sources: list[Source] = []
     known: dict[str, Known] = {}
+    detections: dict[str, list[str]] = {}  # columns with objects that hold boxes -> the names of their classes
+    categories: dict[str, Detections] = {}  # of columns that become fields of boxes
     texts: dict[str, set[str]] = {}  # of columns that become fields of classes
     for name in names:
         with open_table(kind, folder / name) as file:
-            from fastpipe.sources.parquet_arrow import columns_of_table, known_columns
+            from fastpipe.sources.parquet_arrow import columns_of_table, detection_names, known_columns
 
             here = columns_of_table(file.schema, how, name)
             known = known or known_columns(file.schema)
@@ -107,7 +111,9 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                     "(--image-column, --label-column, --field)"
                 )
             _add_texts(file, columns, texts)
+            _add_categories(file, columns, categories)
             if name == names[0]:
+                detections = {column: list(names) for column, names in detection_names(file.schema).items()}
                 known |= _with_first_texts(file, known)
             if columns.has_paths:
                 continue
@@ -129,6 +135,12 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
             )
     fields, assumed = settled_classes(columns.fields, texts, how)
+    for column, found in categories.items():
+        detections[column] = detections.get(column) or sorted(found.names)
+    if how.box_format is not None and not detections:
+        raise no_boxes(readable(str(root)))
+    fields = with_names(fields, detections, how.box_format)
+    assumed += assumed_of_detections(detections, fields, how.box_format)
     columns = columns._replace(fields=fields)
     if columns.has_paths:
         assumed += assumed_of_columns(known, columns, how)
@@ -164,6 +176,17 @@ def _add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]
             for group in file.groups():
                 for (values,) in file.values(group, [each.column], _SCAN_ROWS):
                     found.update(value for value in values if value is not None)
+
+
+def _add_categories(file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]) -> None:
+    """Adds the names of classes in the columns that become fields of boxes."""
+    for each in columns.fields:
+        if each.kind == "boxes":
+            found = categories.setdefault(each.column, Detections())
+            for group in file.groups():
+                for (values,) in file.values(group, [each.column], _SCAN_ROWS):
+                    for value in values:
+                        found.add(value)
 
 
 def _with_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, Known]:
