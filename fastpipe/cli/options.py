@@ -18,7 +18,7 @@ from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES
 _FLAGS = {"fields": "--field", "shuffle": "--no-shuffle", "executor": "--on", "classes": "--class"}
 _FLAGS |= {"out_file": "--out", "compare_shuffle": "--shuffle", "shown_fields": "--fields"}
 _METAVARS = {"image_column": "COLUMN", "label_column": "COLUMN", "image_root": "FOLDER", "split": "NAME"}
-_METAVARS |= {"classes_from": "NAMES", "separator": "TEXT", "background": "COLOR"}
+_METAVARS |= {"classes_from": "NAMES", "separator": "TEXT", "encoding": "NAME", "background": "COLOR"}
 _METAVARS |= {"max_size": "PX", "tile": "PX", "spool": "DIR", "address": "ADDRESS"}
 _MORE: dict[str, dict[str, Any]] = {
     "fields": {

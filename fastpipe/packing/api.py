@@ -21,7 +21,7 @@ from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split", "separator", "box_format"),
-    *("coordinates", "first_label", "classes_from"),
+    *("coordinates", "first_label", "classes_from", "unlisted", "encoding"),
     *("workers", "on_error", "storage_options", "read_timeout", "spool"),
 )
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
@@ -42,6 +42,8 @@ def pack(
     classes_from: ClassesFrom | None = None,
     separator: str | None = None,
     box_format: str | None = None,
+    unlisted: str | None = None,
+    encoding: str | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -99,6 +101,10 @@ def pack(
         box_format: of a table with a row for each box: what the four numbers are, as torchvision.ops.box_convert calls
             it: "xyxy" (left, top, right, bottom), "xywh" (left, top, width, height) or "cxcywh" (centre, width,
             height); None: what the names of the columns say, else "xywh", and the summary names it.
+        unlisted: of a table: images that lie in the folders of its images and have no row: "drop" them, or "keep" them
+            as images without boxes and without a label; None: drop them, and the summary counts them.
+        encoding: of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls it, such as "cp1252"; None:
+            UTF-8, or UTF-16 where its first bytes say so.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded

@@ -13,6 +13,7 @@ from fastpipe.sources.files import Names, SourcePath, files_below, names_in, sta
 from fastpipe.sources.likely import out_of_place
 from fastpipe.sources.listing import Assumption, Listing, Source
 from fastpipe.sources.splits import FEW, only_outside_training, some, split_folders, split_word
+from fastpipe.sources.table_files import with_labels_first
 
 _CLASSES_FROM = "--classes-from FILE"
 _AS_CLASSES = "--format imagefolder"
@@ -117,6 +118,7 @@ def _of_structure(root: SourcePath, names: Names, *, certain: bool) -> Iterator[
 def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
     """Raises PackError where a list lies beside the only folder: it has the labels, and the folder has the images."""
     if lists:
+        lists = with_labels_first(lists)
         raise PackError(
             f"{readable(str(root))} has one folder, {readable(folder)}, and beside it {some(lists)}, which may have "
             f"the labels. Pass it: {readable(str(root / lists[0]))}, with --image-root {readable(str(root / folder))} "

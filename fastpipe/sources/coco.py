@@ -20,6 +20,7 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy
+from fastpipe.sources.encodings import HINT, as_utf8
 from fastpipe.sources.files import SourcePath, open_unchanged, state_or_problem
 from fastpipe.sources.listing import Assumption, Listing, Notes, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, named
@@ -444,16 +445,17 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
         ) from problem
 
 
-def array_entries(path: SourcePath) -> Iterator[Any]:
+def array_entries(path: SourcePath, encoding: str | None = None) -> Iterator[Any]:
     """The entries of a file that is an array in JSON. One is held at a time."""
     try:
         with open_unchanged(path) as file:
-            text = _Text(file)
+            text = _Text(as_utf8(file, encoding, str(path)))
             for _ in text.each("[", "]"):
                 yield text.value()
             text.take("")
     except (ValueError, RecursionError) as problem:
-        raise PackError(f"{readable(str(path))} is damaged or no array in JSON: {problem}") from problem
+        hint = f". {HINT}" if isinstance(problem, UnicodeDecodeError) else ""
+        raise PackError(f"{readable(str(path))} is damaged or no array in JSON: {problem}{hint}") from problem
 
 
 class _Text:

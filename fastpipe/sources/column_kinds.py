@@ -17,14 +17,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastpipe.errors import ImageError, PackError
+from fastpipe.sources.detections import CATEGORIES, Detections, detection, in_lists
 from fastpipe.sources.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0[0-9]+")
 _WHOLE = re.compile(r"(-?(0|[1-9][0-9]{0,18}))\.0+")  # as pandas writes whole numbers if one of the column is missing
 NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
-_MEANING = {"padded": "text", "whole": "float", "-1": "int", "-1.0": "float"}  # of looks that matter to labels only
-_CATEGORIES = ("categories", "category", "labels", "label")
+_FOURS = "lists of four numbers"  # how a value looks
+_MEANING = {
+    "padded": "text",
+    "whole": "float",
+    "-1": "int",
+    "-1.0": "float",
+    _FOURS: "json",
+}  # of looks that matter to labels only
+_MOST_FIRST = 1000  # values that are kept in any case
 _MOST_DISTINCT = 2000  # values of a column that are kept apart
 _FLAGS = {"0": 0, "1": 1, "-1": -1, "0.0": 0, "1.0": 1, "-1.0": -1, "true": 1, "false": 0}  # as texts, in small letters
 
@@ -36,14 +44,17 @@ class Seen:
         self._typed = typed
         self._most = sys.maxsize if keeps_all else _MOST_DISTINCT
         self.count = 0
+        self.detections = Detections()
         # Look -> the first such row. Of a list of numbers: how many there are, and whether there are fractions.
         self._looks: dict[Any, str] = {}
+        self.first: list[str] = []  # the first values that differ, as texts
         self._texts: set[str] | None = set()  # the values, as texts; None: there are too many, or others among them
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
         if self._typed or value is None:
+            self.detections.add(value)
             self._see(value, _look(value), where)
             return
         text = str(value).strip()
@@ -54,6 +65,8 @@ class Seen:
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self._looks):
             look = "json"  # lists of several lengths
         self._looks.setdefault(look, where)
+        if len(self.first) < _MOST_FIRST and isinstance(value, (str, int, float)):
+            self.first.append(str(value).strip())
         if self._texts is not None and value is not None:
             if isinstance(value, (str, int, float)) and len(self._texts) < self._most:
                 self._texts.add(str(value).strip())
@@ -90,13 +103,19 @@ class Seen:
     @property
     def are_lists(self) -> bool:
         """Whether there are lists among the values, also as Python writes them."""
-        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {"no list", "json"}
+        lists = {look for look in self._looks if isinstance(look, tuple)} | self._looks.keys() & {
+            "no list",
+            "json",
+            _FOURS,
+        }
         return bool(lists) or any(text.startswith("[") for text in self.texts)
 
     @property
     def are_fours(self) -> bool:
-        """Whether all values are lists of four numbers, empty lists or missing, as a column of boxes has them."""
-        fours = {look for look in self._looks if isinstance(look, tuple) and look[0] == 4}
+        """Whether all values are lists of four numbers, lists of these, empty lists or missing, as a column of boxes
+        has them.
+        """
+        fours = {look for look in self._looks if look == _FOURS or (isinstance(look, tuple) and look[0] == 4)}
         return bool(fours) and self._looks.keys() <= {*fours, "none", "no list"}
 
     @property
@@ -149,10 +168,8 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
             if not isinstance(each, int) or not 0 <= each < len(field.names):
                 raise ImageError(f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}")
         return [field.names[each] for each in value]
-    if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
-        labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
-        corners = xyxy(value["bbox"] or [])
-        return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
+    if kind == "boxes" and (lists := in_lists(value)) is not None:
+        return detection(lists, field)
     return value
 
 
@@ -183,13 +200,16 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
+_ADJACENT = re.compile(r"(['\"])\s+\1")  # between the texts of an array as numpy prints it: ['cat' 'dog']
+
+
 def listed(text: str) -> list[Any]:
     """A list as Python or JSON writes it. ImageError: it is none."""
     try:
         found = json_value(text)
     except (ValueError, RecursionError):
         try:
-            found = ast.literal_eval(text)
+            found = ast.literal_eval(_ADJACENT.sub(r"\1, \1", text))
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             found = None
     if not isinstance(found, (list, tuple)):
@@ -226,6 +246,8 @@ def _look(value: object) -> Any:
         return len(value), any(isinstance(each, float) for each in value)
     if value == []:
         return "no list"
+    if _are_boxes(value):
+        return _FOURS
     return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
 
 
@@ -275,7 +297,12 @@ def _are_boxes(value: object) -> bool:
 def _is_detection(value: Mapping[Any, Any]) -> bool:
     """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
     boxes: Any = value.get("bbox")
-    labels = [value[name] for name in _CATEGORIES if name in value]
+    labels = [value[name] for name in CATEGORIES if name in value]
     if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(boxes):
         return False
-    return all(isinstance(each, list) and [type(n) for n in each] == [int] * len(boxes) for each in labels)
+    return all(isinstance(each, list) and _are_classes(each, len(boxes)) for each in labels)
+
+
+def _are_classes(labels: list[Any], count: int) -> bool:
+    """Whether there are so many classes: all are numbers, or all are names."""
+    return len(labels) == count and {type(label) for label in labels} in (set(), {int}, {str})

@@ -40,6 +40,7 @@ from fastpipe.sources.splits import (
     split_word,
     with_classes,
 )
+from fastpipe.sources.table_files import left_out, with_labels_first
 from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
@@ -48,6 +49,7 @@ from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
+_WORDS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
@@ -199,7 +201,18 @@ def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
             f"them. Pass {path.name} with --format {format_of(path.name)} to pack what it lists"
         )
     kind = format_of(path.name) or "" if metadata else found.format
-    return list_manifest(path, kind, how, metadata=metadata, alone=found.names is None)
+    # The name of the file may say the split that a user asks for; else its rows have to.
+    stem = os.path.splitext(path.name)[0]
+    is_of_split = how.split is not None and how.split in (found.chosen, stem, *_WORDS.split(stem))
+    alone = found.names is None or not (found.others or is_of_split)
+    listing = list_manifest(path, kind, how, metadata=metadata, alone=alone)
+    if found.names is None:
+        return listing
+    return replace(listing, assumed=(*listing.assumed, *left_out(_manifests_in(found.names))))
+
+
+def _manifests_in(names: Names) -> list[str]:
+    return [name for name in names.files if format_of(name) in _MANIFESTS]
 
 
 def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
@@ -290,11 +303,14 @@ def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
     tables = [name for name in names_in(found.top).files if format_of(name) in (*_MANIFESTS, "parquet")]
     if not tables:
         return folders
+    fitting_split = [name for name in tables if split_in_path(name) == split_word(found.split)]
+    table = with_labels_first(fitting_split or tables)[0]
     beside = Assumption(
-        f"labels: none, though {some(tables)} lies beside the splits; if it has the labels, pass it",
-        f"--image-root {found.root.name}",
+        f"labels: none, though {readable(table)} lies beside the splits; if it has the labels, pass "
+        f"{readable(str(found.top / table))}",
+        f"--image-root {readable(str(found.root))}",
     )
-    return folders._replace(assumed=(*folders.assumed, beside))
+    return folders._replace(assumed=(*folders.assumed, beside, *left_out(tables)))
 
 
 class _SourceKind(NamedTuple):
@@ -305,8 +321,11 @@ class _SourceKind(NamedTuple):
     endings: tuple[str, ...] = ()  # of a file's name
 
 
-_OF_TABLES = ("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator")
-_OPTIONS = (*_OF_TABLES, "box_format")
+_OF_TABLES = (
+    *("image_column", "label_column", "fields", "image_root", "split", "coordinates", "separator", "unlisted"),
+    "box_format",
+)
+_OPTIONS = (*_OF_TABLES, "encoding")
 _ALL_OPTIONS = (*_OPTIONS, "first_label")
 _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
@@ -323,7 +342,7 @@ _FORMATS = {
     "yolo": _SourceKind(_of_boxes, ("split", "coordinates", "first_label")),
     "masks": _SourceKind(_of_masks, ("fields", "split", "coordinates")),
 }
-_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset", *_MANIFESTS)
+_FILES_WITH_SPLITS = ("parquet", "arrow", "webdataset", "metadata", *_MANIFESTS)
 # They number their classes for all splits; boxes have labels of their own.
 _OWN_CLASSES = ("imagefolder", "coco", "voc", "yolo", "masks")
 
@@ -356,7 +375,7 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     if how.format == "auto" and path.suffix.lower() in LISTS:
         kind = "csv"
-    elif how.format == "auto" and kind == "coco" and json_layout(path) != "object":
+    elif how.format == "auto" and kind == "coco" and json_layout(path, how.encoding) != "object":
         kind = "jsonl"  # an array of objects, or lines of them
     return Recognised(kind, path, [path], None)
 
@@ -372,7 +391,9 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     if kinds == ["imagefolder"] and how.format == "auto" and len(names.folders) == 1 and not names.files:
         _refuse_around(root / names.folders[0], how)
     if len(kinds) > 1:
-        remedy = "--format picks one; or pass the file that lists the images"
+        tables = with_labels_first(_manifests_in(names))
+        file = f", such as {readable(str(root / tables[0]))}" if tables else ""
+        remedy = f"--format picks one; or pass the file that lists the images{file}"
         raise PackError(f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. {remedy}")
     kind, paths = kinds[0], [root]
     if kind in ("metadata", "coco", *_MANIFESTS):
@@ -441,14 +462,16 @@ def _lists(kind: str, root: SourcePath, names: Names, split: str | None) -> tupl
     if split == "":  # the key of what says none
         raise PackError("--split: expected the name of a split, got ''; leave it out if there are none")
     found = _metadata(root, names) if kind == "metadata" else coco_splits(root, names) if kind == "coco" else {}
-    if split is None and "" in found:  # beside the images themselves
-        return "", found
+    if "" in found and (split is None or (kind == "metadata" and fitting(split, found) is None)):
+        return "", found  # beside the images themselves
     if not found:  # files of the format, which may have a split in their names
-        found = {name: [root / name] for name in names.files if format_of(name) == kind}
+        files = [name for name in names.files if format_of(name) == kind]
+        found = {name: [root / name] for name in with_labels_first(files)}
         if not found:
             raise PackError(f"{readable(str(root))} holds no file of the format {kind}")
         stems = {name: Path(name).stem for name in found}
-        named = [name for name, stem in stems.items() if split in (stem, *re.split(r"[^A-Za-z0-9]+", stem))]
+        named = [name for name, stem in stems.items() if split in (stem, *_WORDS.split(stem))]
+        named = named or list(found)  # the splits may be in the rows of the only file
         split = named[0] if len(named) == 1 else split
     chosen = pick_split(split, found, root)
     if kind == "metadata" and split is None and len(names.folders) > 1:
@@ -489,18 +512,19 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     found += label_kinds(root, names, others=found)
     if found:
         return found
-    manifests = [kind for name in files if (kind := format_of(name)) in _MANIFESTS and _lists_images(root / name)]
-    found = sorted(set(filter(None, manifests)))
+    tables = with_labels_first(_manifests_in(names))
+    manifests = [kind for name in tables if _lists_images(root / name, how.encoding) and (kind := format_of(name))]
+    found = sorted(set(manifests))
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
     return found or ["imagefolder"]
 
 
-def _lists_images(path: SourcePath) -> bool:
+def _lists_images(path: SourcePath, encoding: str | None) -> bool:
     """Whether a manifest has a column that is called like a path."""
     with suppress(OSError, ValueError, RecursionError, PackError):
         if format_of(path.name) != "jsonl":
-            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path))
+            return any(name.strip().lower() in IMAGE_COLUMNS for name in header_of(path, encoding))
         with open_binary(path) as file:
             names = json.loads(file.readline(_HEADER_BYTES).decode("utf-8-sig"))
         return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)

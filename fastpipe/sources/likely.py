@@ -16,8 +16,12 @@ _WORDS = (
 )
 _MORE_WORDS = "breed variety genus disease finding findings grade severity level gt groundtruth tag tags emotion"
 _LABEL_WORDS = frozenset([*_WORDS.split(), *_MORE_WORDS.split()])
+_WORDS_OF_SEVERAL = "labels classes categories targets diagnoses findings tags attributes keywords genres"
+_SEVERAL = frozenset(_WORDS_OF_SEVERAL.split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 SEPARATORS = ("|", ";", ",", " ")  # between the classes of a picture; the first that a column has counts
+_MOST_WORDS = 3  # in the name of a class that commas separate from others
+_RARE_SEPARATORS = ("/", "+", "&")  # they are in names, too
 _LEAST_FLAGS = 2  # columns of 0 and 1 that look like classes
 
 
@@ -25,6 +29,7 @@ class Known(NamedTuple):
     """What the type of a column tells of its values, where they are not read; see Values."""
 
     texts: Collection[str] = ()
+    first: Collection[str] = ()
     flags: Collection[int] = ()
     repeats: bool = False
     are_fractions: bool = False
@@ -35,7 +40,12 @@ class Values(Protocol):
     """What is known of the values of a column."""
 
     @property
-    def texts(self) -> Collection[str]: ...
+    def texts(self) -> Collection[str]:
+        """All values that differ, as texts; none where they are too many."""
+
+    @property
+    def first(self) -> Collection[str]:
+        """The first values that differ, as texts."""
 
     @property
     def flags(self) -> Collection[int]: ...
@@ -68,21 +78,57 @@ def separator_of(texts: Collection[str]) -> str:
     return " " if surely and any(" " in text.strip() for text in texts) else ""
 
 
-def joined_classes(texts: Collection[str]) -> str:
-    """A text that surely looks like several classes, such as "cat|dog"; "": none does."""
-    for text in sorted(text for text in texts if "|" in text.strip("|")):
-        return text
-    for separator in SEPARATORS[1:]:
-        parts = {text: [part.strip() for part in text.split(separator)] for text in texts}
+class Joined(NamedTuple):
+    """A text that looks like several classes."""
+
+    text: str
+    separator: str
+
+
+def joined_classes(texts: Collection[str], *, are_labels: bool, are_several: bool = False) -> Joined | None:
+    """A text that looks like several classes, such as "cat|dog", and what separates them; None: none does.
+    `are_labels`: the column is called as if it held classes; else it may hold sentences. `are_several`: as if it held
+    several, as "tags" says.
+    """
+    for separator in (*SEPARATORS, *_RARE_SEPARATORS):
+        parts = {text: [part.strip() for part in text.split(separator)] for text in texts if separator in text.strip()}
+        parts = {text: found for text, found in parts.items() if all(found)}
+        others = {text.strip() for text in texts}
         counted = Counter(part for found in parts.values() for part in set(found))
-        for text in sorted(texts):
+        for text in sorted(parts):
             # Each part is a class by itself, or with others: "scab rust" beside "rust", and "scab".
             alone = separator == " "
-            if len(parts[text]) > 1 and all(
-                part in texts if alone else part in texts or counted[part] > 1 for part in parts[text]
-            ):
-                return text
-    return ""
+            are_classes = all(part in others or (not alone and counted[part] > 1) for part in parts[text])
+            if are_classes or separator == "|" or (are_labels and _are_names(parts[text], separator)):
+                return Joined(text, separator)
+    words = [text.split() for text in sorted(texts)]
+    several = _with_moving_words(words) if are_labels else ()
+    if not several and are_several:
+        counted = Counter(word for found in words for word in set(found))
+        several = next((found for found in words if len(found) > 1 and any(counted[word] > 1 for word in found)), ())
+    if several:
+        return Joined(" ".join(several), " ")
+    return None
+
+
+def _are_names(parts: Sequence[str], separator: str) -> bool:
+    """Whether the parts of a text are short enough for names of classes, and names have no such separator."""
+    return separator in (";", ",") and all(len(part.split()) <= _MOST_WORDS for part in parts)
+
+
+def _with_moving_words(texts: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Of texts, as their words, the first of several words, one of which stands at various places. Its words are
+    classes, as "primary" in "haze primary" and "agriculture clear primary water". In a name a word keeps its place, as
+    "retriever" in "golden retriever" and "labrador retriever".
+    """
+    places: dict[str, set[int]] = {}  # from the start
+    places_from_end: dict[str, set[int]] = {}
+    for words in texts:
+        for place, word in enumerate(words):
+            places.setdefault(word, set()).add(place)
+            places_from_end.setdefault(word, set()).add(len(words) - place)
+    moving = {word for word in places if len(places[word]) > 1 and len(places_from_end[word]) > 1}
+    return next((words for words in texts if len(words) > 1 and not moving.isdisjoint(words)), ())
 
 
 def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: SourceOptions) -> tuple[Assumption, ...]:
@@ -92,31 +138,46 @@ def assumed_of_columns(seen: Mapping[str, Values], columns: ColumnChoice, how: S
     if columns.label is not None and columns.label not in seen:
         return ()
     if columns.label is not None:
-        text = joined_classes(seen[columns.label].texts)
-        if not text:
+        joined = _joined(seen, columns.label)
+        if joined is None:
             return ()
-        option = f"--field {_quoted(f'tags={columns.label}:classes')}"
-        return (Assumption(f"labels: {text!r} in column {columns.label!r} is one class, not several", option),)
+        text = f"labels: {joined.text!r} in column {columns.label!r} is one class, not several"
+        return (Assumption(text, _field_of_classes(columns.label, joined)),)
     found = [*_one_of_flags(seen, free)]
     flags = {column for column in free if seen[column].flags}
     likely = [column for column in free if named_as_label(column) and not seen[column].are_fractions]
-    if not likely and not found and len(free) == 1 and seen[free[0]].repeats and not seen[free[0]].are_fractions:
-        likely = free
+    if not likely and not found and len(free) == 1 and not seen[free[0]].are_fractions:
+        likely = [column for column in free if seen[column].repeats or _joined(seen, column) is not None]
     likely = [column for column in likely if not found or column not in flags]
     if not likely:
         return tuple(found)
-    several = next((column for column in likely if _is_several(seen[column])), None)
     option = f"--label-column {_quoted(likely[0])}"
-    if several is not None:
-        option = f"--field {_quoted(f'tags={several}:classes')}"
+    for column in likely:
+        joined = _joined(seen, column)
+        if joined is not None or seen[column].are_lists:
+            option = _field_of_classes(column, joined)
+            break
     like = f"column {likely[0]!r} looks like one"
     if len(likely) > 1:
         like = f"columns {named(likely)} look like them"
     return (Assumption(f"labels: none, though {like}", option), *found)
 
 
-def _is_several(values: Values) -> bool:
-    return values.are_lists or bool(joined_classes(values.texts))
+def _joined(seen: Mapping[str, Values], column: str) -> Joined | None:
+    """Several classes in one text of a column."""
+    values = seen[column]
+    words = {word.lower() for word in _WORD.findall(column)}
+    return joined_classes(
+        values.texts or values.first,
+        are_labels=named_as_label(column),
+        are_several=not _SEVERAL.isdisjoint(words),
+    )
+
+
+def _field_of_classes(column: str, joined: Joined | None) -> str:
+    """The option that makes a field of a column with several classes an image."""
+    option = f"--field {_quoted(f'tags={column}:classes')}"
+    return option if joined is None else f"{option} --separator '{joined.separator}'"
 
 
 def _one_of_flags(seen: Mapping[str, Values], free: Iterable[str]) -> Iterable[Assumption]:

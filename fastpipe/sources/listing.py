@@ -133,6 +133,7 @@ class SourceField(NamedTuple):
     numbers: tuple[int, ...] = ()
     columns: tuple[str, ...] = ()  # of 0 and 1, or -1 and 1: each is a class of the field; (): `column` is the only one
     separator: str = ""  # between the classes in a text, as "cat|dog" has them; "": the value is a list
+    box_format: str = ""  # of boxes that an object holds, one of BOX_FORMATS; "": xywh
 
 
 class Assumption(NamedTuple):

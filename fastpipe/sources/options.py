@@ -27,8 +27,10 @@ BOX_FORMATS = ("xyxy", "xywh", "cxcywh")
 # What dataset.json has as it is.
 _SAID = (
     *("format", "image_column", "label_column", "split", "coordinates", "first_label"),
-    *("separator", "box_format"),
+    *("separator", "box_format", "unlisted", "encoding"),
 )
+DROP, KEEP = "drop", "keep"
+UNLISTED = (DROP, KEEP)  # what becomes of images in the folders of a table that have no row in it
 
 
 class FieldColumn(NamedTuple):
@@ -67,6 +69,8 @@ class SourceOptions:
     classes: ClassNames | None = None  # names of the classes by number; None: those of the source, as it numbers them
     separator: str | None = None  # between the classes of a picture in a text; None: what the column has
     box_format: str | None = None  # what four numbers of a box are: one of BOX_FORMATS; None: what the columns say
+    unlisted: str | None = None  # of images without a row: one of UNLISTED; None: DROP, and this is said
+    encoding: str | None = None  # of the text of a table; None: UTF-8, or UTF-16 where its first bytes say so
     remote: RemoteOptions | None = None  # how a URL is read; None: as by default
 
     def __post_init__(self) -> None:
@@ -77,13 +81,20 @@ class SourceOptions:
             whole("--first-label", self.first_label, least=0, most=1)
         if self.box_format is not None:
             choice("--box-format", self.box_format, BOX_FORMATS)
+        if self.unlisted is not None:
+            choice("--unlisted", self.unlisted, UNLISTED)
         if self.separator == "":
             raise ConfigError("--separator: expected the text between classes, such as '|'; got ''")
-        for name in ("image_column", "label_column", "split", "image_root", "separator"):
+        for name in ("image_column", "label_column", "split", "image_root", "separator", "encoding"):
             value = getattr(self, name)
             if not isinstance(value, (str, type(None))):
                 expected = "the path of a folder" if name == "image_root" else "a text"
                 raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
+        if self.encoding is not None and not _is_encoding(self.encoding):
+            raise ConfigError(
+                f"--encoding: expected an encoding of text that Python knows, such as cp1252 or utf-16; got "
+                f"{self.encoding!r}"
+            )
 
     def root_of_images(self) -> SourcePath | None:
         return None if self.image_root is None else source_path(self.image_root, self.remote)
@@ -96,6 +107,15 @@ class SourceOptions:
         if self.classes is not None:
             said["classes_from"] = self.classes.recorded()
         return said
+
+
+def _is_encoding(name: str) -> bool:
+    """Whether Python can decode text with it; "hex" or "rot13" decode no text."""
+    try:
+        "a".encode(name).decode(name)
+    except (LookupError, ValueError):
+        return False
+    return True
 
 
 def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:

@@ -21,6 +21,7 @@ import pyarrow.types as types
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.open_file import FileState, changed
+from fastpipe.sources.detections import CATEGORIES
 from fastpipe.sources.files import SourcePath, open_regular, state_or_problem
 from fastpipe.sources.likely import Known
 from fastpipe.sources.listing import Group
@@ -157,6 +158,22 @@ def _is_feature(feature: Any, name: str) -> bool:
 def _class_names(feature: Any) -> tuple[str, ...] | None:
     names = feature.get("names") if _is_feature(feature, "ClassLabel") else None
     return tuple(map(str, names)) if isinstance(names, list) and names else None
+
+
+def detection_names(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Columns of structs, or lists of structs, with "bbox" -> the names of their classes as Hugging Face has them."""
+    features = _features(schema)
+    found = {}
+    for column in schema:
+        kind = _storage(column.type)
+        kind = _storage(kind.value_type) if _held(kind) == "list" else kind
+        if _held(kind) == "struct" and "bbox" in {part.name for part in kind}:
+            feature = features.get(column.name)
+            parts: Any = _items(feature) or feature
+            classes = [parts.get(name) for name in CATEGORIES] if isinstance(parts, dict) else []
+            names = (_class_names(each) or _class_names(_items(each)) for each in classes)
+            found[column.name] = next(filter(None, names), ())
+    return found
 
 
 def _items(feature: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -22,8 +22,10 @@ from fastpipe.sources.column_kinds import NO_LABELS, field_value
 from fastpipe.sources.files import SourcePath, state_or_problem
 from fastpipe.sources.likely import numbers_as_texts
 from fastpipe.sources.listing import Assumption, Listing, Note, Notes, Source, SourceField, change
-from fastpipe.sources.options import ColumnChoice
+from fastpipe.sources.options import KEEP, ColumnChoice
+from fastpipe.sources.placed import Placed, placed
 from fastpipe.sources.split_column import SplitColumn
+from fastpipe.sources.unlisted import Unlisted, assumption_of, images_without_row
 from fastpipe.sources.written_names import WrittenNames
 
 _MOST_PATH_BYTES = 4096
@@ -41,6 +43,16 @@ class Row(NamedTuple):
     label: int | str | None = None  # a number, or the name of a class
     size: tuple[int, int] | None = None  # width and height, if the source says them
     is_of_another: bool = False  # of another split, of which only the label counts: all splits have the same classes
+
+
+class Rows:
+    """Rows that can be read several times."""
+
+    def __init__(self, begin: Callable[[], Iterator[Row]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._begin()
 
 
 def row_name(file: str, number: int) -> str:
@@ -74,7 +86,7 @@ def rows_of(
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
         if split is not None and not split.has(row.values):
-            yield Row(row.where, label=label, is_of_another=True)
+            yield Row(row.where, path=path, label=label, is_of_another=True)
             continue
         values: dict[str, Any] = {}
         for each in columns.fields:
@@ -97,8 +109,14 @@ def list_rows(
     beside: Iterable[str] = (),
     place: str = "the image root; --image-root says where the images are",
     assumed: Iterable[Assumption] = (),
+    unlisted: Unlisted | None = None,
+    table: str = "",
 ) -> Listing:
-    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray."""
+    """Lists the images of rows, in no order, as PATH, PATH#2, PATH#3; files of `beside` without a row are stray.
+    `unlisted`: what becomes of images in the folders of these images that have no row; None: nobody looks for them.
+    `table`: the name of the file with the rows, which can be read again where no row has an image, see Note [images
+    elsewhere]; "": images are where rows say.
+    """
     for each in fields:
         if each.kind == "bytes":
             raise PackError(
@@ -107,22 +125,49 @@ def list_rows(
             )
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
-    found, sources, waiting = _Taken(image_root, fields, place, Labels(classes)), list[Source](), iter(rows)
-    # Rows hold their values; files behind a URL are asked for many at a time.
+    labels = Labels(classes)
+    taken = _take(image_root, rows, fields, place, labels)
+    assumed = list(assumed)
+    if table and not taken.has_files and isinstance(image_root, Path):
+        put = placed(image_root, (row.path for row in rows if is_name(row.path) and not scheme_of(row.path)), table)
+        if put is not None:
+            taken = _take(image_root, _at_their_place(rows, put, fields), fields, place, labels)
+            assumed.append(put.assumption)
+    sources = taken.sources
+    assumed += taken.assumed()
+    if unlisted is not None:
+        without_row = images_without_row(image_root, taken.names, taken.elsewhere)
+        if unlisted.choice == KEEP:
+            taken.take([Row(path, unlisted.values, path=path) for path in without_row])
+        elif unlisted.choice is None:
+            assumed += assumption_of(without_row, len(sources))
+    taken.notes.flush()
+    stray = sorted(path for path in beside if path not in taken.names and path not in taken.elsewhere)
+    classes = labels.settle(sources)
+    assumed += labels.assumed(classes)
+    return Listing(image_root, classes, sources, stray, fields=tuple(fields), notes=taken.notes, assumed=tuple(assumed))
+
+
+def _take(
+    image_root: SourcePath, rows: Iterable[Row], fields: Sequence[SourceField], place: str, labels: Labels
+) -> _Taken:
+    """Takes all rows, some at a time: they hold their values, and files behind a URL are asked for many at once."""
+    taken, waiting = _Taken(image_root, fields, place, labels), iter(rows)
     while run := list(islice(waiting, 64 if isinstance(image_root, Path) else 512)):
-        ours = [row for row in run if not row.is_of_another]
-        found.look_up(ours)
-        sources += map(found.source, ours)
-        for row in run:
-            if row.is_of_another:
-                with suppress(ValueError):  # such a row is rejected when its split is packed
-                    found.labels.take(row.label, row.where)
-    found.notes.flush()
-    stray = sorted(path for path in beside if path not in found.names)
-    assumed = tuple(assumed) + found.assumed()
-    classes = found.labels.settle(sources)
-    assumed += found.labels.assumed(classes)
-    return Listing(image_root, classes, sources, stray, fields=tuple(fields), notes=found.notes, assumed=assumed)
+        taken.take(run)
+    return taken
+
+
+def _at_their_place(rows: Iterable[Row], put: Placed, fields: Sequence[SourceField]) -> Iterator[Row]:
+    """The rows with the paths of their files."""
+    files = [each.name for each in fields if each.kind in _FILES]
+    for row in rows:
+        values = dict(row.values)
+        for name in files:
+            if isinstance(values.get(name), str):
+                values[name] = put.path(values[name], is_image=False)
+        path = put.path(row.path, is_image=True) if row.path else ""
+        yield row._replace(path=path, values=values)
 
 
 def clean_path(path: str) -> str:
@@ -136,6 +181,8 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
         path = (unquote(path) if Url(path).is_web else path).removeprefix(f"{image_root}/")
     if scheme_of(path):
         return path
+    if path[:1] not in ("", ".", "/") and "//" not in path and "/." not in path and path[-1] != "/":
+        return path  # as most are: a PurePosixPath for each of a million rows would take seconds
     clean = PurePosixPath(path)
     if clean.is_absolute() and isinstance(image_root, Path):
         root = PurePosixPath(os.path.abspath(image_root))
@@ -155,6 +202,25 @@ class _Taken:
         self._written = WrittenNames(root)
         self._paths: dict[str, str] = {}  # as some rows write them -> of the files, where they differ
         self._twice: dict[str, None] = {}  # paths of images that several rows have
+        self.sources: list[Source] = []
+        self.elsewhere = set[str]()  # paths of images of other splits
+        self.has_files = False  # whether a row has a file
+
+    def take(self, rows: Sequence[Row]) -> None:
+        """Takes some rows."""
+        ours = [row for row in rows if not row.is_of_another]
+        self.look_up(ours)
+        self.sources += map(self.source, ours)
+        if len(ours) < len(rows):
+            for row in rows:
+                if row.is_of_another:
+                    self._take_of_another(row)
+
+    def _take_of_another(self, row: Row) -> None:
+        if is_name(row.path):
+            self.elsewhere.add(_relative_path(row.path, self._root))
+        with suppress(ValueError):  # such a row is rejected when its split is packed
+            self.labels.take(row.label, row.where)
 
     def look_up(self, rows: Sequence[Row]) -> None:
         """Finds the files of rows, which `source` takes then."""
@@ -189,10 +255,13 @@ class _Taken:
             if row.problem is not None or not path:
                 raise ValueError(row.problem or f"expected the path of an image, got {row.path[:60]!r}")
             found = self._state(path)
+            self.has_files = True
             label = self.labels.take(row.label, row.where)
             note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
         except ValueError as problem:
             why = f"{problem} ({row.where})" if path else str(problem)
+            if path in self._paths:
+                self.names.setdefault(self._paths[path], 0)  # so it is no image without a row
             return Source(self._free(path or row.where), NO_LABEL, 0, 0, 0, why)
         path = self._paths.get(path, path)
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)

@@ -61,6 +61,18 @@ def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict
     return words if words and (are_all or len({*words.values()}) > 1 or is_asked_for) else {}
 
 
+def count_shared(paths: Iterable[Sequence[str]]) -> int:
+    """How many folders at their start all paths share; a path is the names of its folders."""
+    folders = [tuple(names) for names in paths]
+    if not folders:
+        return 0
+    first, last = min(folders), max(folders)  # what these two share all others do, too
+    count = 0
+    while count < min(len(first), len(last)) and first[count] == last[count]:
+        count += 1
+    return count
+
+
 def split_folders(root: SourcePath, names: Names, asked: str | None = None) -> dict[str, SourcePath]:
     """Name -> folder of the splits; none where the folders are none. See Note [splits of a root]"""
     return {name: _inner(root / name) for name in called_like_splits(names.folders, asked)}

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.sources.column_kinds import Seen, field_value, listed
+from fastpipe.sources.detections import corners_of
 from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import Assumption, Notes, SourceField
 from fastpipe.sources.options import ColumnChoice, SourceOptions, named
@@ -82,16 +83,19 @@ def box_columns(seen: Mapping[str, Seen], how: SourceOptions, table: str) -> Box
     for column in seen:
         if column not in taken and _plain(column, whole=True) in _ONE_COLUMN and _holds_boxes(seen[column]):
             return _read_as((column,), "xywh", False, how, table)
-    if how.box_format is not None:
-        raise PackError(f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox")
     return None
+
+
+def no_boxes(table: str) -> PackError:
+    """Of a table whose boxes a user describes, and which has none."""
+    return PackError(f"--box-format: {table} has no columns of boxes, such as xmin, ymin, xmax, ymax or bbox")
 
 
 def _holds_boxes(seen: Seen) -> bool:
     """Whether values are lists of four numbers, or such numbers without brackets."""
     if seen.are_fours:
         return True
-    texts = [text for text in list(seen.texts)[:100] if text.lower() not in _NO_BOX]
+    texts = [text for text in seen.first if text.lower() not in _NO_BOX]
     return bool(texts) and all(_fours(text) is not None for text in texts)
 
 
@@ -150,13 +154,24 @@ class Gathering:
         self._notes = Notes()
         self._places: dict[str, array[int]] = {}  # path of an image -> offset and size of each of its rows
         self._lost: list[Row] = []
+        self._elsewhere: dict[str, None] = {}  # paths of images of other splits
         self._names: set[str] = set()
         self._fractions, self._most = False, 0.0
+        self._has_lists = False  # whether a row has a list of classes, which is no label of its image
+        self._has_numbers = False  # whether a class is a number
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the classes, sorted; none where they are numbers."""
         return tuple(sorted(self._names))
+
+    @property
+    def empty(self) -> dict[str, Any]:
+        """The values of an image without a row: it has no boxes."""
+        values: dict[str, Any] = {each.name: [] for each in self.others}
+        if self.field is not None:
+            values[self.field.name] = {"boxes": []} if self.label is None else {"boxes": [], "labels": []}
+        return values
 
     def fields(self) -> tuple[SourceField, ...]:
         """Of the images, after `gather`."""
@@ -167,9 +182,11 @@ class Gathering:
         """Takes all rows; of other splits than the chosen one only the names of classes."""
         for row in rows:
             if split is not None and row.problem is None and not split.has(row.values):
+                image: Any = row.values.get(self.image)
+                if isinstance(image, str) and image:
+                    self._elsewhere[clean_path(image)] = None
                 with suppress(ImageError, ValueError):
-                    if self._boxes(row):
-                        self._label(row)
+                    self._labels(row, len(self._boxes(row)))
                 continue
             path: Any = row.values.get(self.image)
             problem = row.problem
@@ -178,33 +195,47 @@ class Gathering:
             if problem is not None:
                 self._lost.append(Row(row.where, problem=problem))
                 continue
-            boxes, label, others = list[list[float]](), None, dict[str, Any]()
+            boxes = list[list[float]]()
+            labels = list[int | str]()
+            others = dict[str, list[Any]]()
+            size = None
             try:
                 boxes = self._boxes(row)
-                label = self._label(row) if boxes else None
-                others = {each.name: self._other(row, each) for each in self.others} if boxes else {}
+                labels = self._labels(row, len(boxes))
+                others = {each.name: self._others(row, each, len(boxes)) for each in self.others}
                 size = self._size(row)
             except (ImageError, ValueError) as wrong:
-                problem, size = str(wrong), None
-            note = json.dumps([row.where, boxes, label, others, size, problem]).encode()
+                problem = str(wrong)
+            note = json.dumps([row.where, boxes, labels, others, size, problem]).encode()
             place = self._places.setdefault(clean_path(path), array("q"))
             place.extend((self._notes.add(note), len(note)))
         self._notes.flush()
 
     def rows(self) -> Iterator[Row]:
         """One row an image, with all of its boxes."""
+        if self._names and self._has_numbers:
+            raise PackError(
+                f"column {self.label}: classes of boxes are numbers and names ({self.names[0]!r}); expected only one "
+                "of both"
+            )
         numbers = {name: number for number, name in enumerate(self.names)}
         shares = self._fractions and self._most <= 1
-        one_each = all(len(places) == 2 for places in self._places.values())
+        has_one_row = all(len(places) == 2 for places in self._places.values())
+        is_of_image = self.of_images and has_one_row and not self._has_lists
         for path, places in self._places.items():
             found = [
                 json.loads(self._notes.read(offset, size))
                 for offset, size in zip(places[::2], places[1::2], strict=True)
             ]
             boxes = [box for _, ours, *_ in found for box in ours]
-            labels = [label for _, ours, label, *_ in found for _ in ours]
-            others = {each.name: [row[3][each.name] for row in found for _ in row[1]] for each in self.others}
+            labels = [label for _, _, ours, *_ in found for label in ours]
+            others = {
+                each.name: [value for row in found for value in row[3].get(each.name, ())] for each in self.others
+            }
+            first = found[0][0]
             problem = next((f"{problem} ({where})" for where, *_, problem in found if problem), None)
+            if problem is not None and found[0][-1] is not None:
+                problem = found[0][-1]  # it is named by its first row anyway
             sizes = [tuple(size) for *_, size, _ in found if size is not None]
             if problem is None and len(set(sizes)) > 1:
                 problem = (
@@ -216,9 +247,11 @@ class Gathering:
             elif shares:
                 value["labels"] = None
             values = {**({} if self.field is None else {self.field.name: value}), **others}
-            label = labels[0] if self.of_images and one_each and labels else None
-            yield Row(found[0][0], values, problem, path, label, sizes[0] if sizes and not problem else None)
+            label = labels[0] if is_of_image and labels else None
+            yield Row(first, values, problem, path, label, sizes[0] if sizes and not problem else None)
         yield from self._lost
+        for path in self._elsewhere:
+            yield Row("", path=path, is_of_another=True)
 
     def _boxes(self, row: Row) -> list[list[float]]:
         """Left, top, right and bottom of the boxes of a row: one, or none; a list may have several."""
@@ -237,32 +270,58 @@ class Gathering:
             fours = [[float(str(cell)) for cell in there]] if there else []
         found = []
         for one, two, three, four in fours:
-            box = [one, two, three, four]
-            if self.boxes.form == "xywh":
-                box = [one, two, one + three, two + four]
-            elif self.boxes.form == "cxcywh":
-                box = [one - three / 2, two - four / 2, one + three / 2, two + four / 2]
+            box = corners_of(one, two, three, four, form=self.boxes.form)
             self._most = max(self._most, *(abs(each) for each in (one, two, three, four)))
             self._fractions = self._fractions or any(not each.is_integer() for each in (one, two, three, four))
             found.append(box)
         return found
 
-    def _label(self, row: Row) -> int | str | None:
-        if self.label is None:
-            return None
+    def _labels(self, row: Row, count: int) -> list[int | str]:
+        """The class of each of the boxes of a row: that of the row, or of a list with a class a box."""
+        if self.label is None or count == 0:
+            return []
         value: Any = row.values.get(self.label)
+        if isinstance(value, str) and self._lists_boxes(row) and value.strip().startswith("["):
+            value = listed(value.strip())
+        if not isinstance(value, list):
+            return [self._label(value)] * count
+        self._has_lists = True
+        if len(value) != count:
+            raise ImageError(f"column {self.label}: expected a class for each of {count} boxes, got {len(value)}")
+        return [self._label(each) for each in value]
+
+    def _lists_boxes(self, row: Row) -> bool:
+        """Whether the cell of a row may hold several boxes, so that its other cells may have a value for each."""
+        cell = row.values.get(self.boxes.columns[0]) if len(self.boxes.columns) == 1 else None
+        return isinstance(cell, list) or (isinstance(cell, str) and cell.strip()[:1] in ("[", "("))
+
+    def _label(self, value: Any) -> int | str:
         value = value.strip() if isinstance(value, str) else value
         if value in ("", None):
             raise ImageError(f"column {self.label}: expected the class of a box, got none")
-        if self.numbered or isinstance(value, int):
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if self.numbered or (isinstance(value, int) and not isinstance(value, bool)):
             number = int(float(value))
             if not 0 <= number < MOST_CLASSES:
                 raise ImageError(f"column {self.label}: expected a class from 0 on, got {value}")
+            self._has_numbers = True
             return number
         if not isinstance(value, str):
             raise ImageError(f"column {self.label}: expected the name or number of a class, got {value!r:.60}")
         self._names.add(value)
         return value
+
+    def _others(self, row: Row, field: SourceField, count: int) -> list[Any]:
+        """The value of a field for each of the boxes of a row: that of the row, or of a list with a value a box."""
+        value = self._other(row, field) if count else None
+        text = value.strip() if isinstance(value, str) else ""
+        if text.startswith("[") and self._lists_boxes(row):
+            with suppress(ImageError):
+                value = listed(text)
+        if isinstance(value, list) and len(value) == count and self._lists_boxes(row):
+            return value
+        return [value] * count
 
     def _other(self, row: Row, field: SourceField) -> Any:
         value: Any = row.values.get(field.column)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.sources.encodings import as_utf8
 from fastpipe.sources.files import SourcePath, open_binary
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.options import is_picture
@@ -38,10 +39,10 @@ class TextForm(NamedTuple):
         return line.split()
 
 
-def text_form(path: SourcePath) -> TextForm:
+def text_form(path: SourcePath, encoding: str | None = None) -> TextForm:
     """How a file is written, by its first lines. PackError: they are of a kind that is not read. OSError."""
     with open_binary(path) as file:
-        head = file.read(_HEAD_BYTES).decode("utf-8-sig", "replace")
+        head = as_utf8(file, encoding, str(path)).read(_HEAD_BYTES).decode("utf-8-sig", "replace")
     lines = [line for line in head.splitlines()[:4] if line.strip()]
     is_list = path.suffix.lower() in LISTS
     if not lines:
@@ -107,14 +108,15 @@ def _names(path: SourcePath, cells: Sequence[str], at: int) -> tuple[str, ...]:
     return tuple("path" if number == at else f"column_{number + 1}" for number in range(len(cells)))
 
 
-def header_of(path: SourcePath) -> Iterator[str]:
+def header_of(path: SourcePath, encoding: str | None = None) -> Iterator[str]:
     """The names of a table's columns. OSError, PackError."""
-    form = text_form(path)
+    form = text_form(path, encoding)
     if form.columns:
         yield from form.columns
         return
     with open_binary(path) as file:
+        text = as_utf8(file, encoding, str(path))
         for _ in range(form.skipped):
-            file.readline()
-        line = file.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
+            text.readline()
+        line = text.readline(_HEAD_BYTES).decode("utf-8-sig", "replace")
     yield from _cells(line, form.separator)

@@ -15,12 +15,15 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.open_file import FileState
 from fastpipe.sources.class_columns import settled_classes
+from fastpipe.sources.detections import Detections, assumed_of_detections, with_names
 from fastpipe.sources.files import SourcePath, files_below, open_unchanged
-from fastpipe.sources.likely import Known, assumed_of_columns
+from fastpipe.sources.likely import Known, assumed_of_columns, named_as_label
 from fastpipe.sources.listing import Group, Listing, Source
 from fastpipe.sources.options import ColumnChoice, SourceOptions, pick_split
-from fastpipe.sources.rows import Labels, Row, list_rows, row_name, rows_of
+from fastpipe.sources.rows import Labels, Row, Rows, list_rows, row_name, rows_of
 from fastpipe.sources.splits import split_in_path
+from fastpipe.sources.table_boxes import no_boxes
+from fastpipe.sources.unlisted import Unlisted
 
 if TYPE_CHECKING:
     from fastpipe.sources.parquet_arrow import TableFile
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _NO_COLUMNS = ColumnChoice("", None, ())
 _LEAST_DIGITS = 6
 SCAN_ROWS = 1 << 16
+_TEXTS_SAMPLED = 1000
 _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 # train-00000-of-00002.parquet, also with a hash behind it.
@@ -88,12 +92,15 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     tables: dict[str, Table] = {}
     sources: list[Source] = []
     known: dict[str, Known] = {}
+    detections: dict[str, list[str]] = {}  # columns with objects that hold boxes -> the names of their classes
+    categories: dict[str, Detections] = {}  # of columns that become fields of boxes
     texts: dict[str, set[str]] = {}  # of columns that become fields of classes
     for name in names:
         with open_table(kind, folder / name) as file:
-            from fastpipe.sources.parquet_arrow import columns_of_table, known_columns
+            from fastpipe.sources.parquet_arrow import columns_of_table, detection_names, known_columns
 
-            here, known = columns_of_table(file.schema, how, name), known_columns(file.schema)
+            here = columns_of_table(file.schema, how, name)
+            known = known or known_columns(file.schema)
             if columns is _NO_COLUMNS:
                 columns, numbers = here, Labels(here.classes)
             if here != columns:
@@ -104,6 +111,10 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                     "(--image-column, --label-column, --field)"
                 )
             add_texts(file, columns, texts)
+            _add_categories(file, columns, categories)
+            if name == names[0]:
+                detections = {column: list(names) for column, names in detection_names(file.schema).items()}
+                known |= _with_first_texts(file, known)
             if columns.has_paths:
                 continue
             groups, labels = [], list[Any]()
@@ -124,14 +135,29 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
             )
     fields, assumed = settled_classes(columns.fields, texts, how)
+    for column, found in categories.items():
+        detections[column] = detections.get(column) or sorted(found.names)
+    if how.box_format is not None and not detections:
+        raise no_boxes(readable(str(root)))
+    fields = with_names(fields, detections, how.box_format)
+    assumed += assumed_of_detections(detections, fields, how.box_format)
     columns = columns._replace(fields=fields)
     if columns.has_paths:
         assumed += assumed_of_columns(known, columns, how)
-        rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
-        root = how.root_of_images() or folder
-        return list_rows(root, rows, columns.fields, classes=columns.classes, assumed=assumed)
-    if how.image_root is not None:
-        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
+        read = [*columns.read(), *filter(None, [columns.label])]
+        return list_rows(
+            how.root_of_images() or folder,
+            Rows(lambda: rows_of(_rows(kind, folder, names, read), columns)),
+            columns.fields,
+            classes=columns.classes,
+            assumed=assumed,
+            unlisted=Unlisted(how.unlisted),
+            table=root.name,
+        )
+    for option in ("image_root", "unlisted"):
+        if getattr(how, option) is not None:
+            name = option.replace("_", "-")
+            raise PackError(f"--{name}: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
     classes = numbers.settle(sources)
@@ -150,6 +176,28 @@ def add_texts(file: TableFile, columns: ColumnChoice, texts: dict[str, set[str]]
             for group in file.groups():
                 for (values,) in file.values(group, [each.column], SCAN_ROWS):
                     found.update(value for value in values if value is not None)
+
+
+def _add_categories(file: TableFile, columns: ColumnChoice, categories: dict[str, Detections]) -> None:
+    """Adds the names of classes in the columns that become fields of boxes."""
+    for each in columns.fields:
+        if each.kind == "boxes":
+            found = categories.setdefault(each.column, Detections())
+            for group in file.groups():
+                for (values,) in file.values(group, [each.column], SCAN_ROWS):
+                    for value in values:
+                        found.add(value)
+
+
+def _with_first_texts(file: TableFile, known: Mapping[str, Known]) -> dict[str, Known]:
+    """The columns that are called as if they held classes, with a few of their texts."""
+    likely = [name for name in known if named_as_label(name) and file.holds_texts(name)]
+    groups = [group for group in islice(file.groups(), 1) if likely]
+    cells = next((next(file.values(group, likely, _TEXTS_SAMPLED), []) for group in groups), [])
+    return {
+        name: known[name]._replace(first={text for text in values if text is not None})
+        for name, values in zip(likely, cells, strict=False)
+    }
 
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:

@@ -16,7 +16,7 @@ from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
-from fastpipe.sources.options import BOX_FORMATS, COORDINATES, Format, SourceOptions, source_options
+from fastpipe.sources.options import BOX_FORMATS, COORDINATES, UNLISTED, Format, SourceOptions, source_options
 from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
@@ -34,6 +34,7 @@ CHOICES = {
     "coordinates": COORDINATES,
     "storage": tuple(PICTURE_ENDINGS),
     "box_format": BOX_FORMATS,
+    "unlisted": UNLISTED,
     "executor": (THREADS, RAY),
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),

@@ -98,9 +98,9 @@ class Listed(Facts):
                 column,
                 tuple(numbers),
                 tuple(columns),
-                separator,
+                *texts,
             )
-            for name, kind, in_note, names, pairs, column, numbers, columns, separator in said["fields"]
+            for name, kind, in_note, names, pairs, column, numbers, columns, *texts in said["fields"]
         )
         assumed = tuple(Assumption(*each) for each in said["assumed"])
         return cls(**{**said, "fields": fields, "assumed": assumed, "plan": Plan(*said["plan"])})

@@ -63,13 +63,13 @@ def test_boxes_in_one_column(two: Path) -> None:
     text = (
         'image_id,width,height,bbox,source\na,40,30,"[1.0, 2.0, 10.0, 12.0]",s1\na,40,30,"[5, 5, 9, 9]",s2\nb,40,30,,\n'
     )
-    summary = pack_text(two, "a.csv", text)
+    summary = pack_text(two, "a.csv", text, unlisted="drop")
     expected = {"a.jpg": [[[1, 2, 11, 14], [5, 5, 14, 14]], ["s1", "s2"]], "b.jpg": [[], []]}
     assert values(two, "boxes", "source") == expected
     assert assumed(summary) == [
         "boxes (bbox): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
     ]
-    summary = pack_text(two, "a.csv", text, box_format="xyxy", overwrite=True)
+    summary = pack_text(two, "a.csv", text, box_format="xyxy", unlisted="drop", overwrite=True)
     assert values(two, "boxes")["a.jpg"] == [[1, 2, 10, 12], [5, 5, 9, 9]]
     assert assumed(summary) == []
     centred = text.replace("1.0, 2.0", "9.0, 12.0")
@@ -83,7 +83,9 @@ def test_boxes_in_one_column(two: Path) -> None:
     "--box-format cxcywh",
 )
 def test_sizes(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "path,x,y,width,height,label\na.jpg,1,2,10,12,cow\na.jpg,3,3,4,4,ant\n")
+    summary = pack_text(
+        two, "a.csv", "path,x,y,width,height,label\na.jpg,1,2,10,12,cow\na.jpg,3,3,4,4,ant\n", unlisted="drop"
+    )
     assert values(two, "boxes") == {"a.jpg": [[[1, 2, 11, 14], [3, 3, 7, 7]], [1, 0]]}
     assert assumed(summary) == [
         "boxes (x, y, width, height): left, top, width, height, as COCO has them (--box-format xyxy or cxcywh)"
@@ -92,7 +94,7 @@ def test_sizes(two: Path) -> None:
 
 @becomes("CSV with a row a box: x_center, y_center, w, h", "boxes by their centres, as the names say")
 def test_centres(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "path,x_center,y_center,w,h,label\na.jpg,10,12,10,12,cow\n")
+    summary = pack_text(two, "a.csv", "path,x_center,y_center,w,h,label\na.jpg,10,12,10,12,cow\n", unlisted="drop")
     assert values(two, "boxes")["a.jpg"][0] == [[5, 6, 15, 18]]
     assert assumed(summary) == []
 
@@ -109,7 +111,7 @@ def test_shares(two: Path) -> None:
 
 @becomes("keras-retinanet's path,x1,y1,x2,y2,class without a header row", "boxes; that there is no header row is said")
 def test_boxes_of_retinanet(two: Path) -> None:
-    summary = pack_text(two, "a.csv", "a.jpg,1,2,10,12,cow\na.jpg,2,3,5,6,bird\nb.jpg,,,,,\n")
+    summary = pack_text(two, "a.csv", "a.jpg,1,2,10,12,cow\na.jpg,2,3,5,6,bird\nb.jpg,,,,,\n", unlisted="drop")
     assert values(two, "boxes") == {"a.jpg": [[[1, 2, 10, 12], [2, 3, 5, 6]], [1, 0]], "b.jpg": [[], []]}
     (said,) = assumed(summary)
     assert "no header row, and its columns are taken as path, x1, y1, x2, y2, class" in said
@@ -178,6 +180,17 @@ def test_on_the_command_line(two: Path) -> None:
     (two / "a.csv").write_text('image,bbox\na.jpg,"[1, 2, 3, 4]"\n')
     shown = succeeded("pack", two / "a.csv", two / "packed").replace("│", " ")
     assert "--box-format xyxy or cxcywh" in " ".join(shown.split())
-    command = ("pack", two / "a.csv", two / "packed", "--overwrite", "--box-format", "xyxy", "--background", "#fff")
+    command = (
+        "pack",
+        two / "a.csv",
+        two / "packed",
+        "--overwrite",
+        "--box-format",
+        "xyxy",
+        "--background",
+        "#fff",
+        "--unlisted",
+        "drop",
+    )
     assert "assumed" not in succeeded(*command)
     assert values(two, "boxes") == {"a.jpg": [[1, 2, 3, 4]]}

@@ -30,7 +30,7 @@ NIH = "Image Index,Finding Labels\na.jpg,Effusion|Cardiomegaly\nb.jpg,Effusion\n
 )
 def test_classes_with_a_bar(three: Path) -> None:
     (said,) = assumed(pack_text(three, "a.csv", NIH))
-    assert "column 'Finding Labels' looks like one (--field 'tags=Finding Labels:classes')" in said
+    assert "column 'Finding Labels' looks like one (--field 'tags=Finding Labels:classes' --separator '|')" in said
     summary = pack_text(three, "a.csv", NIH, fields=["tags=Finding Labels:classes"], overwrite=True)
     assert fastpipe.open(three / "packed").fields["tags"].names == ("Cardiomegaly", "Effusion", "No Finding")
     assert tags(three, "tags") == {
@@ -50,7 +50,8 @@ def test_other_separators_of_classes(three: Path) -> None:
     for separator in " ,;":
         text = f'path,label\na.jpg,"scab{separator}rust"\nb.jpg,rust\nc.jpg,scab\n'
         (said,) = assumed(pack_text(three, "a.csv", text, overwrite=True))
-        assert said.endswith("in column 'label' is one class, not several (--field tags=label:classes)")
+        option = f"--field tags=label:classes --separator '{separator}'"
+        assert said.endswith(f"in column 'label' is one class, not several ({option})")
         pack_text(three, "a.csv", text, fields=["tags=label:classes"], overwrite=True)
         assert tags(three, "tags") == {"a.jpg": {"scab", "rust"}, "b.jpg": {"rust"}, "c.jpg": {"scab"}}
 
@@ -135,7 +136,7 @@ def test_attributes_of_celeba(three: Path) -> None:
 )
 def test_lists_in_jsonl(three: Path) -> None:
     text = '{"path": "a.jpg", "labels": ["cat", "dog"]}\n{"path": "b.jpg", "labels": []}\n'
-    (said,) = assumed(pack_text(three, "a.jsonl", text))
+    (said,) = assumed(pack_text(three, "a.jsonl", text, unlisted="drop"))
     assert said == "labels: none, though column 'labels' looks like one (--field tags=labels:classes)"
     pack_text(three, "a.jsonl", text, fields=["tags=labels:classes"], overwrite=True)
     assert tags(three, "tags") == {"a.jpg": {"cat", "dog"}, "b.jpg": set()}
@@ -162,7 +163,7 @@ def test_label_columns_of_parquet(tmp_path: Path) -> None:
 def test_several_classes_in_parquet(tmp_path: Path) -> None:
     source = parquet(tmp_path, label=["dog|cat", "dog", "ant"], bald=[1, 0, 1], young=[False, True, None], n=[5, 6, 7])
     assert assumed(fastpipe.pack(source, tmp_path / "packed")) == [
-        "labels: 'dog|cat' in column 'label' is one class, not several (--field tags=label:classes)"
+        "labels: 'dog|cat' in column 'label' is one class, not several (--field tags=label:classes --separator '|')"
     ]
     fields = {"tags": "label:classes", "looks": "bald,young:classes"}
     summary = fastpipe.pack(source, tmp_path / "packed", fields=fields, overwrite=True)
@@ -183,3 +184,46 @@ def test_train_and_val_number_their_classes_alike(tmp_path: Path) -> None:
         pack_text(tmp_path / part, "a.csv", f"path,x\na.jpg,{cells[0]}\nb.jpg,{cells[1]}\n", fields=["tags=x:classes"])
         assert fastpipe.open(tmp_path / part / "packed").fields["tags"].names == ("ant", "cat", "dog")
     assert tags(tmp_path / "val", "tags") == {"a.jpg": {"cat"}, "b.jpg": {"dog", "ant"}}
+
+
+LISTS = {
+    "cat, dog": ('a.jpg,"cat, dog"\nb.jpg,bird\nc.jpg,cow\n', ",", {"cat", "dog"}),
+    "haze primary": ("a,haze primary\nb,agriculture clear primary water\nc,clear\n", " ", {"haze", "primary"}),
+    "cat; dog": ('a.jpg,"cat; dog"\nb.jpg,bird\nc.jpg,cow\n', ";", {"cat", "dog"}),
+    "cat/dog": ("a.jpg,cat/dog\nb.jpg,cat\nc.jpg,dog\n", "/", {"cat", "dog"}),
+}
+
+
+@pytest.mark.parametrize("column", ["label", "tags"])
+@pytest.mark.parametrize("cell", LISTS)
+@becomes(
+    "a small table with several classes in a cell: cat, dog / cat; dog / agriculture clear primary water (Planet)",
+    "that it looks like several classes is said, with what separates them",
+    "--field tags=COLUMN:classes --separator ','",
+)
+def test_several_classes_in_a_small_table(three: Path, cell: str, column: str) -> None:
+    rows, separator, expected = LISTS[cell]
+    text = f"image_name,{column}\n{rows}"
+    (said,) = assumed(pack_text(three, "a.csv", text))
+    assert said.endswith(f"(--field tags={column}:classes --separator '{separator}')")
+    options: Any = {"fields": [f"tags={column}:classes"], "separator": separator, "overwrite": True}
+    assert assumed(pack_text(three, "a.csv", text, **options)) == []
+    assert tags(three, "tags")["a.jpg"] == expected
+
+
+def test_several_classes_in_many_texts(three: Path) -> None:
+    rows = "".join(f'a.jpg,"class {number}, class {number + 1}"\n' for number in range(2100))
+    said = assumed(pack_text(three, "a.csv", f"path,tags\n{rows}", unlisted="drop"))
+    assert said[0].endswith("(--field tags=tags:classes --separator ',')")
+
+
+def test_sentences_are_no_classes(three: Path) -> None:
+    text = 'image,caption\na.jpg,"A cat, lying on a sofa"\nb.jpg,A dog\nc.jpg,"A dog, two cats and a cow"\n'
+    assert assumed(pack_text(three, "a.csv", text)) == []
+
+
+@becomes("Parquet with several classes in a text of a column tags", "as in CSV", "--field tags=COLUMN:classes")
+def test_several_classes_in_a_column_of_parquet(tmp_path: Path) -> None:
+    source = parquet(tmp_path, tags=["haze primary", "clear primary water", "cloudy"])
+    (said,) = assumed(fastpipe.pack(source, tmp_path / "packed"))
+    assert said == "labels: none, though column 'tags' looks like one (--field tags=tags:classes --separator ' ')"
