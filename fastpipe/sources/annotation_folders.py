@@ -25,6 +25,7 @@ _COCO = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
 _MOST_JSON_FILES = 16
+_NAME_LIST, _NOTES = "classes.txt", "notes.json"  # of Label Studio's YOLO; the notes begin as COCO's files do
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
 _START_BYTES = 1 << 16
 _KINDS = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
@@ -129,6 +130,8 @@ def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
 def _coco_exports(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
     """The files of a folder that begin as COCO's do, such as _annotations.coco.json of Roboflow."""
     files = [name for name in names if name.lower().endswith(".json")]
+    if _NAME_LIST in names:
+        files = [name for name in files if name != _NOTES]
     if len(files) > _MOST_JSON_FILES:  # one for each image, as many tools write them
         return {}
     found = [name for name in files if _begins_as_coco(folder / name)]
