@@ -15,13 +15,13 @@ _SEPARATORS = re.compile(r"[-_\s]+")
 _MOST_CLASSES = 100_000  # that are compared; longer lists come from programs
 
 
-def parts_as_classes(folders: Sequence[str]) -> Assumption:
-    """Told of folders of images that are taken for classes, though they may be parts."""
-    return Assumption(
-        f"classes: the folders {some(folders)}, though they are called like parts of one dataset; if they are no "
-        "classes, move their images into one folder",
-        AS_CLASSES,
-    )
+def parts_as_classes(folders: Sequence[str], inside: Sequence[str] = ()) -> Assumption:
+    """Told of folders that are taken for classes, though they may be parts; `inside`: the folders in those of a tar."""
+    text = f"classes: the folders {some(folders)}, though they are called like parts of one dataset"
+    if inside:
+        one = f"--split {readable(folders[0])}"
+        return Assumption(f"{text}; if the folders in them ({some(inside)}) are the classes, pack one part", one)
+    return Assumption(f"{text}; if they are no classes, move their images into one folder", AS_CLASSES)
 
 
 def refused_parts(root: object, parts: Sequence[str], classes: Sequence[str]) -> PackError:

@@ -21,6 +21,7 @@ from fastpipe.sources.annotation_folders import Beside, beside_images, coco_spli
 from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco import list_coco
+from fastpipe.sources.doubtful_classes import similar_classes
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
 from fastpipe.sources.listing import Assumption, Listing, packing_order
@@ -43,7 +44,7 @@ from fastpipe.sources.splits import (
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
+from fastpipe.sources.tars import TarColumns, list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
@@ -103,12 +104,21 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     listing = _listed(found, found.without_split(how))
     if how.classes is not None:
         listing = with_given_classes(listing, how.classes)
+    listing = replace(listing, assumed=(*listing.assumed, *_similar_classes(listing)))
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     here = isinstance(root, Path) and isinstance(listing.root, Path)
     return replace(listing, taken_ns=taken_ns if here else 0)
+
+
+def _similar_classes(listing: Listing) -> list[Assumption]:
+    """What is assumed of names that may mean one class, of labels and of fields."""
+    assumed = similar_classes(listing.classes)
+    for field in listing.fields:
+        assumed += similar_classes(field.names, f"classes of {field.name}")
+    return assumed
 
 
 def _listed(found: Recognised, how: SourceOptions) -> Listing:
@@ -206,7 +216,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     root = found.root
     if found.names is None:
-        return list_archives(root, [""], asked=how.fields, split=how.split)
+        return list_archives(root, [""], asked=how.fields, split=how.split, columns=_tar_columns(how))
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
@@ -224,11 +234,20 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     if not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     if found.tars:
-        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields)
-        others = [list_archives(root, list(tars)).classes for name, tars in found.tars.items() if name != found.split]
+        columns = _tar_columns(how)
+        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields, columns=columns)
+        others = [
+            list_archives(root, list(tars), columns=columns).classes
+            for name, tars in found.tars.items()
+            if name != found.split
+        ]
         return with_classes(listing, classes_of_all([listing.classes, *others]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
-    return list_archives(root, wanted, stray, how.fields, how.split)
+    return list_archives(root, wanted, stray, how.fields, how.split, _tar_columns(how))
+
+
+def _tar_columns(how: SourceOptions) -> TarColumns:
+    return TarColumns(how.image_column, how.label_column)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
@@ -237,7 +256,8 @@ def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
     if found.format != "imagefolder" or found.names is None:
         return None
     folders = _class_folders(found, how)
-    return folders if folders.folders else None
+    assumed = (*folders.assumed, *similar_classes(folders.classes))
+    return folders._replace(assumed=assumed) if folders.folders else None
 
 
 def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
@@ -270,7 +290,9 @@ _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields", "split", "coordinates"), (".tar",)),
+    "webdataset": _SourceKind(
+        _of_images, ("image_column", "label_column", "fields", "split", "coordinates"), (".tar",)
+    ),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
