@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -15,6 +16,12 @@ ENDINGS = (
     *(".npy", ".npz", ".mat", ".bin", ".pcd", ".pts", ".label", ".lab", ".gt", ".ann"),
 )
 START_BYTES = 1 << 16
+# Of CamVid, CVAT and Kaggle: which colour of a mask is which class.
+_COLOURS = re.compile(
+    r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*", re.IGNORECASE
+)
+_COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
+_MOST_LINE_BYTES = 4096
 _ROW_A_BOX = (
     "write them into a CSV file with a row for each box (path,xmin,ymin,xmax,ymax,label), or pass samples with boxes "
     "to fastpipe.Writer"
@@ -111,6 +118,21 @@ def refuse_tool(path: SourcePath) -> None:
     tool = unread_tool(path)
     if tool is not None:
         raise PackError(f"{readable(str(path))} is {tool.name}, which fastpipe does not read: {tool.remedy}")
+
+
+def colour_list(folder: SourcePath, names: Iterable[str]) -> str | None:
+    """The file of a folder that says which colour of masks is which class; None: there is none."""
+    for name in names:
+        if _COLOURS.fullmatch(name) and _has_colours(folder / name):
+            return name
+    return None
+
+
+def _has_colours(path: SourcePath) -> bool:
+    """Whether a list has red, green and blue in its first line, or in the line below its header."""
+    with suppress(OSError), open_binary(path) as file:
+        return any(_COLOUR.search(file.readline(_MOST_LINE_BYTES)) for _ in range(2))
+    return False
 
 
 def _is_number(word: str) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.sources.annotation_files import refuse_tool, unread_tool
+from fastpipe.sources.annotation_files import colour_list, refuse_tool, unread_tool
 from fastpipe.sources.annotation_folders import is_called_images
 from fastpipe.sources.doubtful_classes import AS_CLASSES, parts_as_classes, refused_parts
 from fastpipe.sources.files import (
@@ -17,7 +17,6 @@ from fastpipe.sources.files import (
     SourcePath,
     files_below,
     names_in,
-    open_binary,
     state_or_problem,
 )
 from fastpipe.sources.likely import out_of_place
@@ -44,13 +43,8 @@ _DOCUMENTS = (".json", ".xml")
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements", re.IGNORECASE
 )
+_MOST_OF_STEM = 8  # files whose names begin alike, which are looked at
 _MOST_LISTS = 16  # more belong to an image each
-# Of CamVid, CVAT and Kaggle: which colour of a mask is which class.
-_COLOURS = re.compile(
-    r"(?:label|class)[-_ ]?(?:colou?rs?|dict|map).*|colou?r[-_ ]?(?:map|table|palette).*|palette.*", re.IGNORECASE
-)
-_COLOUR = re.compile(rb"(?<!\d)(?:\d{1,3}[ \t,;]+){2}\d{1,3}(?!\d)")
-_MOST_LINE_BYTES = 4096
 
 
 class ClassFolders(NamedTuple):
@@ -163,27 +157,29 @@ def _lists_beside(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
     names = [name for name in files if name.endswith(endings)]
     names += [name for name in files if name[-1:].isupper() and name.lower().endswith(endings)]
     lists = [name for name in names if not _NO_LIST.match(name)]
-    return lists if len(lists) <= _MOST_LISTS else []
+    if len(lists) > _MOST_LISTS:
+        return []
+    return [name for name in lists if not _is_of_picture(name, files)]
+
+
+def _is_of_picture(name: str, files: Sequence[str]) -> bool:
+    """Whether a file is called like a picture among the sorted files, as a.txt or a.jpg.txt of a.jpg."""
+    stem = name.rpartition(".")[0]
+    start = bisect_left(files, stem)
+    near = files[start : start + _MOST_OF_STEM]
+    return any(is_picture(other) and other.rpartition(".")[0] in (stem, stem.rpartition(".")[0]) for other in near)
 
 
 def _refuse_colours(root: SourcePath, folders: Sequence[str], lists: Sequence[str]) -> None:
     """PackError: a list beside folders says the classes of colours, so that a folder has masks."""
-    called = [name for name in lists if _COLOURS.fullmatch(name)] if folders else []
-    colours = [name for name in called if _has_colours(root / name)]
-    if colours:
+    colours = colour_list(root, lists) if folders else None
+    if colours is not None:
         raise PackError(
-            f"{readable(str(root))} has {readable(colours[0])}, which says the classes of the colours of masks, beside "
+            f"{readable(str(root))} has {readable(colours)}, which says the classes of the colours of masks, beside "
             f"the folders {some(folders)}. fastpipe reads masks of one channel: write each mask as a PNG with the "
             "number of the class in place of the colour, into a folder masks beside the folder images. "
             f"{AS_CLASSES} takes the folders as classes"
         )
-
-
-def _has_colours(path: SourcePath) -> bool:
-    """Whether a list has red, green and blue in its first line, or in the line below its header."""
-    with suppress(OSError), open_binary(path) as file:
-        return any(_COLOUR.search(file.readline(_MOST_LINE_BYTES)) for _ in range(2))
-    return False
 
 
 def _refuse_lists(root: SourcePath, folder: str, lists: Sequence[str]) -> None:
