@@ -56,7 +56,7 @@ def darknet_folders(root: SourcePath, names: Names) -> list[Beside]:
     entries = _entries(root / files[0])
     if "names" not in entries:
         return []
-    splits = []
+    splits: list[Beside] = []
     for key, part in _SPLITS.items():
         file = _file_below(root, entries.get(key, ""))
         images = None if file is None else _folder_of_images(file)
