@@ -110,12 +110,11 @@ def is_flat_voc(names: Names) -> bool:
     if names.folders:
         return False
     stems = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
+    if not stems:  # of a folder of a million pictures
+        return False
     pictures = [name for name in names.files if is_picture(name)]
-    return (
-        bool(stems)
-        and bool(pictures)
-        and sum(PurePosixPath(name).stem in stems for name in pictures) > (len(pictures) // 2)
-    )
+    annotated = sum(PurePosixPath(name).stem in stems for name in pictures)
+    return annotated > len(pictures) // 2
 
 
 def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:

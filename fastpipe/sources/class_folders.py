@@ -37,9 +37,16 @@ _CLASSES_FROM = "--classes-from FILE"
 _CALLED_MASK = re.compile(r"[-_ ](?:mask|segmentation|seg|gt|label)s?(?:[-_ ]\d+)?\.\w+$", re.IGNORECASE)
 _FEW_SOURCES = 4096  # that tell whether there are masks
 _LEAST_MASKS = 0.2  # of all files
+
+
+def _in_both_cases(*endings: str) -> tuple[str, ...]:
+    """Endings in small and in capital letters; to look at each name in small letters would take longer."""
+    return (*endings, *(ending.upper() for ending in endings))
+
+
 # Files that may say the labels of images; and texts that say none.
-_LISTS = (".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
-_DOCUMENTS = (".json", ".xml")
+_LISTS = _in_both_cases(".csv", ".tsv", ".tab", ".txt", ".lst", ".jsonl", ".ndjson", ".parquet")
+_DOCUMENTS = _in_both_cases(".json", ".xml")
 _NO_LIST = re.compile(
     r"read.?me|licen[cs]e|copying|notice|changelog|citation|checksum|md5|sha\d|requirements", re.IGNORECASE
 )
@@ -154,9 +161,7 @@ def _unread_list(root: SourcePath, lists: Sequence[str]) -> Assumption:
 
 def _lists_beside(files: Sequence[str], endings: tuple[str, ...]) -> list[str]:
     """The files with such an ending; none where there are many, as one for each image."""
-    names = [name for name in files if name.endswith(endings)]
-    names += [name for name in files if name[-1:].isupper() and name.lower().endswith(endings)]
-    lists = [name for name in names if not _NO_LIST.match(name)]
+    lists = [name for name in files if name.endswith(endings) and not _NO_LIST.match(name)]
     if len(lists) > _MOST_LISTS:
         return []
     return [name for name in lists if not _is_of_picture(name, files)]
