@@ -25,6 +25,7 @@ _COCO = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"(?:info"\s*:\s*\{|(?:images|annotations|categories|licenses)"\s*:\s*\[)'
 )
 _MOST_JSON_FILES = 16
+_NAME_LIST, _NOTES = "classes.txt", "notes.json"  # of Label Studio's YOLO; the notes begin as COCO's files do
 _NUMBERS = re.compile(rb"(?:\xef\xbb\xbf)?[-+0-9.eE\s]*")
 _START_BYTES = 1 << 16
 _KINDS = {"txt": "yolo", "xml": "voc", **dict.fromkeys(PICTURES, "masks")}
@@ -109,12 +110,11 @@ def is_flat_voc(names: Names) -> bool:
     if names.folders:
         return False
     stems = {PurePosixPath(name).stem for name in names.files if name.lower().endswith(".xml")}
+    if not stems:  # of a folder of a million pictures
+        return False
     pictures = [name for name in names.files if is_picture(name)]
-    return (
-        bool(stems)
-        and bool(pictures)
-        and sum(PurePosixPath(name).stem in stems for name in pictures) > (len(pictures) // 2)
-    )
+    annotated = sum(PurePosixPath(name).stem in stems for name in pictures)
+    return annotated > len(pictures) // 2
 
 
 def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
@@ -129,6 +129,8 @@ def coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
 def _coco_exports(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
     """The files of a folder that begin as COCO's do, such as _annotations.coco.json of Roboflow."""
     files = [name for name in names if name.lower().endswith(".json")]
+    if _NAME_LIST in names:
+        files = [name for name in files if name != _NOTES]
     if len(files) > _MOST_JSON_FILES:  # one for each image, as many tools write them
         return {}
     found = [name for name in files if _begins_as_coco(folder / name)]

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
+from fastpipe.sources.coco_paths import ImageFolder, check_unique, find_by_end
 from fastpipe.sources.coco_shapes import box_around
 from fastpipe.sources.column_kinds import xyxy
 from fastpipe.sources.encodings import HINT, as_utf8
@@ -69,9 +70,12 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
             asked.insert(0, _ALL[0])  # boxes, which are put around segmentations
     fields = [_field(annotated, each) for each in asked]
     root = how.root_of_images()
-    root = _image_root(annotated, how.split) if root is None else _with_urls(annotated, root)
-    listing = list_rows(root, _rows(annotated, fields), fields)
-    return replace(listing, assumed=tuple(annotated.assumed()))
+    folder = _image_folder(annotated, how.split) if root is None else _given_folder(annotated, root)
+    listing = list_rows(folder.root, _rows(annotated, fields), fields)
+    assumed = [*folder.assumed, *annotated.assumed()]
+    if how.fields is None:
+        assumed += annotated.left_out()
+    return replace(listing, assumed=(*listing.assumed, *assumed))
 
 
 class _NoId(NamedTuple):
@@ -100,6 +104,7 @@ class _Annotated:
         self.ids: dict[Id, Id] = {}  # of the images, as they stand in the file
         self.by_url = set[Id]()  # images that have a coco_url and no file_name
         self._boxes = self._corners = self._shares = 0  # how many there are, and how many look so
+        self.segmentations = 0  # annotations that have one
         self.boxes_around = 0  # boxes that are those around a segmentation
         self.categories: dict[int, str] = {}  # id -> name
         self.points: tuple[str, ...] = ()  # names of the keypoints
@@ -140,6 +145,14 @@ class _Annotated:
         if self.boxes_around:
             text = f"annotations with a segmentation and no bbox: {self.boxes_around:,}; the boxes are those around it"
             yield Assumption(text)
+
+    def left_out(self) -> Iterator[Assumption]:
+        """What annotations have, and what is no field unless a user asks for it."""
+        if self.segmentations:
+            yield Assumption(
+                f"annotations with polygons or runs (segmentation): {self.segmentations:,}; they are left out",
+                "--field boxes --field mask=segmentation:mask",
+            )
 
     def of_image(self, image: Id) -> list[tuple[str, Entry]]:
         """The annotations of an image, named. Those of several files with one id are one; captions have own ids."""
@@ -223,6 +236,7 @@ class _Annotated:
             self.entries.update(entry)
         if "caption" in entry:
             self._captions[image] += 1
+        self.segmentations += bool(entry.get("segmentation"))
         self._look_at_box(entry.get("bbox"), entry.get("area"))
         kept = {name: value for name, value in entry.items() if name in self._wanted}
         if not entry.get("bbox") and entry.get("segmentation"):  # a box is put around it
@@ -275,22 +289,27 @@ class _Annotated:
             self.points = tuple(points)
 
 
-def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
+def _image_folder(annotated: _Annotated, split: str | None) -> ImageFolder:
     """The folder with the first image: beside the annotations, or called after their split."""
     path = annotated.paths[0]
     task, _, after = Path(path.name).stem.partition("_")
     split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
     tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
-    first = next((image.path for image in annotated.images.values() if is_name(image.path)), "")
+    first = _first_path(annotated)
     here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
     if len(here) == 1:
-        return here[0]
+        return ImageFolder(here[0], _as_written)
+    if not here and first and not annotated.by_url:
+        by_end = find_by_end(first, [*roots])
+        if len(by_end) == 1:
+            return _moved(annotated, by_end[0])
+        here = [folder.root for folder in by_end]
     if not here and annotated.by_url:
         flat = first.rpartition("/")[2]
         here = [root for root in roots if flat and not isinstance(state_or_problem(root, flat), str)]
         if len(here) == 1:
-            return _with_urls(annotated, here[0])
+            return ImageFolder(_with_urls(annotated, here[0]), _as_written)
     found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
     only_urls = ""
     if annotated.by_url:
@@ -299,6 +318,34 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
         f"{readable(str(path))}: the first image, {first[:200]!r}, {found}{only_urls}. --image-root says where the "
         "images are"
     )
+
+
+def _given_folder(annotated: _Annotated, root: SourcePath) -> ImageFolder:
+    """The folder that a user names."""
+    root = _with_urls(annotated, root)
+    first = _first_path(annotated)
+    if first and not annotated.by_url and isinstance(state_or_problem(root, first), str):
+        by_end = find_by_end(first, [root])
+        if by_end:
+            return _moved(annotated, by_end[0])
+    return ImageFolder(root, _as_written)
+
+
+def _first_path(annotated: _Annotated) -> str:
+    return next((image.path for image in annotated.images.values() if is_name(image.path)), "")
+
+
+def _as_written(path: str) -> str:
+    return path
+
+
+def _moved(annotated: _Annotated, folder: ImageFolder) -> ImageFolder:
+    """The folder, in which the images have other paths than it is written."""
+    named = {number: image for number, image in annotated.images.items() if is_name(image.path)}
+    check_unique((image.path for image in named.values()), folder.below, annotated.paths[0])
+    for number, image in named.items():
+        annotated.images[number] = image._replace(path=folder.below(image.path))
+    return folder
 
 
 def _with_urls(annotated: _Annotated, root: SourcePath) -> SourcePath:

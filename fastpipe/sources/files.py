@@ -33,7 +33,8 @@ _LEFT_BEHIND = frozenset(
     )
 )
 _OF_MACOS = "._"  # before the name of the file that it belongs to
-_FIRST = "".join({name[0] for name in _LEFT_BEHIND})
+# A name that begins with none of these is none of them.
+FIRST_OF_LEFT_BEHIND = "".join({name[0] for name in _LEFT_BEHIND})
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -117,13 +118,15 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
 def is_left_behind(name: str) -> bool:
     """Whether a system or a program leaves files or folders of this name among pictures."""
     # Few names begin so, and there may be millions.
-    return name[0] in _FIRST and (name in _LEFT_BEHIND or name.startswith(_OF_MACOS))
+    return name[0] in FIRST_OF_LEFT_BEHIND and (name in _LEFT_BEHIND or name.startswith(_OF_MACOS))
 
 
 def lies_in_left_behind(path: str) -> bool:
     """The same of a path with "/", or of any folder in it."""
     folder, _, name = path.rpartition("/")
-    return (name[:1] in _FIRST and bool(name) and is_left_behind(name)) or (bool(folder) and _is_folder_left(folder))
+    return (name[:1] in FIRST_OF_LEFT_BEHIND and bool(name) and is_left_behind(name)) or (
+        bool(folder) and _is_folder_left(folder)
+    )
 
 
 @lru_cache(1024)  # a million files lie in a few folders
@@ -187,7 +190,9 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
         prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
         prefix = prefix.removeprefix("./")
         for name in files:
-            if name[0] in _FIRST and is_left_behind(name):  # a call for each of a million names would take longer
+            if name[0] in FIRST_OF_LEFT_BEHIND and is_left_behind(
+                name
+            ):  # a call for each of a million names would take longer
                 continue
             if hidden or name[0] != ".":
                 yield prefix + name

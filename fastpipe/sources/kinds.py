@@ -16,17 +16,19 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.sources.annotation_files import refuse_tool
 from fastpipe.sources.annotation_folders import Beside, beside_images, coco_splits, other_folders
 from fastpipe.sources.class_folders import ClassFolders, class_folders_of, list_class_folders
 from fastpipe.sources.class_names import with_given_classes, with_names_of_all
 from fastpipe.sources.coco import list_coco
 from fastpipe.sources.coco_splits import check_same_categories, files_beside
+from fastpipe.sources.doubtful_classes import similar_classes
 from fastpipe.sources.files import Names, SourcePath, names_in, open_binary
 from fastpipe.sources.labelled import USUAL_FOLDERS, chosen_pair, label_kinds, pairs_of
 from fastpipe.sources.listing import Assumption, Listing, packing_order
 from fastpipe.sources.manifest import METADATA, json_layout, list_manifest
 from fastpipe.sources.masks import Folders, list_masks
-from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, pick_split
+from fastpipe.sources.options import IMAGE_COLUMNS, SourceOptions, is_picture, pick_split
 from fastpipe.sources.splits import (
     FEW,
     chosen_split,
@@ -45,12 +47,31 @@ from fastpipe.sources.table_splits import listings_of_others, split_of_tables
 from fastpipe.sources.table_text import LISTS, header_of
 from fastpipe.sources.tables import list_tables
 from fastpipe.sources.tar_reader import compressed
-from fastpipe.sources.tars import list_archives, list_dataset, list_tar_classes
+from fastpipe.sources.tars import TarColumns, list_archives, list_dataset, list_tar_classes
 from fastpipe.sources.voc_yolo import list_voc, list_yolo
 
 _MANIFESTS = ("csv", "jsonl")
 _WORDS = re.compile(r"[^A-Za-z0-9]+")  # between the words of a file's name
 _HEADER_BYTES = 1 << 16
+_OF_FOLDERS = {
+    ".xml": "an annotation of Pascal VOC, or another file of annotations",
+    **dict.fromkeys((".yaml", ".yml"), "a file that describes a folder, as YOLO has it"),
+    **dict.fromkeys((".names", ".data"), "a file that describes a folder, as Darknet has it"),
+}
+_UNREAD = {
+    **dict.fromkeys((".npy", ".npz"), "a file of NumPy"),
+    **dict.fromkeys((".pkl", ".pickle", ".pt", ".pth"), "a pickle"),
+    **dict.fromkeys((".h5", ".hdf5"), "a file of HDF5"),
+    **dict.fromkeys((".tfrecord", ".tfrecords"), "a file of TensorFlow"),
+    **dict.fromkeys((".rec", ".idx"), "a file of MXNet"),
+    **dict.fromkeys((".mdb", ".lmdb"), "a database of LMDB"),
+    **dict.fromkeys((".sqlite", ".db"), "a database"),
+    **dict.fromkeys((".xlsx", ".xls"), "a table of Excel"),
+    **dict.fromkeys((".mp4", ".avi", ".mov", ".mkv"), "a video"),
+    ".mat": "a file of MATLAB",
+}
+_FEW_FOLDERS = 3  # in which another kind of source is looked for
+_MOST_DEPTH = 3
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
 
@@ -108,12 +129,21 @@ def list_sources(
         listing = with_given_classes(listing, how.classes)
     elif found.format == "imagefolder" and not found.split and not is_pattern:
         listing = replace(listing, assumed=(*listing.assumed, *_other_classes_of_training(root, listing.classes)))
+    listing = replace(listing, assumed=(*listing.assumed, *_similar_classes(listing)))
     listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     here = isinstance(root, Path) and isinstance(listing.root, Path)
     return replace(listing, taken_ns=taken_ns if here else 0)
+
+
+def _similar_classes(listing: Listing) -> list[Assumption]:
+    """What is assumed of names that may mean one class, of labels and of fields."""
+    assumed = similar_classes(listing.classes)
+    for field in listing.fields:
+        assumed += similar_classes(field.names, f"classes of {field.name}")
+    return assumed
 
 
 def _listed(found: Recognised, how: SourceOptions) -> Listing:
@@ -261,7 +291,7 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     root = found.root
     if found.names is None:
-        return list_archives(root, [""], asked=how.fields, split=how.split)
+        return list_archives(root, [""], asked=how.fields, split=how.split, columns=_tar_columns(how))
     (folders, files, hidden), in_tars = found.names, found.format == "webdataset"
     if folders and not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
@@ -279,11 +309,20 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     if not in_tars:
         return list_class_folders(_class_folders(found, how), certain=how.format == "imagefolder")
     if found.tars:
-        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields)
-        others = [list_archives(root, list(tars)).classes for name, tars in found.tars.items() if name != found.split]
+        columns = _tar_columns(how)
+        listing = list_archives(root, list(found.tars[found.split]), asked=how.fields, columns=columns)
+        others = [
+            list_archives(root, list(tars), columns=columns).classes
+            for name, tars in found.tars.items()
+            if name != found.split
+        ]
         return with_classes(listing, classes_of_all([listing.classes, *others]))
     stray = [name for name in files if name not in wanted] + [*folders, *hidden]
-    return list_archives(root, wanted, stray, how.fields, how.split)
+    return list_archives(root, wanted, stray, how.fields, how.split, _tar_columns(how))
+
+
+def _tar_columns(how: SourceOptions) -> TarColumns:
+    return TarColumns(how.image_column, how.label_column)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
@@ -292,7 +331,8 @@ def class_folders(root: SourcePath, how: SourceOptions) -> ClassFolders | None:
     if found.format != "imagefolder" or found.names is None:
         return None
     folders = _class_folders(found, how)
-    return folders if folders.folders else None
+    assumed = (*folders.assumed, *similar_classes(folders.classes))
+    return folders._replace(assumed=assumed) if folders.folders else None
 
 
 def _class_folders(found: Recognised, how: SourceOptions) -> ClassFolders:
@@ -331,7 +371,9 @@ _OF_COCO = ("fields", "image_root", "split", "coordinates")
 _FORMATS = {
     "dataset": _SourceKind(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _SourceKind(_of_images),
-    "webdataset": _SourceKind(_of_images, ("fields", "split", "coordinates"), (".tar",)),
+    "webdataset": _SourceKind(
+        _of_images, ("image_column", "label_column", "fields", "split", "coordinates"), (".tar",)
+    ),
     "metadata": _SourceKind(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _SourceKind(_of_rows, _OPTIONS, (".csv", ".tsv", ".tab")),
     "jsonl": _SourceKind(_of_rows, _OPTIONS, (".jsonl", ".ndjson")),
@@ -372,12 +414,31 @@ def _file(path: SourcePath, how: SourceOptions) -> Recognised:
         return Recognised("metadata", path, _metadata(path.parent, Names([], [], []))[""], None)
     if how.format in ("imagefolder", "voc", "yolo", "masks"):
         raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
+    if how.format == "auto":
+        _refuse_unread(path)
     kind = (format_of(path.name) or "webdataset") if how.format == "auto" else how.format
     if how.format == "auto" and path.suffix.lower() in LISTS:
         kind = "csv"
     elif how.format == "auto" and kind == "coco" and json_layout(path, how.encoding) != "object":
         kind = "jsonl"  # an array of objects, or lines of them
     return Recognised(kind, path, [path], None)
+
+
+def _refuse_unread(path: SourcePath) -> None:
+    """Raises PackError where a file is of a form that fastpipe does not read, or belongs to a folder."""
+    ending = path.suffix.lower()
+    if ending in (".json", ".xml"):
+        refuse_tool(path)
+    if ending in _OF_FOLDERS:
+        raise PackError(
+            f"{readable(str(path))} is {_OF_FOLDERS[ending]}; expected the folder: pass "
+            f"{readable(str(path.parent))}, or the folder that holds the images and this"
+        )
+    if ending in _UNREAD:
+        raise PackError(
+            f"{readable(str(path))} is {_UNREAD[ending]}, which fastpipe does not read: read it in Python and give its "
+            "samples to fastpipe.Writer, or write the images into folders and the labels into a CSV file"
+        )
 
 
 def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
@@ -388,8 +449,8 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
     if splits and (not _lies_at_top(kinds[0], root, names, how) if len(kinds) == 1 else False):
         return _split_of(root, splits, how)
-    if kinds == ["imagefolder"] and how.format == "auto" and len(names.folders) == 1 and not names.files:
-        _refuse_around(root / names.folders[0], how)
+    if kinds == ["imagefolder"] and how.format == "auto" and how.split not in names.folders:
+        _refuse_around(root, names, how)
     if len(kinds) > 1:
         tables = with_labels_first(_manifests_in(names))
         file = f", such as {readable(str(root / tables[0]))}" if tables else ""
@@ -409,20 +470,51 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     return Recognised(kind, root, paths, names)
 
 
-def _refuse_around(folder: SourcePath, how: SourceOptions) -> None:
-    """Raises PackError where a folder that holds a single one is none of classes: that one is another kind of source,
-    or has splits.
+def _refuse_around(root: SourcePath, names: Names, how: SourceOptions) -> None:
+    """Raises PackError where class folders are none: below them is another kind of source, or one with splits."""
+    if any(map(is_picture, names.files[:FEW])):
+        return
+    is_alone = len(names.folders) == 1
+    for name in names.folders[:_FEW_FOLDERS]:
+        inner = _other_source(root / name, replace(how, split=None), _MOST_DEPTH, is_alone=is_alone)
+        if inner is None:
+            continue
+        number = "one folder" if is_alone else "folders"
+        folders = f"{readable(name)} as the only class" if is_alone else "the folders as classes"
+        raise PackError(
+            f"{readable(str(root))} holds {number}, and in {'it' if is_alone else readable(name)} "
+            f"{inner.description}. Pass {readable(str(inner.folder))}. --format imagefolder takes {folders}"
+        )
+
+
+class _Inner(NamedTuple):
+    """A source that lies in the folders of another one."""
+
+    folder: SourcePath
+    description: str
+
+
+def _other_source(folder: SourcePath, how: SourceOptions, depth: int, *, is_alone: bool) -> _Inner | None:
+    """The source in a folder, or below it, if it is no images, and no class folders. Splits count only where each
+    folder around them holds nothing else (`is_alone`): else they are folders in class folders.
     """
     inside = names_in(folder, FEW)
     kinds = _kinds(folder, inside, how)
     splits = split_folders(folder, inside)
-    if kinds == ["imagefolder"] and not splits:
-        return
-    what = f"the splits {some(splits)}" if splits else f"a source of the format {' or '.join(kinds)}"
-    raise PackError(
-        f"{readable(str(folder.parent))} holds one folder, and in it {what}. Pass {readable(str(folder))}. --format "
-        f"imagefolder takes {readable(folder.name)} as the only class"
-    )
+    if splits:
+        return _Inner(folder, f"the splits {some(splits)}") if is_alone else None
+    has_pictures = any(map(is_picture, inside.files))
+    if kinds != ["imagefolder"] and (is_alone or not has_pictures):
+        return _Inner(folder, f"a source of the format {' or '.join(kinds)}")
+    if has_pictures or depth == 0:
+        return None
+    most = _FEW_FOLDERS if isinstance(folder, Path) else 1  # behind a URL, each is a request
+    alone_below = is_alone and len(inside.folders) == 1
+    for name in inside.folders[:most]:
+        inner = _other_source(folder / name, how, depth - 1, is_alone=alone_below)
+        if inner is not None:
+            return inner
+    return None
 
 
 def _lies_at_top(kind: str, root: SourcePath, names: Names, how: SourceOptions) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fastpipe.errors import PackError, readable
 from fastpipe.sources.annotation_folders import Beside, beside_images, is_flat_voc
+from fastpipe.sources.darknet import darknet_folders, is_flat_yolo
 from fastpipe.sources.files import Names, SourcePath
 from fastpipe.sources.splits import chosen_split, fitting, some, split_word
 from fastpipe.sources.yolo_yaml import YOLO_FOLDERS, yaml_folders
@@ -16,11 +17,13 @@ USUAL_FOLDERS = {"voc": VOC_FOLDERS, "yolo": YOLO_FOLDERS, "masks": ("images", "
 
 def label_kinds(root: SourcePath, names: Names, others: Sequence[str]) -> list[str]:
     """What lies beside a folder of images; `others`: what the folder may be, by its files."""
-    if yaml_folders(root, names):
+    if yaml_folders(root, names) or darknet_folders(root, names):
         return ["yolo"]
     pairs = beside_images(root, names)
     if not pairs:
-        return ["voc"] if is_flat_voc(names) else []
+        if is_flat_voc(names):
+            return ["voc"]
+        return ["yolo"] if is_flat_yolo(root, names) else []
     kinds = {each.kind for each in pairs} - {""}
     if "voc" in kinds and set(VOC_FOLDERS) <= {*names.folders}:
         kinds.discard("masks")  # those of VOC are a further task
@@ -66,10 +69,14 @@ def chosen_pair(kind: str, root: SourcePath, names: Names, split: str | None) ->
 
 def pairs_of(kind: str, root: SourcePath, names: Names) -> list[Beside]:
     """The folders of images and of labels of a kind; those that hold nothing count where there is no other."""
-    if kind == "yolo" and (said := yaml_folders(root, names)):
-        return said
+    if kind == "yolo":
+        listed = yaml_folders(root, names) or darknet_folders(root, names)
+        if listed:
+            return listed
     pairs = beside_images(root, names)
     found = [each for each in pairs if each.kind == kind] or [each for each in pairs if not each.kind]
     if not found and kind == "voc" and is_flat_voc(names):
         return [Beside("voc", root, root, "")]
+    if not found and kind == "yolo" and is_flat_yolo(root, names):
+        return [Beside("yolo", root, root, "")]
     return found

@@ -19,11 +19,12 @@ import numpy as np
 
 from fastpipe.errors import PackError, readable
 from fastpipe.native import _engine
-from fastpipe.sources.files import SourcePath, files_below, open_binary
+from fastpipe.sources.annotation_files import colour_list
+from fastpipe.sources.files import SourcePath, files_below, names_in, open_binary
 from fastpipe.sources.listing import Assumption, Listing, SourceField
 from fastpipe.sources.options import FieldColumn, SourceOptions, is_picture
 from fastpipe.sources.rows import Row, list_rows
-from fastpipe.sources.splits import some
+from fastpipe.sources.splits import FEW, some
 
 _MASK = "mask"
 _LEAST_SHARE = 0.95  # of the images that have a mask
@@ -138,7 +139,11 @@ def _checked(folders: Folders, field: SourceField, masks: Sequence[str]) -> Iter
         if not data.startswith(b"\x89PNG"):
             continue  # packing takes it if it holds numbers
         if data[_COLOR_AT : _COLOR_AT + 1] and data[_COLOR_AT] not in (_GRAY, _PALETTE):
-            raise _no_numbers(where, "a PNG with colours, not with numbers of classes", field)
+            what = "a PNG with colours, not with numbers of classes"
+            colours = colour_list(folders.root, names_in(folders.root, FEW).files)
+            if colours is not None:
+                what += f", which {readable(colours)} names"
+            raise _no_numbers(where, what, field)
         with suppress(_engine.StatusError):
             values.update(np.unique(_engine.decode_mask(data)).tolist())
     if values in ({0, 255}, {255}):
@@ -150,6 +155,6 @@ def _checked(folders: Folders, field: SourceField, masks: Sequence[str]) -> Iter
 
 def _no_numbers(where: str, what: str, field: SourceField) -> PackError:
     return PackError(
-        f"{where} is {what}; expected masks of one channel, or with a palette, as PNG or GIF. Convert them, or store "
-        f"them as pictures with --field {field.name}={field.column}:image"
+        f"{where} is {what}; expected masks of one channel, or with a palette, as PNG or GIF. Convert them (a "
+        f"number for each colour), or store them as pictures with --field {field.name}={field.column}:image"
     )

@@ -3,7 +3,8 @@
 Note [splits of a root]
 Folders are splits where all of them are called so, or where two are called like two different splits: no list of
 classes has both "train" and "test". One such folder beside others is a class, as "train" is in COCO, and this is told.
-A split is a source of its own, but a class has the same number in all splits.
+A split is a source of its own, but a class has the same number in all splits. Folders that are called like parts, as
+fold_0 and fold_1, are splits where a user asks for one of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ _FOLDER = re.compile(
     r"(?:[-_ ]?\d{1,4})?",
     re.IGNORECASE,
 )
+_PART_WORDS = (
+    "folds?|parts?|batch|batches|chunks?|shards?|splits?|subsets?|sets?|folders?|dirs?|archives?|disks?|volumes?|vols?|"
+    "images?|imgs?|pics?|pictures?|photos?|frames?|data|videos?|clips?|seqs?|sequences?|scenes?|sessions?|cameras?|"
+    "cams?|patients?|subjects?|cases?|scans?|study|studies"
+)
+# fold1, part_a, cv_fold_0, images_001, batch-3-of-10
+_PART = re.compile(rf"((?:.*[-_ ])?(?:{_PART_WORDS}))(?:[-_ .]?\d+(?:[-_]?of[-_]?\d+)?|[-_ ][a-z])", re.IGNORECASE)
 _MOST_NAMED = 5
 FEW = 1000  # names of a folder that tell what it holds; there may be millions
 
@@ -55,6 +63,8 @@ def split_in_path(path: str, words: Container[str] = _WORDS) -> str:
 
 def called_like_splits(folders: Sequence[str], asked: str | None = None) -> dict[str, str]:
     """Folder -> its word, where folders are splits; none where they are classes. See Note [splits of a root]"""
+    if asked in folders and are_called_like_parts(folders):
+        return {name: name for name in folders}
     words = {name: word for name in folders if (word := split_word(name)) is not None}
     are_all = len(words) == len(folders)
     is_asked_for = asked is not None and fitting(asked, words) is not None
@@ -71,6 +81,13 @@ def count_shared(paths: Iterable[Sequence[str]]) -> int:
     while count < min(len(first), len(last)) and first[count] == last[count]:
         count += 1
     return count
+
+
+def are_called_like_parts(folders: Sequence[str]) -> bool:
+    """Whether all folders have one name, which a part of a dataset may have, and a number each."""
+    matches = [_PART.fullmatch(name) for name in folders]
+    names = {match[1].lower() for match in matches if match is not None}
+    return len(names) == 1 and None not in matches
 
 
 def split_folders(root: SourcePath, names: Names, asked: str | None = None) -> dict[str, SourcePath]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby, tee
+from itertools import groupby, islice, tee
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -21,10 +23,23 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.sources.class_folders import like_a_split, numbers_as_texts
-from fastpipe.sources.files import SourcePath, lies_in_left_behind, state_at
+from fastpipe.sources.doubtful_classes import parts_as_classes
+from fastpipe.sources.files import FIRST_OF_LEFT_BEHIND, SourcePath, lies_in_left_behind, state_at
+from fastpipe.sources.likely import named_as_label
 from fastpipe.sources.listing import STORED, Assumption, ByteRange, Listing, Source, SourceField, change
-from fastpipe.sources.options import MOST_FIELDS, NOTE, PICTURES, FieldColumn, field_of_dataset, fields_asked, fields_of
-from fastpipe.sources.splits import called_like_splits, chosen_split, split_word
+from fastpipe.sources.options import (
+    MOST_FIELDS,
+    NOTE,
+    PICTURES,
+    FieldColumn,
+    field_of_dataset,
+    fields_asked,
+    fields_of,
+    is_picture,
+)
+from fastpipe.sources.rows import Labels
+from fastpipe.sources.sidecar_files import sidecar_files
+from fastpipe.sources.splits import are_called_like_parts, called_like_splits, chosen_split, some, split_word
 from fastpipe.sources.tar_reader import Member, TarFile, shown
 from fastpipe.store.remote.options import RemoteOptions
 
@@ -32,6 +47,7 @@ _LABEL = "cls"
 _MOST_NAME_CHARACTERS = 1024
 _MOST_KINDS = 100  # of members that are counted one by one
 _MOST_DIGITS = 64
+_MOST_LABEL_CHARACTERS = 1024
 _MOST_SHOWN = 5  # classes in a message
 _SYNSET = re.compile("n[0-9]{8}")  # of WordNet: a class of ImageNet
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
@@ -59,6 +75,39 @@ class _Keyed(NamedTuple):
     member: Member
 
 
+_key_of = itemgetter(0)
+
+
+class _Sample(NamedTuple):
+    """The members of one key."""
+
+    images: list[_Keyed]
+    labels: list[_Keyed]
+    others: list[_Keyed]
+
+
+class TarColumns(NamedTuple):
+    """The members of a sample that are its image and its label, if a user names them."""
+
+    image: str | None = None  # an ending, such as left.jpg; None: that of any picture
+    label: str | None = None  # an ending, or an entry of KEY.json; None: cls
+
+    @property
+    def images(self) -> frozenset[str]:
+        return PICTURES if self.image is None else frozenset([self.image.lower()])
+
+    @property
+    def image_names(self) -> str:
+        return "KEY.jpg, .png, .webp, .bmp, .tif" if self.image is None else f"KEY.{self.image}"
+
+    @property
+    def label_ending(self) -> str:
+        return _LABEL if self.label is None else self.label.lower()
+
+
+_USUAL_COLUMNS = TarColumns()
+
+
 @dataclass
 class Gathered:
     """Samples or files of tars. A tar's path is relative to the source, "" where it is the source."""
@@ -76,6 +125,8 @@ class Gathered:
     # Paths of the sources that samples of ours were packed from, by which these are called; None: they are called
     # after their members.
     origins: set[str] | None = None
+    columns: TarColumns = _USUAL_COLUMNS
+    chosen: Labels = field(default_factory=lambda: Labels(None))  # those that `columns` names
 
     def drop(self, extension: str, members: int = 1) -> None:
         """Counts members that are left out."""
@@ -109,20 +160,35 @@ class Gathered:
     def take_samples(self, tar: TarFile, archive: str, members: Iterable[Member]) -> None:
         """Adds the samples of a WebDataset: members of one key. See Note [members in any order]"""
         self._tar, self._archive, self._seen = tar, archive, set[str]()
+        self._images, self._label_ending = self.columns.images, self.columns.label_ending
         before = len(self.sources), Counter(self.endings), dict(self.dropped)
-        for _, group in groupby(self._keyed(members), itemgetter(0)):
-            sample = [*group]
+        for _, group in groupby(self._keyed(members), _key_of):
+            sample = self._sorted(group)
             if self._is_part(sample):
                 self._forget(*before)
                 for together in self._together(tar.members()):
-                    self._take_sample(together)
+                    self._take_sample(self._sorted(together))
                 return
             self._take_sample(sample)
 
-    def _is_part(self, sample: list[_Keyed]) -> bool:
+    def _sorted(self, members: Iterable[_Keyed]) -> _Sample:
+        sample = _Sample([], [], [])
+        for member in members:
+            if member.extension in self._images:
+                sample.images.append(member)
+            elif member.extension == self._label_ending:
+                sample.labels.append(member)
+            else:
+                sample.others.append(member)
+        return sample
+
+    def _is_part(self, sample: _Sample) -> bool:
         """Whether members that follow one another lack what the others of their key may have."""
-        endings = {each.extension for each in sample}
-        return endings.isdisjoint(PICTURES) or (self.labelled and _LABEL not in endings)
+        if not sample.images:
+            return True
+        if sample.labels or not (self.labelled or self.columns.label):
+            return False
+        return not (self.columns.label and any(each.extension == NOTE for each in sample.others))
 
     def _forget(self, sources: int, endings: Counter[str], dropped: dict[str, int]) -> None:
         """Goes back to the state before this tar."""
@@ -151,9 +217,15 @@ class Gathered:
         """Members and their paths. Those that are no files, or have a name that none must have, are rejected; those
         that systems leave among pictures are passed over.
         """
+        folder, is_folder_left = "", False  # of the member before
         for member in members:
             path, problem = member.name, member.problem
-            if lies_in_left_behind(path) and not _HOSTILE.search(path):
+            start = path.rfind("/") + 1
+            if path[:start] != folder:
+                folder = path[:start]
+                is_folder_left = lies_in_left_behind(folder)
+            may_be_left = is_folder_left or path[start : start + 1] in FIRST_OF_LEFT_BEHIND
+            if may_be_left and lies_in_left_behind(path) and not _HOSTILE.search(path):
                 continue
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
                 no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
@@ -175,22 +247,21 @@ class Gathered:
                 else:
                     self.drop("without extension")
 
-    def _take_sample(self, sample: list[_Keyed]) -> None:
+    def _take_sample(self, sample: _Sample) -> None:
         """Adds the sample of these members, or why they are none."""
-        pictures = [each for each in sample if each.extension in PICTURES]
-        labels = [each for each in sample if each.extension == _LABEL]
-        rest = [each for each in sample if each.extension not in PICTURES and each.extension != _LABEL]
-        others = {each.extension: (each.member.offset_bytes, each.member.size_bytes) for each in rest}
-        if not pictures and not labels:
+        others: dict[str, ByteRange] = {}
+        for each in sample.others:
+            others[each.extension] = (each.member.offset_bytes, each.member.size_bytes)
+        if not sample.images and not sample.labels:
             for extension in others:
                 self.drop(extension)
             return
-        _, _, path, member = (pictures or labels)[0]
+        _, _, path, member = (sample.images or sample.labels)[0]
         try:
-            if len(others) < len(rest):
-                ((twice, _),) = Counter(each.extension for each in rest).most_common(1)
+            if len(others) < len(sample.others):
+                ((twice, _),) = Counter(each.extension for each in sample.others).most_common(1)
                 raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
-            label, ours = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
+            label, ours = self._facts(sample, others.get(NOTE))
         except ValueError as problem:
             self._add(member, path, str(problem))
             return
@@ -198,25 +269,40 @@ class Gathered:
             self.members[len(self.sources) - 1] = others
             self.endings.update(others.keys())
 
-    def _facts(self, pictures: int, labels: list[Member], note: ByteRange | None) -> tuple[int, Ours | None]:
+    def _facts(self, sample: _Sample, note: ByteRange | None) -> tuple[int, Ours | None]:
         """The label of a sample, and what its note tells, if it is ours; ValueError: it is none."""
         ours = None
         if note is not None:
             offset, most = note
             ours = read_ours(lambda size: self._tar.read(offset, min(size, most)))
-        if pictures != 1 or len(labels) > 1 or (self.labelled and not labels):
-            several = "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png" if pictures > 1 else ""
+        images, labels = len(sample.images), len(sample.labels)
+        if images != 1 or labels > 1 or (self.labelled and not labels):
             raise ValueError(
-                "expected one image (KEY.jpg, .png, .webp, .bmp, .tif) and one label (KEY.cls) with this key, got "
-                f"{pictures} and {len(labels)}{several}"
+                f"expected one image ({self.columns.image_names}) and one label (KEY.{self.columns.label_ending}) with "
+                f"this key, got {images} and {labels}{_other_images(sample)}"
             )
-        label = self._label(labels[0], ours is not None) if labels else NO_LABEL
+        if self.columns.label:
+            return self._chosen_label(sample, note), ours
+        label = self._label(sample.labels[0].member, ours is not None) if labels else NO_LABEL
         if label != NO_LABEL:
             name = str(label) if ours is None or ours.class_name is None else ours.class_name
             known = self.names[self._archive].setdefault(label, name)
             if known != name:
                 raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
         return label, ours
+
+    def _chosen_label(self, sample: _Sample, note: ByteRange | None) -> int:
+        """The label in the member, or the entry of KEY.json, that a user names. ValueError: there is none."""
+        column = self.columns.label
+        if sample.labels:
+            member = sample.labels[0].member
+            value: object = _text_label(self._tar.read(member.offset_bytes, member.size_bytes))
+        else:
+            entries = {} if note is None else _entries(self._tar.read(*note))
+            if column not in entries:
+                raise ValueError(f"expected its label in KEY.{column}, or as {column!r} in KEY.json, got neither")
+            value = entries[column]
+        return self.chosen.take(value, f"{self._archive}/{sample.images[0].path}".lstrip("/"))
 
     def _label(self, member: Member, ours: bool) -> int:
         """The number in a KEY.cls; ValueError: it is none."""
@@ -225,9 +311,11 @@ class Gathered:
             return NO_LABEL
         number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
         if number is None or int(number[1]) >= self.classes:
+            is_name = number is None and b"\n" not in text.strip()
+            names = ". For names of classes, pass --label-column cls" if is_name else ""
             raise ValueError(
                 f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 to {self.classes - 1:,}, in "
-                "decimal digits: a position in the list of classes"
+                f"decimal digits: a position in the list of classes{names}"
             )
         return int(number[1])
 
@@ -264,20 +352,59 @@ def split_key(name: str) -> tuple[str, str]:
     return folder + slash + stem, extension.lower()
 
 
+def _other_images(sample: _Sample) -> str:
+    """What to do with a sample whose image is not certain."""
+    if len(sample.images) > 1:
+        ending = sample.images[0].extension
+        return (
+            "; call a mask or a second image KEY.NAME.png, such as KEY.seg.png; or pass --image-column "
+            f"{shown(ending, 20)}, and the others are fields"
+        )
+    others = [each.extension for each in sample.others if is_picture(f"x.{each.extension}")]
+    if sample.images or not others:
+        return ""
+    return f"; --image-column {shown(others[0], 20)} takes KEY.{shown(others[0], 20)} as the image"
+
+
+def _text_label(data: bytes) -> int | str:
+    """A label as the bytes of a member have it: a whole number, or a name. ValueError: neither."""
+    number = _NUMBER.fullmatch(data)
+    if number is not None:
+        return int(number[1])
+    text = data.decode("utf-8-sig").strip()
+    if not text or len(text) > _MOST_LABEL_CHARACTERS or "\n" in text:
+        raise ValueError(f"its label is {shown(text, 40)!r}; expected a number, or the name of a class")
+    return text
+
+
+def _entries(data: bytes) -> dict[str, object]:
+    """The entries of a KEY.json; none if it is no object."""
+    with suppress(ValueError, RecursionError):
+        entries = json.loads(data)
+        return entries if isinstance(entries, dict) else {}
+    return {}
+
+
 def list_archives(
     root: SourcePath,
     tars: list[str],
     stray: Sequence[str] = (),
     asked: tuple[FieldColumn, ...] | None = None,
     split: str | None = None,
+    columns: TarColumns = _USUAL_COLUMNS,
 ) -> Listing:
     """Lists what is in the tars of a folder, in no order; of a tar itself with [""] as the name.
 
     If a member is a KEY.cls, they are a WebDataset with these labels; else, if members are in folders, an image folder;
     else a WebDataset without labels. `asked` are the fields to take, by the endings of members; None: all. `split` is
-    one of an image folder.
+    one of an image folder. With `columns`, they are a WebDataset.
     """
     files, samples, others = Gathered(), Gathered(), list(stray)
+    if columns != _USUAL_COLUMNS:
+        _refuse_split(root, split)
+        has_labels = columns.label is None and _has_labels(root, tars)
+        gathered = _gathered(root, tars, Gathered(labelled=has_labels, columns=columns))
+        return _web_dataset(root, tars, gathered, others, asked)
     for name in tars:
         with TarFile(root / name) as tar:
             members, again = tee(tar.members())
@@ -294,6 +421,15 @@ def list_archives(
     if asked is not None:
         raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
     return listing
+
+
+def _has_labels(root: SourcePath, tars: Sequence[str]) -> bool:
+    """Whether a member is a KEY.cls."""
+    for name in tars:
+        with TarFile(root / name) as tar:
+            if any(split_key(member.name)[1] == _LABEL for member in tar.members()):
+                return True
+    return False
 
 
 def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
@@ -358,10 +494,13 @@ def _web_dataset(
             "Unpack it into a folder of tars and pack that: with --format imagefolder each tar there is a class"
         )
     if not gathered.sources and gathered.dropped:
+        images = [ending for ending in gathered.dropped if is_picture(f"x.{ending}")]
+        option = f"--image-column {images[0]} takes KEY.{images[0]} as the image of a sample. " if images else ""
         raise PackError(
             f"{readable(str(root))} has no image in its tars: the endings of the members are "
             f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot: photo.v1.jpg has v1.jpg, "
-            "no image's. Make the tar again without further dots in the names, or unpack it and pack the folder"
+            f"no image's. {option}Or make the tar again without further dots in the names, or unpack it and pack the "
+            "folder"
         )
     found = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
     fields = found if asked is None else fields_asked(asked, endings)
@@ -374,8 +513,39 @@ def _web_dataset(
         shown = ", ".join(map(readable, [*groups][:_MOST_SHOWN])) + (", ..." if len(groups) > _MOST_SHOWN else "")
         words = f"labels: none, though the tars are called {shown}, as if each were a class"
         assumed += (Assumption(words, "--format imagefolder"),)
-    listing = _listing(root, _named_classes(gathered), gathered, stray, fields)
+    if gathered.sources and not gathered.names and gathered.columns.label is None:
+        assumed += tuple(_unread_labels(root, gathered))
+    if gathered.columns.label is not None:
+        classes = gathered.chosen.settle(gathered.sources)
+        assumed += gathered.chosen.assumed(classes)
+    else:
+        classes = _named_classes(gathered)
+    listing = _listing(root, classes, gathered, stray, fields)
     return replace(listing, assumed=assumed)
+
+
+def _unread_labels(root: SourcePath, gathered: Gathered) -> Iterator[Assumption]:
+    """Told of members, or entries of a KEY.json, that are called like labels and are none."""
+    endings = [ending for ending in gathered.endings if _is_called_label(ending.removesuffix(".txt"))]
+    if endings:
+        yield Assumption(
+            f"labels: none, though the members .{endings[0]} are called so", f"--label-column {endings[0]}"
+        )
+        return
+    notes = ((at, members[NOTE]) for at, members in gathered.members.items() if NOTE in members)
+    for at, (offset, size) in islice(notes, 1):
+        with TarFile(root / (gathered.sources[at].archive or "")) as tar:
+            entries = _entries(tar.read(offset, size))
+        names = [name for name, value in entries.items() if _is_called_label(name) and isinstance(value, (int, str))]
+        if names:
+            yield Assumption(
+                f"labels: none, though the samples' .json have {readable(names[0])!r}, which is called so",
+                f"--label-column {readable(names[0])}",
+            )
+
+
+def _is_called_label(name: str) -> bool:
+    return named_as_label(name) or name.lower() == _LABEL
 
 
 def tar_class(name: str) -> str:
@@ -483,9 +653,28 @@ def _image_folder(
         return None
 
     change(gathered.sources, unpacked)
-    called = [name for name in names if split_word(name) is not None]
-    assumed = [like_a_split(called), *numbers_as_texts(names)] if called else numbers_as_texts(names)
+    assumed = _assumed_of_folders(names, folders, depth)
+    assumed += sidecar_files(root, gathered.sources, names, certain=True)
     return Listing(root, names, gathered.sources, stray, assumed=tuple(assumed))
+
+
+def _assumed_of_folders(names: Sequence[str], folders: Collection[tuple[str, ...]], depth: int) -> list[Assumption]:
+    """What is assumed of folders in tars that are taken for classes; `depth` of them lie around these."""
+    assumed = list(numbers_as_texts(names))
+    called = [name for name in names if split_word(name) is not None]
+    inside = sorted({folder[depth + 1] for folder in folders if len(folder) > depth + 1})
+    if called:
+        assumed.insert(0, like_a_split(called))
+    elif are_called_like_parts(names):
+        assumed.append(parts_as_classes(names, inside))
+    elif len(names) == 1 and inside:
+        assumed.append(
+            Assumption(
+                f"all images are of the class {readable(names[0])}, the only folder in the tar; if the folders in it "
+                f"({some(inside)}) are the classes, make the tar in that folder"
+            )
+        )
+    return assumed
 
 
 def _called(folder: str, tars: list[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,9 +11,10 @@ from xml.etree import ElementTree
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.sources.annotation_folders import Beside
+from fastpipe.sources.darknet import listed_images
 from fastpipe.sources.files import SourcePath, files_below, names_in, open_unchanged
 from fastpipe.sources.listing import Assumption, Listing, SourceField
-from fastpipe.sources.options import pick_split
+from fastpipe.sources.options import is_picture, pick_split
 from fastpipe.sources.rows import Row, list_rows
 from fastpipe.sources.voc_annotation import Annotation, parse_annotation
 from fastpipe.sources.yolo_labels import LabelReader, listed_names, read_data_yaml
@@ -127,9 +127,14 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
         split = pick_split(split, splits, images) if split is not None or splits else ""
         images, labels = images / split, labels / split
     paths = sorted(files_below(images, hidden=False))
+    is_flat = images == labels
+    if is_flat:
+        paths = [path for path in paths if is_picture(path)]
+    absent = 0
     if beside.only is not None:
-        listed = set(_listed_images(_local(beside.only), images))
+        listed = set(listed_images(_local(beside.only), images))
         paths = [path for path in paths if path in listed]
+        absent = len(listed) - len(paths)
     has_labels = labels.is_dir()
     below_labels = files_below(labels, hidden=False) if has_labels else []
     texts = {path for path in below_labels if path.endswith(".txt") and Path(path).name != "classes.txt"}
@@ -142,7 +147,10 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
         )
     data = read_data_yaml(tops)
     if not data.names:
-        data = data._replace(names=listed_names(list(dict.fromkeys((*tops, labels, _local(beside.labels))))))
+        folders = [*tops, labels, _local(beside.labels)]
+        if is_flat:
+            folders.append(labels.parent)
+        data = data._replace(names=listed_names(list(dict.fromkeys(folders))))
     reader = LabelReader(data, first_label)
     fields = [SourceField("boxes", "boxes", names=data.names)]
     if data.points is not None:
@@ -160,6 +168,8 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
     bare = sum(text not in texts for text in text_of.values())
     if has_labels and bare:
         assumed.append(Assumption(f"images without a label file: {bare:,} of {len(paths):,}; they have no boxes"))
+    if absent:
+        assumed.append(Assumption(f"images that the list names, and that are not there: {absent:,}; they are left out"))
     sharing = len(paths) - len(set(text_of.values()))
     if sharing:
         names = "images whose names differ in the ending alone, such as 1.jpg and 1.png"
@@ -170,18 +180,6 @@ def list_yolo(beside: Beside, split: str | None, tops: Sequence[Path], first_lab
 def _local(folder: SourcePath) -> Path:
     """The folder of a source of this machine."""
     return Path(str(folder))
-
-
-def _listed_images(file: Path, images: Path) -> Iterator[str]:
-    """The images of a list, relative to their folder."""
-    top = os.path.abspath(images)
-    with open_unchanged(file) as text:
-        lines = text.read().decode("utf-8-sig", "replace").splitlines()
-    for line in filter(None, map(str.strip, lines)):
-        path = os.path.abspath(file.parent / line)
-        if not path.startswith(f"{top}/"):
-            raise PackError(f"{readable(str(file))}: expected images below {readable(top)}, got {line[:200]!r}")
-        yield os.path.relpath(path, top)
 
 
 def _yolo_row(path: str, text: Path, reader: LabelReader, *, has_points: bool) -> Row:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.sources.files import SourcePath
+from fastpipe.sources.darknet import names_file
 from fastpipe.sources.listing import Assumption
 from fastpipe.sources.yolo_yaml import YAML_FILES, load_yaml
 
@@ -19,7 +19,6 @@ _MOST_CLASSES = 100_000
 _NO_NAMES = 1 << 31  # classes may have any number up to it
 _BOX, _WITH_ONE_MORE = 5, 6  # columns of a line
 _CORNERS = 8  # numbers of a box of DOTA's, before the name of its class
-_NAME_LISTS = ("classes.txt", "obj.names", "_darknet.labels")  # of LabelImg, Label Studio, Darknet; a name a line
 FIRST_LABEL = "--first-label 1"
 
 
@@ -76,16 +75,16 @@ def _flip_index(said: Any, points: tuple[int, int] | None) -> tuple[int, ...]:
     return tuple(said)
 
 
-def listed_names(folders: Sequence[SourcePath]) -> tuple[str, ...]:
-    """The names of a classes.txt or obj.names in the first folder that has one."""
-    for file in (folder / name for folder in folders for name in _NAME_LISTS):
-        if file.is_file():
-            lines = file.read_bytes().decode("utf-8-sig", "replace").splitlines()
-            names = [line.strip() for line in lines]
-            while names and not names[-1]:
-                names.pop()
-            return tuple(names)
-    return ()
+def listed_names(folders: Sequence[Path]) -> tuple[str, ...]:
+    """The names of a classes.txt, obj.names or the like in the first folder that has one."""
+    file = names_file(folders)
+    if file is None:
+        return ()
+    lines = file.read_bytes().decode("utf-8-sig", "replace").splitlines()
+    names = [line.strip() for line in lines]
+    while names and not names[-1]:
+        names.pop()
+    return tuple(names)
 
 
 @dataclass

@@ -112,8 +112,10 @@ def test_boxes_around_segmentations(tmp_path: Path) -> None:
         "003.jpg": [[7, 4, 33, 9]],
         "004.jpg": [[1, 2, 11, 22]],
     }
-    text = "annotations with a segmentation and no bbox: 4; the boxes are those around it"
-    assert [each.text for each in summary.assumed] == [text]
+    assert [each.text for each in summary.assumed] == [
+        "annotations with a segmentation and no bbox: 4; the boxes are those around it",
+        "annotations with polygons or runs (segmentation): 5; they are left out",
+    ]
     what["annotations"][0]["segmentation"] = []
     reasons = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "less").tally.rejected
     (where, reason) = reasons[0]
@@ -186,3 +188,69 @@ def test_panoptic(tmp_path: Path) -> None:
     what["annotations"] = [{"image_id": 0, "file_name": "000.png", "segments_info": segments}]
     with pytest.raises(PackError, match=r"all\.json: this is COCO's panoptic format \(segments_info\).* Convert it to"):
         fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+
+
+@becomes(
+    "COCO with boxes and polygons", "boxes; the polygons are counted", "--field boxes --field mask=segmentation:mask"
+)
+def test_polygons_are_left_out(tmp_path: Path) -> None:
+    what = content()
+    what["annotations"][0]["segmentation"] = [[1, 2, 11, 2, 11, 22, 1, 22]]
+    what["annotations"][1]["segmentation"] = []
+    source = write(tmp_path / "src", what)
+    (assumed,) = fastpipe.pack(source, tmp_path / "packed").assumed
+    assert assumed.text == "annotations with polygons or runs (segmentation): 1; they are left out"
+    summary = fastpipe.pack(source, tmp_path / "masks", fields=["boxes", "mask=segmentation:mask"])
+    assert not summary.assumed
+    mask = by_path(tmp_path / "masks", "mask")["000.jpg"]
+    assert mask[10, 5] == 1
+    assert mask[25, 5] == 0
+
+
+PATHS = {
+    "sub\\000.jpg": "sub/000.jpg",
+    "./sub/000.jpg": "sub/000.jpg",
+    "/sub/000.jpg": "sub/000.jpg",
+    "C:\\data\\images\\sub\\000.jpg": "images/sub/000.jpg",
+    "/home/me/images/sub/000.jpg": "images/sub/000.jpg",
+    "../../label-studio/data/media/upload/1/sub/000.jpg": "sub/000.jpg",
+    "s%75b/000.jpg": "sub/000.jpg",
+    "SUB/000.JPG": "sub/000.jpg",
+}
+
+
+@pytest.mark.parametrize("written", PATHS)
+@becomes("COCO, `file_name` with `\\`, `./` or `/` before it", "the image")
+@becomes(
+    "COCO, `file_name` of another machine, of Label Studio, or with URL escapes",
+    "the image by the end of the path, and an example is named",
+    "--image-root",
+)
+def test_paths_of_other_machines(tmp_path: Path, written: str) -> None:
+    what = content(2)
+    what["images"][0]["file_name"] = written
+    what["images"][1]["file_name"] = written.replace("000", "001")
+    source = tmp_path / "src"
+    flat_photos(source / "images/sub", 2)
+    write(source, what)
+    for number, options in enumerate(({}, {"image_root": source / "images"})):
+        summary = fastpipe.pack(source / "all.json", tmp_path / f"{number}", **options)  # type: ignore[arg-type]
+        assert not summary.tally.rejected
+        found = by_path(tmp_path / f"{number}", "boxes")
+        keys = PATHS[written] if number == 0 else "sub/000.jpg"
+        assert sorted(found) == [keys, keys.replace("000", "001")]
+        assert found[keys][0].tolist() == [[1, 2, 11, 22]]
+        is_by_end = any("found by the end of their file_name" in each.text for each in summary.assumed)
+        assert is_by_end or written.lower().strip("./").replace("\\", "/") == "sub/000.jpg"
+
+
+def test_paths_that_end_alike(tmp_path: Path) -> None:
+    what = content(2)
+    what["images"][0]["file_name"] = "/upload/1/000.jpg"
+    what["images"][1]["file_name"] = "/upload/2/000.jpg"
+    with pytest.raises(PackError, match=r"/upload/1/000\.jpg and /upload/2/000\.jpg end alike"):
+        fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed")
+    what["images"][1]["file_name"] = "/upload/2/001.jpg"
+    (assumed,) = fastpipe.pack(write(tmp_path / "src", what), tmp_path / "packed").assumed
+    assert assumed.text.startswith("images are found by the end of their file_name: /upload/1/000.jpg is 000.jpg in ")
+    assert sorted(by_path(tmp_path / "packed", "boxes")) == ["000.jpg", "001.jpg"]

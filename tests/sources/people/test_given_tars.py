@@ -97,3 +97,80 @@ def test_too_many_endings_are_said(tmp_path: Path) -> None:
     members = {f"a.v{number}.txt": b"" for number in range(70)}
     (said,) = assumed(fastpipe.pack(write_tar(tmp_path / "a.tar", {"a.jpg": ONE, **members}), tmp_path / "packed"))
     assert said == "fields: none, because there are 70 different endings of members (--field NAME=ENDING)"
+
+
+@pytest.mark.parametrize(
+    ("members", "column", "expected"),
+    [
+        ({"a.json": b'{"label": 3}', "b.json": b'{"label": 1}'}, "label", {"a.jpg": "3", "b.jpg": "1"}),
+        ({"a.json": b'{"class": "dog"}', "b.json": b'{"class": "cat"}'}, "class", {"a.jpg": "dog", "b.jpg": "cat"}),
+        ({"a.cls.txt": b"1\n", "b.cls.txt": b"0\n"}, "cls.txt", {"a.jpg": "1", "b.jpg": "0"}),
+        ({"a.label": b"dog", "b.label": b"cat"}, "label", {"a.jpg": "dog", "b.jpg": "cat"}),
+    ],
+)
+@becomes(
+    'a WebDataset with labels in KEY.json (`{"label": 3}`, `{"class": "cat"}`), KEY.cls.txt or KEY.label',
+    "no labels; that one is called so is said. With the option they are the labels",
+    "--label-column label",
+)
+def test_labels_of_other_members(
+    tmp_path: Path, members: dict[str, bytes], column: str, expected: dict[str, str]
+) -> None:
+    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "b.jpg": TWO, **members})  # not sorted
+    (said,) = assumed(fastpipe.pack(tar, tmp_path / "packed"))
+    assert said.startswith("labels: none, though ")
+    assert said.endswith(f"(--label-column {column})")
+    assert set(labels(tmp_path).values()) == {None}
+    summary = fastpipe.pack(tar, tmp_path / "packed", overwrite=True, label_column=column)
+    assert labels(tmp_path) == expected
+    assert not summary.tally.rejected
+    assert fastpipe.open(tmp_path / "packed").classes == sorted(fastpipe.open(tmp_path / "packed").classes)
+
+
+@becomes("a WebDataset with names of classes in KEY.cls", "refused", "--label-column cls")
+def test_names_in_cls(tmp_path: Path) -> None:
+    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "a.cls": b"dog", "b.jpg": TWO, "b.cls": b"cat"})
+    with pytest.raises(PackError, match=r"For names of classes, pass --label-column cls"):
+        fastpipe.pack(tar, tmp_path / "none")
+    fastpipe.pack(tar, tmp_path / "packed", label_column="cls")
+    assert labels(tmp_path) == {"a.jpg": "dog", "b.jpg": "cat"}
+    assert fastpipe.open(tmp_path / "packed").classes == ["cat", "dog"]
+
+
+def test_a_sample_without_the_chosen_label(tmp_path: Path) -> None:
+    members = {"a.jpg": ONE, "a.json": b'{"label": 1}', "b.jpg": TWO, "b.json": b'{"n": 1}', "c.jpg": ONE}
+    summary = fastpipe.pack(write_tar(tmp_path / "a.tar", members), tmp_path / "packed", label_column="label")
+    assert labels(tmp_path) == {"a.jpg": "1"}
+    reasons = [reason for _, reason in summary.tally.rejected]
+    assert reasons == ["expected its label in KEY.label, or as 'label' in KEY.json, got neither"] * 2
+
+
+@pytest.mark.parametrize("with_labels", [False, True])
+@becomes("a WebDataset of several images a sample: x.left.jpg, x.right.jpg", "refused", "--image-column left.jpg")
+def test_several_images_in_a_sample(tmp_path: Path, with_labels: bool) -> None:
+    members = {"a.left.jpg": ONE, "a.right.jpg": TWO, "b.left.jpg": TWO, "b.right.jpg": ONE}
+    if with_labels:
+        members |= {"a.cls": b"0", "b.cls": b"1"}
+    tar = write_tar(tmp_path / "a.tar", dict(sorted(members.items())))
+    with pytest.raises(PackError, match=r"--image-column left\.jpg takes KEY\.left\.jpg as the image"):
+        fastpipe.pack(tar, tmp_path / "none")
+    summary = fastpipe.pack(tar, tmp_path / "packed", image_column="left.jpg")
+    assert not summary.tally.rejected
+    data = fastpipe.open(tmp_path / "packed")
+    assert data.fields["right"].kind == "image"
+    expected = {"a.left.jpg": "0", "b.left.jpg": "1"} if with_labels else dict.fromkeys(("a.left.jpg", "b.left.jpg"))
+    assert labels(tmp_path) == expected
+
+
+@becomes("x.jpg and x.png in a tar of samples", "the sample is rejected", "--image-column jpg")
+@becomes("x.jpg and x.seg.png in a tar of samples", "a field `seg` of masks")
+def test_a_mask_in_a_sample(tmp_path: Path) -> None:
+    mask = saved("PNG", "L", (40, 30))
+    tar = write_tar(tmp_path / "a.tar", {"a.jpg": ONE, "a.png": mask})
+    with pytest.raises(PackError, match="or pass --image-column jpg, and the others are fields"):
+        fastpipe.pack(tar, tmp_path / "none")
+    fastpipe.pack(tar, tmp_path / "packed", image_column="jpg")
+    assert fastpipe.open(tmp_path / "packed").fields["png"].kind == "mask"
+    tar = write_tar(tmp_path / "b.tar", {"a.jpg": ONE, "a.seg.png": mask})
+    fastpipe.pack(tar, tmp_path / "seg")
+    assert fastpipe.open(tmp_path / "seg").fields["seg"].kind == "mask"
