@@ -1,4 +1,4 @@
-"""A folder, or a bucket behind a URL -> the same few verbs: list, read a range, write whole, swap, remove."""
+"""A folder, or a bucket behind a URL -> the same verbs: list, read, write whole, swap, remove."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.store.files import PARTIAL, cannot_write, make_in_shared, no_link, publish
 from fastpipe.store.remote.options import BUCKETS, RemoteOptions
 
-_NOTE = "fastpipestate"  # metadata of an object; Azure takes only letters and digits
-_AHEAD = 32  # requests
+# The name of the note in an object's metadata. Azure allows only letters and digits.
+_NOTE = "fastpipestate"
+_READS_AT_A_TIME = 32
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,11 +36,17 @@ Result = TypeVar("Result")
 class NewFile:
     """A file that nobody sees before `commit`."""
 
-    path: Path  # where it is written, on this machine
-    commit: Callable[[str], None]  # gives the closed, synced file its name; in a bucket, the file carries the note
+    # Where the file is written, on this machine.
+    path: Path
+    # Gives the closed, synced file its name. A file in a bucket carries the note in its metadata.
+    commit: Callable[[str], None]
 
     def discard(self) -> None:
-        """Removes it; if the disk refuses, it does no harm in the work folder, and the first error is to be told."""
+        """Removes the file.
+
+        If the disk refuses, the file stays in the work folder, where it does no harm. The error
+        that led here is the one that the user should see.
+        """
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
@@ -48,16 +55,21 @@ class _WholeFiles(ABC):
     """Files that appear whole. Names have "/" between folders."""
 
     place: Place
-    scratch: Path  # a folder of this machine for what is being made
+    # A folder of this machine in which files are written before they get their names.
+    scratch: Path
 
     @abstractmethod
     def new_file(self, name: str) -> NewFile:
-        """A file to be written; raises OSError or PackError, as its `commit` does."""
+        """Returns a file to write. It and its `commit` raise OSError or PackError."""
 
     @contextlib.contextmanager
     def whole(self, name: str) -> Iterator[BinaryIO]:
-        """Opens a file to write, which appears whole if the block ends well. PackError: it cannot be written."""
-        new = None
+        """Opens a file to write, which appears whole if the block ends without an exception.
+
+        Raises:
+            PackError: the file cannot be written.
+        """
+        new: NewFile | None = None
         try:
             new = self.new_file(name)
             with open(new.path, "wb", opener=no_link) as file:
@@ -76,195 +88,258 @@ class _WholeFiles(ABC):
         with self.whole(name) as file:
             file.write(data)
 
-    def _partial(self, name: str) -> Path:
-        """Where a file is made: several workers may make the same one."""
-        return self.scratch / f"{name.rpartition('/')[2]}.{uuid.uuid4().hex[:12]}{PARTIAL}"
+    def _partial_path(self, name: str) -> Path:
+        """A new path in the scratch folder. Several workers may write the same file at a time."""
+        last_part = name.rpartition("/")[2]
+        return self.scratch / f"{last_part}.{uuid.uuid4().hex[:12]}{PARTIAL}"
 
 
 class Folder(_WholeFiles):
-    """The files of a dataset, in a folder of this machine. Safe in threads. PackError: a file does not come."""
+    """The files of a dataset, in a folder of this machine. Safe in threads.
 
-    uploaded_bytes = 0  # to a bucket
+    Raises:
+        PackError: a file cannot be written.
+    """
+
+    # Nothing is uploaded from here; a Bucket counts.
+    uploaded_bytes = 0
 
     def __init__(self, folder: Path, scratch: Path | None = None) -> None:
         self.place: Path = folder
         self.scratch = scratch or folder / WORK_FOLDER
 
     def close(self) -> None:
-        """Gives up what is under way."""
+        """Cancels what is under way."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The sizes in bytes of the files that lie in a folder, by their names in it."""
-        found = {}
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.place / folder) as entries:
-            for each in entries:
-                with contextlib.suppress(FileNotFoundError):  # another worker has renamed or removed it
-                    if each.is_file(follow_symlinks=False):
-                        found[each.name] = each.stat().st_size
-        return found
+        """The sizes in bytes of the files in a folder, by their names in it."""
+        sizes: dict[str, int] = {}
+        try:
+            entries = os.scandir(self.place / folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return sizes
+        with entries:
+            for entry in entries:
+                # Another worker may rename or remove the file after it was listed.
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False):
+                        sizes[entry.name] = entry.stat().st_size
+        return sizes
 
     def any_other(self) -> str | None:
-        """The name of something that is there besides a work folder; None: there is nothing."""
-        with contextlib.suppress(FileNotFoundError):
-            return min((each for each in os.listdir(self.place) if each != WORK_FOLDER), default=None)
-        return None
+        """The name of something in the folder besides a work folder; None if there is nothing."""
+        try:
+            names = set(os.listdir(self.place))
+        except FileNotFoundError:
+            return None
+        return min(names - {WORK_FOLDER}, default=None)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        """A range of a file; None: to its end. It is opened each time: there may be more than a process may have open.
-        FileNotFoundError: there is none.
+        """Reads a range of a file, by default to its end.
+
+        The file is opened at each call, because a dataset may have more files than a process may
+        have open.
+
+        Raises:
+            FileNotFoundError: there is no such file.
         """
         with open(self.place / name, "rb", buffering=0) as file:
-            return read_at(file.fileno(), (os.fstat(file.fileno()).st_size if stop is None else stop) - start, start)
+            if stop is None:
+                stop = os.fstat(file.fileno()).st_size
+            return read_at(file.fileno(), stop - start, start)
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """What `work`, which reads a little, gives for each item, in order; of a bucket, for several at a time."""
+        """Calls `work`, which reads a little, for each item. Gives the results in order.
+
+        A bucket works on several items at a time.
+        """
         return map(work, items)
 
     def written_ns(self, name: str) -> int:
-        """When a file was written, in nanoseconds since 1970; of a bucket, by the server's clock."""
+        """When a file was written, in nanoseconds since 1970. A bucket uses the server's clock."""
         return (self.place / name).stat().st_mtime_ns
 
     def note(self, name: str) -> str:
-        """The note that a file in a bucket carries; "": none, or there is no such file."""
+        """The note that a file in a bucket carries; "" if there is no note or no such file."""
         return ""
 
     def new_file(self, name: str) -> NewFile:
-        path, final = self._partial(name), self.place / name
-        for folder in (self.scratch, final.parent):
-            make_in_shared(folder)
-        return NewFile(path, lambda _: publish(path, final))
+        final = self.place / name
+        partial = self._partial_path(name)
+        make_in_shared(self.scratch)
+        make_in_shared(final.parent)
+        return NewFile(partial, lambda _: publish(partial, final))
 
     def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
-        """Writes a small file if its content is still `old`, None: if there is none; else False. See NewFile. The lock
-        of the work folder keeps other writers out in between.
+        """Writes a small file if its content is still `old`; None means that there is no file.
+
+        Returns False if the content is another one. The lock of the work folder keeps other
+        writers out between the comparison and the write. For `note` see NewFile.
         """
-        now = None
+        content: bytes | None = None
         with contextlib.suppress(FileNotFoundError):
-            now = self.read(name)
-        if now == old:
-            self.write(name, data)
-        return now == old
+            content = self.read(name)
+        if content != old:
+            return False
+        self.write(name, data)
+        return True
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files, if they are there, and folders in which nothing is left."""
-        folders = set()
+        """Removes files that exist, and the folders that become empty."""
+        folders: set[Path] = set()
         for name in names:
-            (self.place / name).unlink(missing_ok=True)
-            folders.add((self.place / name).parent)
+            path = self.place / name
+            path.unlink(missing_ok=True)
+            folders.add(path.parent)
         for folder in folders - {self.place, self.scratch}:
+            # A folder that is not empty stays.
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
     def check_room(self, needed_bytes: int) -> None:
-        """Looks whether there is room for what is being made at a time, before the disk is full; raises PackError."""
+        """Raises PackError if the disk has no room for the files that are written at a time.
+
+        Only a bucket checks: its files are written to another disk first.
+        """
 
 
 class Bucket(_WholeFiles):
-    """The same behind a URL: files are made in a folder of this machine, and uploaded whole. See Folder.
+    """The same verbs behind a URL. Files are written on this machine, and uploaded whole.
 
-    Parts of an upload that was killed stay in the bucket, and cost money, until a lifecycle rule of the bucket removes
-    them: obstore cannot list them. An upload that fails is aborted.
+    If an upload is killed, its parts stay in the bucket, and cost money, until a lifecycle rule of
+    the bucket removes them: obstore cannot list them. An upload that fails is aborted.
     """
 
     def __init__(self, url: Url, remote: RemoteOptions | None, scratch: Path | None = None) -> None:
-        from fastpipe.store.remote.objects import Objects  # most packs make no requests
+        # Imported here, because most packs make no requests.
+        from fastpipe.store.remote.objects import Objects
 
         check_writable(url)
         self.place: Url = url
         self.uploaded_bytes = 0
-        last = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
-        self.scratch = (scratch or cache_folder() / "pack") / f"{last}-{xxhash.xxh3_64_hexdigest(url.encode())}"
+        last_part = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
+        url_hash = xxhash.xxh3_64_hexdigest(url.encode())
+        self.scratch = (scratch or cache_folder() / "pack") / f"{last_part}-{url_hash}"
         self._objects = Objects(url, remote or RemoteOptions(), PackError)
 
     def close(self) -> None:
         self._objects.cancel()
         with contextlib.suppress(OSError):
-            for left in self.scratch.glob(f"*{PARTIAL}"):
-                left.unlink()
+            for partial in self.scratch.glob(f"*{PARTIAL}"):
+                partial.unlink()
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        top = f"{folder}/" if folder else ""
-        below = ((name.removeprefix(top), facts.size_bytes) for name, facts in self._objects.listed(folder))
-        return {name: size_bytes for name, size_bytes in below if name and "/" not in name}
+        prefix = f"{folder}/" if folder else ""
+        sizes: dict[str, int] = {}
+        for name, facts in self._objects.listed(folder):
+            name_in_folder = name.removeprefix(prefix)
+            if name_in_folder and "/" not in name_in_folder:
+                sizes[name_in_folder] = facts.size_bytes
+        return sizes
 
     def any_other(self) -> str | None:
         for name, facts in self._objects.listed(""):
             # Some programs mark a folder by an empty object of its name.
-            if (name or facts.size_bytes) and not name.startswith(f"{WORK_FOLDER}/"):
+            is_marker = not name and facts.size_bytes == 0
+            if not is_marker and not name.startswith(f"{WORK_FOLDER}/"):
                 return name
         return None
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
         if stop is None:
-            data, _ = self._now(name)
+            data, _ = self._content(name)
             if data is None:
                 raise FileNotFoundError(2, "no such file", str(self.place / name))
             return data[start:]
-        return b"".join(self._objects.pieces(lambda at, end: self._objects.get(name, at, end), start, stop))
+
+        pieces = self._objects.pieces(
+            lambda at, end: self._objects.get(name, at, end),
+            start,
+            stop,
+        )
+        return b"".join(pieces)
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         from fastpipe.store.remote.objects import in_order
 
-        with ThreadPoolExecutor(_AHEAD, thread_name_prefix="fastpipe-read") as threads:
-            yield from in_order((threads.submit(work, item) for item in items), _AHEAD)
+        with ThreadPoolExecutor(_READS_AT_A_TIME, thread_name_prefix="fastpipe-read") as threads:
+            futures = (threads.submit(work, item) for item in items)
+            yield from in_order(futures, _READS_AT_A_TIME)
 
     def new_file(self, name: str) -> NewFile:
         self.scratch.mkdir(parents=True, exist_ok=True)
-        path = self._partial(name)
+        path = self._partial_path(name)
 
         def upload(note: str) -> None:
-            self._objects.put(name, path, {_NOTE: note} if note else {})
+            attributes = {_NOTE: note} if note else {}
+            self._objects.put(name, path, attributes)
             self.uploaded_bytes += path.stat().st_size
             path.unlink()
 
         return NewFile(path, upload)
 
     def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
-        now, etag = self._now(name)
-        if now != old:
-            return now == data  # an answer may have been lost, and the request made twice
-        written = self._objects.put(name, data, {_NOTE: note}, replaces=etag)
+        content, etag = self._content(name)
+        if content != old:
+            # If the content is already the new one, the answer to our own request was lost, and
+            # the request was made again.
+            return content == data
+        is_written = self._objects.put(name, data, {_NOTE: note}, replaces=etag)
         self.uploaded_bytes += len(data)
-        return written or self._now(name)[0] == data
+        return is_written or self._content(name)[0] == data
 
-    def _now(self, name: str) -> tuple[bytes | None, str | None]:
-        """A small file and its ETag; None and "": there is none."""
-        there = self._objects.find(name)
-        return (None, "") if there is None else (bytes(there.data), there.etag)
+    def _content(self, name: str) -> tuple[bytes | None, str | None]:
+        """The content of a small file and its ETag; None and "" if there is no such file."""
+        answer = self._objects.find(name)
+        if answer is None:
+            return None, ""
+        return bytes(answer.data), answer.etag
 
     def written_ns(self, name: str) -> int:
         (facts,) = self._objects.stats([name])
         return 0 if facts is None else facts.ctime_ns
 
     def note(self, name: str) -> str:
-        there = self._objects.find(name, 1)
-        return "" if there is None else there.attributes.get(_NOTE, "")
+        answer = self._objects.find(name, 1)
+        if answer is None:
+            return ""
+        return answer.attributes.get(_NOTE, "")
 
     def remove(self, names: Iterable[str]) -> None:
         self._objects.remove(list(names))
 
     def check_room(self, needed_bytes: int) -> None:
-        free = shutil.disk_usage(self.scratch).free
-        if free < needed_bytes:
+        free_bytes = shutil.disk_usage(self.scratch).free
+        if free_bytes < needed_bytes:
             raise PackError(
-                f"{self.scratch} has {free / 1e6:,.1f} MB free; expected at least {needed_bytes / 1e6:,.1f} MB, for "
-                "shards are made there before they are uploaded. Make room, pass --spool DIR on another disk, or a "
-                "smaller --shard-size"
+                f"{self.scratch} has {free_bytes / 1e6:,.1f} MB free; expected at least "
+                f"{needed_bytes / 1e6:,.1f} MB, because shards are written there before they are "
+                "uploaded. Make room, pass --spool DIR on another disk, or a smaller --shard-size"
             )
 
 
 def check_writable(url: Url) -> None:
-    if url.scheme not in BUCKETS:
-        known = ", ".join(f"{each}://" for each in BUCKETS)
-        raise ConfigError(
-            f"DST {url}: fastpipe cannot write to {url.scheme}://; it writes to {known} and to folders. Pack into a "
-            "folder and upload it, dataset.json last"
-        )
+    """Raises ConfigError if fastpipe cannot write to URLs of this scheme."""
+    if url.scheme in BUCKETS:
+        return
+    writable = ", ".join(f"{scheme}://" for scheme in BUCKETS)
+    raise ConfigError(
+        f"DST {url}: fastpipe cannot write to {url.scheme}://; it writes to {writable} and to "
+        "folders. Pack into a folder and upload it, dataset.json last"
+    )
 
 
 Store = Folder | Bucket
 
 
-def open_store(place: Place, remote: RemoteOptions | None = None, scratch: Path | None = None) -> Store:
-    """The store of a folder or URL. ConfigError: a URL that nobody can write to, or an unknown option."""
-    return Folder(place, scratch) if isinstance(place, Path) else Bucket(place, remote, scratch)
+def open_store(
+    place: Place, remote: RemoteOptions | None = None, scratch: Path | None = None
+) -> Store:
+    """The store of a folder or URL.
+
+    Raises:
+        ConfigError: fastpipe cannot write to the URL, or an option is unknown.
+    """
+    if isinstance(place, Path):
+        return Folder(place, scratch)
+    return Bucket(place, remote, scratch)

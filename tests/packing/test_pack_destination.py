@@ -153,10 +153,11 @@ def test_another_pack_of_this_machine_is_noticed_without_locks(
     monkeypatch.setattr(fcntl, "flock", flock)
     lock = tmp_path / "packed" / ".pack" / "lock"
     lock.parent.mkdir(parents=True)
-    lock.write_text(store_files._process(os.getppid()))
+    lock.write_text(store_files._identify_process(os.getppid()))
     with pytest.raises(PackError, match="another pack is writing to"):
         pack(source, tmp_path / "packed")
-    lock.write_text(f"{store_files._process(os.getppid())}0")  # that process has ended, and another has its number
+    # A process that has ended, and whose number another one has.
+    lock.write_text(f"{store_files._identify_process(os.getppid())}0")
     assert pack(source, tmp_path / "packed").info["samples"] == 24
 
 

@@ -1,1 +1,1 @@
-"""A dataset in a bucket or on a web server -> its bytes in local files, fetched as the plan needs them."""
+"""A dataset in a bucket or on a web server -> its bytes in local files, as the plan needs them."""

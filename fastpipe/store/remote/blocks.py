@@ -1,4 +1,4 @@
-"""Shards -> their blocks of a MiB, numbered through; samples -> where their bytes lie, and which of them came wrong."""
+"""Shards -> their blocks of a MiB, numbered through; samples -> their bytes, and which are wrong."""
 
 from __future__ import annotations
 
@@ -18,45 +18,52 @@ _KNOWN_SHARDS = 16
 
 
 class Blocks:
-    """The blocks of shards. The last one of a shard may be short; no block has bytes of two shards."""
+    """The blocks of shards. A shard's last one may be short; no block has bytes of two shards."""
 
     def __init__(self, sizes: NDArray[np.uint64]) -> None:
-        self.sizes = sizes.astype(np.int64)  # (shards,) bytes
-        # (shards + 1,) the number of the first block of each shard, and of all blocks.
-        self.first = np.concatenate([[0], np.cumsum(-(-self.sizes // BLOCK_BYTES))])
+        # (shards,) bytes of each shard
+        self.sizes = sizes.astype(np.int64)
+        # (shards + 1,) the number of the first block of each shard, and at the end of all blocks
+        blocks_per_shard = -(-self.sizes // BLOCK_BYTES)
+        self.first = np.concatenate([[0], np.cumsum(blocks_per_shard)])
 
     def shards_of(self, blocks: Int64s) -> Int64s:
         """(n,) the shard of each block."""
         return np.searchsorted(self.first, blocks, side="right") - 1
 
     def sizes_of(self, blocks: Int64s) -> Int64s:
-        """(n,) how many bytes blocks have."""
+        """(n,) the number of bytes in each block."""
         shards = self.shards_of(blocks)
-        left = self.sizes[shards] - (blocks - self.first[shards]) * BLOCK_BYTES
-        return np.asarray(np.minimum(BLOCK_BYTES, left))
+        start_bytes = (blocks - self.first[shards]) * BLOCK_BYTES
+        return np.asarray(np.minimum(BLOCK_BYTES, self.sizes[shards] - start_bytes))
 
     def bytes_of(self, blocks: Int64s) -> Int64s:
-        """(n,) the room that blocks take on a disk."""
-        return np.asarray(-(-self.sizes_of(blocks) // PAGE_BYTES) * PAGE_BYTES)
+        """(n,) the bytes that each block takes on a disk, in whole pages."""
+        pages = -(-self.sizes_of(blocks) // PAGE_BYTES)
+        return np.asarray(pages * PAGE_BYTES)
 
     def place(self, run: range) -> tuple[int, int, int]:
-        """Shard, first byte, and the one after the last, of neighbours in a shard."""
+        """Neighbouring blocks of one shard -> shard, first byte, and the byte after the last."""
         shard = int(np.searchsorted(self.first, run.start, side="right")) - 1
-        begin = (run.start - int(self.first[shard])) * BLOCK_BYTES
-        return shard, begin, min(begin + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
+        start = (run.start - int(self.first[shard])) * BLOCK_BYTES
+        stop = min(start + len(run) * BLOCK_BYTES, int(self.sizes[shard]))
+        return shard, start, stop
 
     def touched(self, shard: Int64s, start: Int64s, stop: Int64s) -> tuple[Int64s, Int64s]:
-        """(n,) the first and the last block of each range."""
-        base = self.first[shard]
-        return base + start // BLOCK_BYTES, base + (stop - 1) // BLOCK_BYTES
+        """(n,) the first and the last block of each range of bytes."""
+        first_of_shard = self.first[shard]
+        return first_of_shard + start // BLOCK_BYTES, first_of_shard + (stop - 1) // BLOCK_BYTES
 
     def runs(self, blocks: list[int], most_bytes: int) -> list[range]:
-        """Blocks -> runs of neighbours of one shard, in their order, of at most so many bytes."""
+        """Blocks -> runs of neighbours in one shard, in their order, of at most `most_bytes`."""
+        if not blocks:
+            return []
+        # A run never crosses from one shard into the next.
+        shard_starts = set(self.first[np.searchsorted(self.first, blocks)].tolist())
         runs: list[range] = []
-        heads = set(self.first[np.searchsorted(self.first, blocks)].tolist()) if blocks else set()
         for block in blocks:
-            joined = runs and runs[-1].stop == block and block not in heads
-            if joined and len(runs[-1]) * BLOCK_BYTES < most_bytes:
+            follows = bool(runs) and runs[-1].stop == block and block not in shard_starts
+            if follows and len(runs[-1]) * BLOCK_BYTES < most_bytes:
                 runs[-1] = range(runs[-1].start, block + 1)
             else:
                 runs.append(range(block, block + 1))
@@ -64,41 +71,60 @@ class Blocks:
 
 
 class Extents:
-    """Where the samples of an index lie, in shards of these sizes in bytes. Safe in threads.
+    """The byte ranges of an index's samples, in shards of these sizes in bytes. Safe in threads.
 
-    A sample's bytes go from its image's first byte to the next sample's: all that it has in the shard but its label,
-    which the index has, too.
+    A sample's bytes go from its image's first byte to the next sample's: all of the sample in the
+    shard but its label, which the index has, too.
     """
 
     def __init__(self, index: Index, sizes: Int64s) -> None:
-        self._index, self._sizes = index, sizes
+        self._index = index
+        self._sizes = sizes
         self._records = lru_cache(_KNOWN_SHARDS)(index.records_of_shard)
 
     def of(self, samples: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-        """(n,) shard, first byte and the one after the last of each sample."""
-        index = self._index
-        following = np.minimum(samples + 1, len(index) - 1)
-        records, behind = index.records_of(np.stack([samples, following]))
+        """(n,) shard, first byte and the byte after the last of each sample."""
+        last_sample = len(self._index) - 1
+        following = np.minimum(samples + 1, last_sample)
+        records, next_records = self._index.records_of(np.stack([samples, following]))
+
+        # The index may be damaged: no shard or offset leads out of the files.
         shard = np.minimum(records["shard"], len(self._sizes) - 1).astype(np.int64)
         size = self._sizes[shard]
-        last = (samples == len(index) - 1) | (behind["shard"] != records["shard"])
         start = np.minimum(records["offset"].astype(np.int64), size - 1)
-        stop = np.where(last, size, np.minimum(behind["offset"].astype(np.int64), size))
+
+        is_last_of_shard = (samples == last_sample) | (next_records["shard"] != records["shard"])
+        next_start = np.minimum(next_records["offset"].astype(np.int64), size)
+        stop = np.where(is_last_of_shard, size, next_start)
         return shard, start, np.maximum(stop, start + 1)
 
-    def sample_at(self, shard: int, place: int) -> int:
+    def sample_at(self, shard: int, offset: int) -> int:
         """The sample that has a byte of a shard."""
-        starts = self._records(shard)["offset"]
-        return int(self._index.shard_starts[shard]) + int(np.searchsorted(starts, place, side="right")) - 1
+        offsets = self._records(shard)["offset"]
+        sample_in_shard = int(np.searchsorted(offsets, offset, side="right")) - 1
+        return int(self._index.shard_starts[shard]) + sample_in_shard
 
     def wrong(self, shard: int, start: int, data: Any) -> list[int]:
-        """Samples that lie wholly in these bytes of a shard, and have another hash than their records say."""
-        view, digest = memoryview(data), xxhash.xxh3_64_intdigest
+        """The samples that are wholly in these bytes of a shard, and whose hash is another one.
+
+        Args:
+            shard: the shard's number.
+            start: the offset of the first byte in the shard.
+            data: the bytes, which have the buffer protocol.
+        """
+        view = memoryview(data)
         records = self._records(shard)
+        # (samples of the shard,) relative to the first of these bytes
         starts = records["offset"].astype(np.int64) - start
         stops = starts + records["size"]
         inside = np.flatnonzero((starts >= 0) & (stops <= len(view)))
-        found = [digest(view[a:b]) for a, b in zip(starts[inside].tolist(), stops[inside].tolist(), strict=True)]
-        rows = inside[np.array(found, dtype=np.uint64) != records["xxh3_64"][inside]]
-        wrong: list[int] = (int(self._index.shard_starts[shard]) + rows).tolist()
-        return wrong
+
+        hashes = np.empty(len(inside), dtype=np.uint64)
+        ranges = zip(starts[inside].tolist(), stops[inside].tolist(), strict=True)
+        for row, (first, end) in enumerate(ranges):
+            hashes[row] = xxhash.xxh3_64_intdigest(view[first:end])
+
+        is_wrong = hashes != records["xxh3_64"][inside]
+        first_sample = int(self._index.shard_starts[shard])
+        samples: list[int] = (first_sample + inside[is_wrong]).tolist()
+        return samples

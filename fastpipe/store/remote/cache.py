@@ -1,13 +1,16 @@
-"""Blocks that have arrived -> kept on a local disk within a limit, shared by all processes of the machine.
+"""Blocks that have arrived -> kept on a local disk within a limit, for all processes of the machine.
 
-A dataset's file `blocks` is a header, and a byte a block: its state.
+A dataset's file `blocks` has a header, and then a byte for each block: its state.
 
 Note [states of a block]
-ALLOTTED: the limit has room for it; that is decided once, so the first blocks that fit are those that are kept.
-WRITTEN: its bytes are in the file, checked; every process of this machine may read them, also when the one that wrote
-them has been killed. But if the machine itself stops, the disk may have the state and not the bytes: so SYNCED comes
-after fdatasync of the shard, some seconds later, and WRITTEN counts only as long as the machine runs (the boot's id
-stands in the header). A block that is being fetched is locked: its byte in `blocks`, by a lock of the open file (OFD).
+ALLOTTED: the limit has room for the block. That is decided once, so the first blocks that fit are
+the ones that are kept.
+WRITTEN: the block's bytes are in the file, and were checked. Every process of this machine may read
+them, even if the process that wrote them has been killed. But if the machine itself stops, the disk
+may have the state and not the bytes. So WRITTEN counts only as long as the machine runs: the id of
+the boot is in the header.
+SYNCED: fdatasync of the shard has returned, some seconds later.
+While a block is fetched, its byte in `blocks` is locked by a lock of the open file (OFD).
 """
 
 from __future__ import annotations
@@ -34,231 +37,334 @@ from fastpipe.store.remote.ring import punch
 ABSENT, ALLOTTED, WRITTEN, SYNCED = range(4)
 
 _MAGIC = b"fastpipe blocks 1\n"
-HEADER_BYTES = 4096  # behind it, a byte a block
+# The states of the blocks begin behind the header.
+HEADER_BYTES = 4096
 _BOOT_AT = 64
-# What a file system itself needs for a sparse shard: the list of its pieces.
+# The room that a file system itself needs for a sparse shard: the list of its pieces.
 _SHARD_BYTES = 4 * PAGE_BYTES
 _MOST_OPEN = 32
 # Note [size of a write]
-# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB, and a virtual machine that has
-# given such pieces back to its host (page_reporting) has to get them again: a GB costs 0.6 to 1.5 s of a core in writes
-# of a MiB, 0.17 to 0.20 s in those of 128 to 512 KiB. ext4 need not reserve room that is taken before block by block.
+# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. A virtual
+# machine that has given such pieces back to its host (page_reporting) has to get them again. A GB
+# costs 0.6 to 1.5 s of a core in writes of a MiB, and 0.17 to 0.20 s in writes of 128 to 512 KiB.
+# ext4 need not reserve room that is taken before block by block.
 _WRITE_BYTES = 256 << 10
 
 
 class Cache:
-    """What is kept of a dataset behind a URL. Shards and blocks have their numbers among all that a loader reads. Safe
-    in threads. DatasetError: it cannot be written.
+    """The blocks that a machine keeps of a dataset behind a URL. Safe in threads.
 
-    `blocks` are of all shards that the loader reads; `objects` has requests of one reader alone; `limit` is in bytes,
-    of the folder with all datasets, 0: no block is kept from now on; who has the hold `beside` is no other user.
+    Shards and blocks have their numbers among all that a loader reads.
+
+    Raises:
+        DatasetError: the cache cannot be written.
     """
 
     def __init__(
-        self, hold: Hold, names: list[str], blocks: Blocks, first_shard: int, objects: Objects, limit: int, beside: Hold
+        self,
+        hold: Hold,
+        names: list[str],
+        blocks: Blocks,
+        first_shard: int,
+        objects: Objects,
+        limit: int,
+        beside: Hold,
     ) -> None:
-        self.folder, self.root = hold.folder, hold.folder.parent
-        self.objects, self.blocks, self.limit = objects, blocks, limit
+        """
+        Args:
+            hold: the dataset's folder in the cache.
+            names: the names of the dataset's shards.
+            blocks: the blocks of all shards that the loader reads.
+            first_shard: the number of the dataset's first shard among these.
+            objects: makes the requests of one reader.
+            limit: the most bytes that the folder with all datasets may take; 0 keeps no block.
+            beside: another hold of the same user, which does not count as another process.
+        """
+        self.folder = hold.folder
+        self.root = hold.folder.parent
+        self.objects = objects
+        self.blocks = blocks
+        self.limit = limit
         self.shards = range(first_shard, first_shard + len(names))
-        self.first = int(blocks.first[first_shard])  # block
+        # The number of the dataset's first block.
+        self.first = int(blocks.first[first_shard])
         self._names = names
         self._hold: Hold | None = hold
-        self._full = False
-        self._opened = lru_cache(_MOST_OPEN)(_shard_file)
+        self._is_full = False
+        self._open_file = lru_cache(_MOST_OPEN)(_open_shard_file)
         self._lock = threading.Lock()
-        self._dirty: set[int] = set()  # blocks that are written and not synced
+        # Blocks that are written and not synced.
+        self._unsynced: set[int] = set()
         self._accounts = cache_root.open_accounts(self.root)
-        with cache_root.writing(self.root), cache_root.locked(self._accounts) as accounts, hold.alone(beside) as alone:
+        num_blocks = int(blocks.first[self.shards.stop]) - self.first
+        with (
+            cache_root.writing(self.root),
+            cache_root.locked(self._accounts) as accounts,
+            hold.alone(beside) as alone,
+        ):
             # (blocks of the dataset,) Note [states of a block]
-            self.states = shared_states(hold.descriptor, int(blocks.first[self.shards.stop]) - self.first)
-            used = self._keep_to_limit(alone=alone)
-            os.pwrite(accounts, used.to_bytes(8, "little"), 8)
+            self.states = shared_states(hold.descriptor, num_blocks)
+            used_bytes = self._keep_to_limit(alone=alone)
+            _write_account(accounts, used_bytes)
 
     def _keep_to_limit(self, *, alone: bool) -> int:
-        """Removes datasets that no process uses, least recently used first, where this one needs the room; then its own
-        blocks, the last ones first, if it is alone. Returns the bytes that all datasets take.
+        """Removes what the limit has no room for. Returns the bytes that all datasets take.
+
+        First go datasets that no process uses, the one that was used longest ago first, as far as
+        this dataset needs their room. Then go its own blocks, the last ones first, if no other
+        process uses it (`alone`).
         """
-        for left in self.folder.rglob(".*") if alone else ():  # by killed processes
-            left.unlink(missing_ok=True)
-        # What all datasets take: after a process was killed, the account may be too high.
+        if alone:
+            # Files that killed processes left.
+            for partial in self.folder.rglob(".*"):
+                partial.unlink(missing_ok=True)
+
+        # Count anew: if a process was killed, the account may be too high.
         kept = np.flatnonzero(self.states) + self.first
         kept_bytes = int(self.blocks.bytes_of(kept).sum())
-        others = {
-            folder: cache_root.disk_bytes(folder) for folder in cache_root.datasets(self.root) if folder != self.folder
-        }
-        used = kept_bytes + len(np.unique(self.blocks.shards_of(kept))) * _SHARD_BYTES
-        used += cache_root.small_bytes(self.folder) + sum(others.values()) + PAGE_BYTES
-        wanted = int(self.blocks.sizes[self.shards.start : self.shards.stop].sum()) - kept_bytes
-        for folder in sorted(others, key=cache_root.used_at):
-            if used + wanted <= self.limit:
+        kept_shards = np.unique(self.blocks.shards_of(kept))
+        other_bytes: dict[Path, int] = {}
+        for folder in cache_root.datasets(self.root):
+            if folder != self.folder:
+                other_bytes[folder] = cache_root.disk_bytes(folder)
+        used_bytes = kept_bytes + len(kept_shards) * _SHARD_BYTES
+        used_bytes += cache_root.small_bytes(self.folder) + sum(other_bytes.values()) + PAGE_BYTES
+
+        all_bytes = int(self.blocks.sizes[self.shards.start : self.shards.stop].sum())
+        wanted_bytes = all_bytes - kept_bytes
+        for folder in sorted(other_bytes, key=cache_root.used_at):
+            if used_bytes + wanted_bytes <= self.limit:
                 break
             if cache_root.remove(folder):
-                used -= others[folder]
-        for block in kept[::-1].tolist() if alone else ():
-            if used <= self.limit:
-                break
-            self.states[block - self.first] = ABSENT
-            shard, start, stop = self.blocks.place(range(block, block + 1))
-            file = self._file_of(shard)
-            punch(file.number(), start, stop)
-            used -= int(self.blocks.bytes_of(np.array([block]))[0])
-        return used
+                used_bytes -= other_bytes[folder]
+
+        if alone:
+            for block in kept[::-1].tolist():
+                if used_bytes <= self.limit:
+                    break
+                used_bytes -= self._drop(block)
+        return used_bytes
+
+    def _drop(self, block: int) -> int:
+        """Removes a block from the disk. Returns the bytes that it took."""
+        self.states[block - self.first] = ABSENT
+        shard, start, stop = self.blocks.place(range(block, block + 1))
+        file = self._file_of(shard)
+        punch(file.number(), start, stop)
+        return int(self.blocks.bytes_of(np.array([block]))[0])
 
     def allot(self, blocks: NDArray[np.int64]) -> None:
-        """Makes room for those blocks of the dataset that have none, in their order, as far as the limit goes."""
+        """Reserves room for those blocks of the dataset that have none, up to the limit."""
         mine = blocks[self.has(blocks)] - self.first
-        if self._full or not (self.states[mine] == ABSENT).any():
+        if self._is_full or not (self.states[mine] == ABSENT).any():
             return
         with self._lock, cache_root.locked(self._accounts) as accounts:
-            fresh = mine[self.states[mine] == ABSENT]
-            costs = self.blocks.bytes_of(fresh + self.first)
-            shards = np.unique(self.blocks.shards_of(fresh + self.first))
-            bounds = self.blocks.first[np.stack([shards, shards + 1], axis=1)] - self.first
-            overhead = sum(not self.states[a:b].any() for a, b in bounds) * _SHARD_BYTES
-            used = int.from_bytes(os.pread(accounts, 8, 8), "little") + overhead
-            fits = used + np.cumsum(costs) <= self.limit
+            # Another process may have reserved room for some of them meanwhile.
+            new = mine[self.states[mine] == ABSENT]
+            new_blocks = new + self.first
+            used_bytes = _read_account(accounts) + self._new_shard_bytes(new_blocks)
+            block_bytes = self.blocks.bytes_of(new_blocks)
+            fits = used_bytes + np.cumsum(block_bytes) <= self.limit
             if fits.any():
-                os.pwrite(accounts, (used + int(costs[fits].sum())).to_bytes(8, "little"), 8)
-                self.states[fresh[fits]] = ALLOTTED
-            self._full = not fits.all()
+                _write_account(accounts, used_bytes + int(block_bytes[fits].sum()))
+                self.states[new[fits]] = ALLOTTED
+            self._is_full = not fits.all()
+
+    def _new_shard_bytes(self, blocks: NDArray[np.int64]) -> int:
+        """The room for those shards of blocks of which nothing is kept yet."""
+        total = 0
+        for shard in np.unique(self.blocks.shards_of(blocks)).tolist():
+            start = int(self.blocks.first[shard]) - self.first
+            stop = int(self.blocks.first[shard + 1]) - self.first
+            if not self.states[start:stop].any():
+                total += _SHARD_BYTES
+        return total
 
     def name_of(self, shard: int) -> str:
         return self._names[shard - self.shards.start]
 
     def _file_of(self, shard: int) -> _engine.Descriptor:
-        return self._opened(self.folder / self.name_of(shard), int(self.blocks.sizes[shard]))
+        return self._open_file(self.folder / self.name_of(shard), int(self.blocks.sizes[shard]))
 
     def has(self, blocks: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(n,) which blocks are the dataset's."""
+        """(n,) which blocks belong to the dataset."""
         return (self.first <= blocks) & (blocks < self.first + len(self.states))
 
     def is_there(self, block: int) -> bool:
-        """Whether a block is written; another process may do that at any time."""
+        """Whether a block is written. Another process may write it at any time."""
         return bool(self.states[block - self.first] >= WRITTEN)
 
     def claim(self, block: int) -> bool:
-        """Locks a block, to be fetched; False where another process is at it, and after `close`."""
-        return self._hold is not None and cache_root.claim(self._hold.descriptor, self._lock_of(block), 1)
+        """Locks a block, to fetch it. False if another process fetches it, and after `close`."""
+        if self._hold is None:
+            return False
+        return cache_root.claim(self._hold.descriptor, self._lock_offset(block), 1)
 
     def release(self, blocks: range) -> None:
         if self._hold is not None:
-            cache_root.release(self._hold.descriptor, self._lock_of(blocks.start), len(blocks))
+            offset = self._lock_offset(blocks.start)
+            cache_root.release(self._hold.descriptor, offset, len(blocks))
 
     def holders(self, blocks: Iterable[int]) -> list[int]:
-        """The processes that have locked some of the blocks, as far as this one may see them."""
-        return [] if self._hold is None else cache_root.holders(self._hold.descriptor, [*map(self._lock_of, blocks)])
+        """The processes that have locked some of the blocks, if this user may see them."""
+        if self._hold is None:
+            return []
+        offsets = [self._lock_offset(block) for block in blocks]
+        return cache_root.holders(self._hold.descriptor, offsets)
 
-    def _lock_of(self, block: int) -> int:
+    def _lock_offset(self, block: int) -> int:
         return HEADER_BYTES + block - self.first
 
     def write(self, shard: int, start: int, data: Any) -> None:
-        """Writes whole blocks that have been checked, for all processes to see; Note [size of a write]. OSError: the
-        disk refuses.
+        """Writes whole blocks that were checked, so that all processes see them.
+
+        See Note [size of a write].
+
+        Raises:
+            OSError: the disk refuses.
         """
-        view, done, file = memoryview(data), 0, self._file_of(shard)
+        view = memoryview(data)
+        file = self._file_of(shard)
         try:
             os.posix_fallocate(file.number(), start, len(view))
         except OSError as problem:
-            if problem.errno != errno.EOPNOTSUPP:  # else room is taken bit by bit
+            # A file system that cannot reserve room takes it bit by bit.
+            if problem.errno != errno.EOPNOTSUPP:
                 raise
-        while done < len(view):
-            done += os.pwrite(file.number(), view[done : done + _WRITE_BYTES], start + done)
+        written = 0
+        while written < len(view):
+            piece = view[written : written + _WRITE_BYTES]
+            written += os.pwrite(file.number(), piece, start + written)
+
         first = int(self.blocks.first[shard]) + start // BLOCK_BYTES
-        blocks = range(first, first + -(-len(view) // BLOCK_BYTES))
+        num_blocks = -(-len(view) // BLOCK_BYTES)
+        blocks = range(first, first + num_blocks)
         self.states[blocks.start - self.first : blocks.stop - self.first] = WRITTEN
         with self._lock:
-            self._dirty.update(blocks)
+            self._unsynced.update(blocks)
 
     def sync(self) -> None:
-        """Has the disk write what was written; afterwards it counts also when the machine stops."""
+        """Waits until the disk has what was written. Then it counts after a crash, too."""
         with self._lock:
-            dirty, self._dirty = np.array(sorted(self._dirty), dtype=np.int64), set()
-        shards = self.blocks.shards_of(dirty)
+            unsynced = np.array(sorted(self._unsynced), dtype=np.int64)
+            self._unsynced = set()
+        shards = self.blocks.shards_of(unsynced)
         for shard in np.unique(shards).tolist():
             file = self._file_of(shard)
             os.fdatasync(file.number())
-            mine = dirty[shards == shard] - self.first
-            self.states[mine[self.states[mine] == WRITTEN]] = SYNCED
+            synced = unsynced[shards == shard] - self.first
+            # A block that was forgotten meanwhile stays so.
+            self.states[synced[self.states[synced] == WRITTEN]] = SYNCED
 
     def close(self) -> None:
-        self._opened.cache_clear()
-        hold, self._hold = self._hold, None
+        self._open_file.cache_clear()
+        hold = self._hold
+        self._hold = None
         if hold is not None:
+            # The time of use.
             os.utime(hold.descriptor)
-            # Closing the file would not: the map of the states, and a forked child, have it open, too.
+            # Closing the file would not drop the locks: the map of the states has it open, too, and
+            # so has a forked child.
             cache_root.release(hold.descriptor, 0, 0)
 
 
+def _read_account(accounts: int) -> int:
+    """The bytes that the blocks of all datasets take."""
+    return int.from_bytes(os.pread(accounts, 8, 8), "little")
+
+
+def _write_account(accounts: int, used_bytes: int) -> None:
+    os.pwrite(accounts, used_bytes.to_bytes(8, "little"), 8)
+
+
 class Caches:
-    """All shards that a loader reads: of datasets behind URLs, which have caches, and of others, which are all here."""
+    """All shards that a loader reads: of datasets behind URLs, and of local ones."""
 
     def __init__(self, blocks: Blocks, remote: list[Cache]) -> None:
-        self.blocks, self.remote = blocks, remote
-        self.of = {shard: each for each in remote for shard in each.shards}
-        self.is_remote = np.isin(np.arange(len(blocks.sizes)), list(self.of))  # (shards,)
+        self.blocks = blocks
+        self.remote = remote
+        # The cache of each shard behind a URL.
+        self.of: dict[int, Cache] = {}
+        for cache in remote:
+            for shard in cache.shards:
+                self.of[shard] = cache
+        # (shards,) which are behind a URL
+        self.is_remote = np.isin(np.arange(len(blocks.sizes)), list(self.of))
 
     def at(self, block: int) -> Cache:
-        return self.of[self.blocks.place(range(block, block + 1))[0]]
+        """The cache of a block."""
+        shard, _, _ = self.blocks.place(range(block, block + 1))
+        return self.of[shard]
 
     def states(self, blocks: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """(n,) Note [states of a block]."""
-        found = np.full(len(blocks), SYNCED, dtype=np.uint8)
-        for each in self.remote:
-            mine = each.has(blocks)
-            found[mine] = each.states[blocks[mine] - each.first]
-        return found
+        """(n,) Note [states of a block]. Blocks of local files are SYNCED."""
+        states = np.full(len(blocks), SYNCED, dtype=np.uint8)
+        for cache in self.remote:
+            mine = cache.has(blocks)
+            states[mine] = cache.states[blocks[mine] - cache.first]
+        return states
 
     def least_state(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.uint8]:
         """(n,) the least state of the blocks from first to last."""
         least = np.minimum(self.states(first), self.states(last))
-        for between in range(1, int((last - first).max(initial=0))):
-            least = np.minimum(least, self.states(np.minimum(first + between, last)))
+        most_blocks = int((last - first).max(initial=0))
+        for step in range(1, most_blocks):
+            least = np.minimum(least, self.states(np.minimum(first + step, last)))
         return least
 
     def forget(self, blocks: NDArray[np.int64]) -> None:
-        """Blocks whose content turned out to be wrong: they are fetched again."""
-        for each in self.remote:
-            forget(each.states, blocks[each.has(blocks)] - each.first)
+        """Marks blocks whose content turned out to be wrong, so that they are fetched again."""
+        for cache in self.remote:
+            forget(cache.states, blocks[cache.has(blocks)] - cache.first)
 
     @property
     def given_up(self) -> bool:
         """Whether a disk was full, or no block of a dataset may be kept."""
-        return any(each.limit == 0 for each in self.remote)
+        return any(cache.limit == 0 for cache in self.remote)
 
 
 def forget(states: NDArray[np.uint8], blocks: NDArray[np.int64]) -> None:
-    """Blocks are not there any more, and keep their room."""
-    states[blocks[states[blocks] >= WRITTEN]] = ALLOTTED
+    """Marks written blocks as missing. They keep their room."""
+    written = blocks[states[blocks] >= WRITTEN]
+    states[written] = ALLOTTED
 
 
 def shared_states(file: int, count: int) -> NDArray[np.uint8]:
-    """(count,) uint8 states of a dataset's blocks, shared with other processes. OSError: the disk has no room."""
+    """(count,) uint8 states of a dataset's blocks, shared with other processes.
+
+    Raises:
+        OSError: the disk has no room.
+    """
     size = HEADER_BYTES + count
     if os.pread(file, len(_MAGIC), 0) != _MAGIC or os.fstat(file).st_size != size:
         os.ftruncate(file, 0)
-        os.posix_fallocate(file, 0, size)  # a full disk is an error here, and a SIGBUS in the map
+        # A full disk raises an error here; without this it would be a SIGBUS in the map.
+        os.posix_fallocate(file, 0, size)
         os.pwrite(file, _MAGIC, 0)
     header = mmap.mmap(file, size)
     states = np.frombuffer(header, dtype=np.uint8, offset=HEADER_BYTES)
     boot = boot_id()
     if header[_BOOT_AT : _BOOT_AT + len(boot)] != boot:
+        # The machine has started again: the bytes of WRITTEN blocks may be missing.
         states[states == WRITTEN] = ALLOTTED
         header[_BOOT_AT : _BOOT_AT + len(boot)] = boot
+    # The file may be damaged.
     states[states > SYNCED] = ABSENT
     return states
 
 
 def boot_id() -> bytes:
-    """What names the time since the machine started."""
+    """The id of the time since the machine started. Source: random(4)."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()[:36].ljust(36)
     except OSError:
         return b"unknown".ljust(36)
 
 
-def _shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
+def _open_shard_file(path: Path, size_bytes: int) -> _engine.Descriptor:
+    """Opens a shard of the cache, which is sparse. The descriptor closes itself."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    found = _engine.Descriptor(file)  # closes itself: the file is open as long as somebody has this
+    descriptor = _engine.Descriptor(file)
     if os.fstat(file).st_size != size_bytes:
         os.ftruncate(file, size_bytes)
-    return found
+    return descriptor

@@ -1,8 +1,7 @@
-"""A cache's folder -> the datasets in it: how much of each is there, whether it is sound; and removed."""
+"""A cache's folder -> the datasets in it: how much of each is kept, checked, and removed."""
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from fastpipe.store.remote.cache_root import URL_FILE, Hold
 class KeptDataset:
     """A dataset in a cache, as `fastpipe cache ls --json` shows it."""
 
-    url: str  # where it came from last
+    url: str  # the last one that it was fetched from
     fingerprint: str
     folder: str
     samples: int
@@ -35,65 +34,101 @@ class KeptDataset:
 
 
 def kept_datasets(root: Path) -> list[KeptDataset]:
-    found = []
-    for folder in cache_root.datasets(root):
-        used = cache_root.in_use(folder)
-        url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
-        samples = shard_bytes = resident = 0
-        with suppress(DatasetError):  # its small files have not all come yet
-            index = Index(folder)
-            samples, shard_bytes = len(index), int(index.shard_sizes.sum())
-            blocks, states = _opened(folder, index, url)
-            resident = int(blocks.sizes_of(np.flatnonzero(states >= WRITTEN)).sum())
-        taken = cache_root.disk_bytes(folder)
-        found.append(KeptDataset(url, folder.name, str(folder), samples, shard_bytes, resident, taken, used))
-    return found
+    return [_describe_dataset(folder) for folder in cache_root.datasets(root)]
+
+
+def _describe_dataset(folder: Path) -> KeptDataset:
+    # Before `_open_blocks`, which uses the dataset itself.
+    in_use = cache_root.in_use(folder)
+    url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
+    samples = 0
+    shard_bytes = 0
+    resident_bytes = 0
+    try:
+        index = Index(folder)
+        samples = len(index)
+        shard_bytes = int(index.shard_sizes.sum())
+        blocks, states = _open_blocks(folder, index, url)
+        written = np.flatnonzero(states >= WRITTEN)
+        resident_bytes = int(blocks.sizes_of(written).sum())
+    except DatasetError:
+        # Some of the dataset's small files have not been fetched yet.
+        pass
+    return KeptDataset(
+        url=url,
+        fingerprint=folder.name,
+        folder=str(folder),
+        samples=samples,
+        shard_bytes=shard_bytes,
+        resident_bytes=resident_bytes,
+        disk_bytes=cache_root.disk_bytes(folder),
+        in_use=in_use,
+    )
 
 
 def chosen(root: Path, data: str | None) -> list[KeptDataset]:
-    """The datasets of a URL or fingerprint; None: all. ConfigError: there is none."""
-    found = kept_datasets(root)
+    """The datasets of a URL or fingerprint; None chooses all.
+
+    Raises:
+        ConfigError: the cache has no such dataset.
+    """
+    datasets = kept_datasets(root)
     if data is None:
-        return found
-    mine = [each for each in found if data.rstrip("/") in (each.url, each.fingerprint)]
-    if not mine:
-        known = ", ".join(each.url for each in found) or "nothing"
+        return datasets
+    name = data.rstrip("/")
+    matching = [dataset for dataset in datasets if name in (dataset.url, dataset.fingerprint)]
+    if not matching:
+        known = ", ".join(dataset.url for dataset in datasets) or "nothing"
         raise ConfigError(f"DATA: the cache in {root} has no {data}; it has {known}")
-    return mine
+    return matching
 
 
 def check_kept(kept: KeptDataset) -> tuple[int, int]:
-    """How many samples are wholly in the cache, and how many of these are damaged: their blocks are forgotten."""
+    """Compares the samples that are wholly in the cache with their hashes.
+
+    The blocks of a damaged sample are forgotten, so that they are fetched again.
+
+    Returns:
+        How many samples were checked, and how many of these are damaged.
+    """
     folder = Path(kept.folder)
-    if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):  # they have not all come yet
+    if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):
+        # Some of the dataset's small files have not been fetched yet.
         return 0, 0
     index = Index(folder)
-    blocks, states = _opened(folder, index, kept.url)
-    checked = damaged = 0
-    for number, shard in enumerate(index.shards):
-        if not shard.path.exists():  # nothing of it has come
+    blocks, states = _open_blocks(folder, index, kept.url)
+    num_checked = 0
+    num_damaged = 0
+    for shard_index, shard in enumerate(index.shards):
+        if not shard.path.exists():
+            # None of its blocks has been fetched.
             continue
-        records, base = index.records_of_shard(number), int(blocks.first[number])
+        first_block = int(blocks.first[shard_index])
+        records = index.records_of_shard(shard_index)[["offset", "size", "xxh3_64"]]
         with open(shard.path, "rb", buffering=0) as file:
-            for offset, size, expected in records[["offset", "size", "xxh3_64"]].tolist():
-                touched = np.arange(base + offset // BLOCK_BYTES, base + (offset + size - 1) // BLOCK_BYTES + 1)
+            for offset, size, expected in records.tolist():
+                start = first_block + offset // BLOCK_BYTES
+                stop = first_block + (offset + size - 1) // BLOCK_BYTES + 1
+                touched = np.arange(start, stop)
                 if states[touched].min() < WRITTEN:
                     continue
-                checked += 1
+                num_checked += 1
                 if xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset)) != expected:
-                    damaged += 1
+                    num_damaged += 1
                     forget(states, touched)
-    return checked, damaged
+    return num_checked, num_damaged
 
 
 def clear(root: Path, kept: KeptDataset) -> bool:
+    """Removes a dataset. Returns False if it is in use."""
     with cache_root.locked(cache_root.open_accounts(root)):
         return cache_root.remove(Path(kept.folder))
 
 
-def _opened(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
-    """The blocks of a dataset, and their states, which keep it in use."""
+def _open_blocks(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
+    """The blocks of a dataset, and their states. The array of states keeps the dataset in use."""
+    root = folder.parent
     blocks = Blocks(index.shard_sizes)
-    hold = Hold(folder.parent, folder.name, url)
-    with cache_root.writing(folder.parent), cache_root.locked(cache_root.open_accounts(folder.parent)):
+    hold = Hold(root, folder.name, url)
+    with cache_root.writing(root), cache_root.locked(cache_root.open_accounts(root)):
         return blocks, shared_states(hold.descriptor, int(blocks.first[-1]))

@@ -1,4 +1,7 @@
-"""The URL of a packed dataset -> an Index of it: its small files are here, its shards come when they are needed."""
+"""The URL of a packed dataset -> an Index of it.
+
+Its small files are fetched at once, its shards when they are needed.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,30 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.description import described_in, file_hash, fingerprint, info_in, read_self_checksum
+from fastpipe.format.description import (
+    described_in,
+    file_hash,
+    fingerprint,
+    info_in,
+    read_self_checksum,
+)
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    REJECTED_FILE,
+    SOURCES_FILE,
+    version_folder,
+)
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.store.remote.blocks import Blocks
 from fastpipe.store.remote.cache import Cache, Caches
@@ -39,36 +55,51 @@ class RemoteIndex(Index):
     restored_by = "open the dataset again, which fetches this file of the cache anew"
 
     def __init__(
-        self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None, version: int | None = None
+        self,
+        url: Url,
+        options: RemoteOptions,
+        *,
+        max_pixels: int | None = None,
+        version: int | None = None,
     ) -> None:
         if sys.platform != "linux":
             raise ConfigError(
-                f"{url}: datasets are read by URL on Linux only, because the cache needs its file locks; copy the "
-                "dataset to this machine"
+                f"{url}: datasets are read by URL on Linux only, because the cache needs its file "
+                "locks; copy the dataset to this machine"
             )
-        self.url, self.options = url, options
-        # The last reader of its shards, if it still lives, and which number the first shard has there.
+        self.url = url
+        self.options = options
+        # The last reader of its shards, if it still lives, and the number of the first shard there.
         self.read_by: tuple[Callable[[], Reader | None], int] = (lambda: None), 0
         self._objects = Objects(url, options)
-        self.past_cache = self._objects.apart(ShardError)  # the files as they are behind the URL
+        # The files as they are behind the URL.
+        self.past_cache = self._objects.apart(ShardError)
+
         data, info = self._description()
-        if version is not None and (at := described_in(url, version, info["version"])):
-            data, info = self._description(at)
+        if version is not None:
+            folder = described_in(url, version, info["version"])
+            if folder:
+                data, info = self._description(folder)
+
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
-        os.utime(self._hold.descriptor)  # it is used now: the states change only while blocks come
+        # The time of use. The states change it only while blocks come.
+        os.utime(self._hold.descriptor)
         self._bring(DATASET_FILE, xxhash.xxh3_64_hexdigest(data), data)
         self._at = version_folder(info["version"])
         self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
 
     def fetch_columns(self, fields: Iterable[str]) -> None:
-        """Brings the files of fields, as far as the dataset has these."""
-        for field in (self.fields[name] for name in fields if name in self.fields):
-            for file in sidecars(field):
-                self._bring(f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file))
+        """Fetches the files of those fields that the dataset has."""
+        for name in fields:
+            if name in self.fields:
+                field = self.fields[name]
+                for file in sidecars(field):
+                    self._bring(f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file))
 
     def fetch_small(self) -> None:
+        """Fetches all files but the shards."""
         self.fetch_columns(self.fields)
         self.fetch_sources()
         if self.counts["rejected"]:
@@ -78,81 +109,124 @@ class RemoteIndex(Index):
         self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
 
     def reader(self, of: Index | None = None) -> Reader:
-        """Brings the bytes of its shards, or of a mixture's. EngineError: a forked child. DatasetError: no cache."""
+        """Returns a reader of its shards, or of those of a mixture that it is part of.
+
+        Raises:
+            EngineError: this is a forked child.
+            DatasetError: the cache cannot be written.
+        """
         index: Index = self if of is None else of
         parts = index.parts if isinstance(index, MixedIndex) else (index,)
         blocks = Blocks(np.concatenate([part.shard_sizes for part in parts]))
-        begins = np.cumsum([0, *(len(part.shards) for part in parts)]).tolist()
-        remote = [(part, first) for part, first in zip(parts, begins, strict=False) if isinstance(part, RemoteIndex)]
-        reader = Reader(index, Caches(blocks, [part._cache(blocks, first) for part, first in remote]))
-        for part, first in remote:
-            part.read_by = weakref.ref(reader), first
+
+        caches: list[Cache] = []
+        first_shards: list[tuple[RemoteIndex, int]] = []
+        first_shard = 0
+        for part in parts:
+            if isinstance(part, RemoteIndex):
+                caches.append(part._cache(blocks, first_shard))
+                first_shards.append((part, first_shard))
+            first_shard += len(part.shards)
+
+        reader = Reader(index, Caches(blocks, caches))
+        for remote_part, first_shard in first_shards:
+            remote_part.read_by = weakref.ref(reader), first_shard
         return reader
 
     def _cache(self, blocks: Blocks, first_shard: int) -> Cache:
-        request_thread()  # a forked child is refused before it touches the locks that it shares
-        names = [shard.name for shard in self.shards]
-        hold = Hold(self.options.cache_dir, self.fingerprint, self.url)
-        limit = self.options.cache_limit
-        return Cache(hold, names, blocks, first_shard, self._objects.apart(), limit, self._hold)
+        # A forked child is refused here, before it touches the locks that it shares.
+        request_thread()
+        return Cache(
+            hold=Hold(self.options.cache_dir, self.fingerprint, self.url),
+            names=[shard.name for shard in self.shards],
+            blocks=blocks,
+            first_shard=first_shard,
+            objects=self._objects.apart(),
+            limit=self.options.cache_limit,
+            beside=self._hold,
+        )
 
     def open_shard(self, number: int) -> RemoteShard:
-        """A shard, to read notes in it: those of samples that are in use lie beside them."""
-        reader = self.read_by[0]() or self.reader()
-        return RemoteShard(self.path / self.shards[number].name, self.read_by[1] + number, reader)
+        """Opens a shard to read notes in it. The cache has those of samples in use."""
+        reader_of, first_shard = self.read_by
+        reader = reader_of()
+        if reader is None:
+            reader = self.reader()
+            _, first_shard = self.read_by
+        return RemoteShard(self.path / self.shards[number].name, first_shard + number, reader)
 
-    def _description(self, at: str = "") -> tuple[bytes, dict[str, Any]]:
-        """The bytes of dataset.json, or of that in a version's folder, and what they say."""
+    def _description(self, folder: str = "") -> tuple[bytes, dict[str, Any]]:
+        """The bytes and the content of dataset.json, by default of the newest version."""
+        name = folder + DATASET_FILE
 
-        def complaint(answer: Answer) -> str | None:  # bytes may be garbled on their way
+        def check(answer: Answer) -> str | None:
+            # Bytes may be garbled on their way. Then they are fetched again.
             try:
-                _checked(at + DATASET_FILE, bytes(answer.data))
+                _checked(name, bytes(answer.data))
             except DatasetError as problem:
                 return str(problem)
             return None
 
         try:
-            work = self._objects.fetch(at + DATASET_FILE, 0, None, check=complaint)
-            data = bytes(self._objects.wait(work).data)
+            answer = self._objects.wait(self._objects.fetch(name, 0, None, check=check))
         except DatasetError as problem:
             if not isinstance(problem.__cause__, FileNotFoundError):
                 raise
             raise DatasetError(
-                f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
-                f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
+                f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. "
+                "Check the URL: it is that of the folder which `fastpipe pack` wrote. "
+                f"{DATASET_FILE} has to be uploaded last"
             ) from problem
-        return data, _checked(str(self.url / (at + DATASET_FILE)), data)
+        data = bytes(answer.data)
+        return data, _checked(str(self.url / name), data)
 
     def _bring(self, name: str, expected: object, data: bytes | None = None) -> None:
-        """A file that the cache keeps whatever its limit is; other processes see all of it or nothing."""
+        """Fetches a file that the cache keeps whatever its limit is.
+
+        Other processes see all of the file or nothing.
+
+        Args:
+            name: the file's name.
+            expected: its XXH3-64; None if that is not recorded.
+            data: its bytes if they are there already.
+        """
         file = self._hold.folder / name
         with suppress(OSError):
             if expected is not None and file_hash(file) == expected:
                 return
-        new = file.with_name(f".{file.name}.{uuid.uuid4().hex}")  # no other thread, process or container has it
+        # No other thread, process or container has a file of this name.
+        partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             for _ in range(ATTEMPTS):
-                digest = xxhash.xxh3_64()
-                with open(new, "wb") as out:
-                    for piece in self._objects.whole(name) if data is None else [data]:
-                        digest.update(piece)
-                        out.write(piece)
-                found = digest.hexdigest()
-                if expected in (None, found):
-                    os.replace(new, file)
+                pieces: Iterable[bytes | memoryview] = [data] if data is not None else []
+                if data is None:
+                    pieces = self._objects.whole(name)
+                digest = _write_pieces(partial, pieces)
+                if expected in (None, digest):
+                    os.replace(partial, file)
                     return
         except OSError as problem:
             raise DatasetError(
-                f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset "
-                "whatever cache_limit= is. Make room, or pass another cache_dir="
+                f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file "
+                "of the dataset whatever cache_limit= is. Make room, or pass another cache_dir="
             ) from problem
         finally:
-            new.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
         raise DatasetError(
-            f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
-            f"after {ATTEMPTS} attempts. Upload the dataset again"
+            f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} "
+            f"has it, got {digest}, after {ATTEMPTS} attempts. Upload the dataset again"
         )
+
+
+def _write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> str:
+    """Writes a file. Returns the XXH3-64 of its bytes."""
+    digest = xxhash.xxh3_64()
+    with open(path, "wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -160,36 +234,49 @@ class RemoteShard:
     """A shard behind a URL, as a ReadableShard."""
 
     path: Place
-    number: int  # that its reader knows it by
-    reader: Reader  # the index has none of its own: the two would keep each other, and open files
+    # The shard's number in the reader.
+    number: int
+    # The index has no reader of its own: the two would keep each other alive, and files open.
+    reader: Reader
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """A range. DatasetError: it does not come."""
+        """Reads a range. DatasetError: it cannot be fetched."""
         return self.reader.read(self.number, offset_bytes, offset_bytes + size_bytes)
 
 
 def _checked(file: str, data: bytes) -> dict[str, Any]:
-    """The content of dataset.json. Its fingerprint, which names the dataset's folder in the cache, is computed: who
-    serves a dataset does not choose whose folder it gets.
+    """The content of dataset.json.
+
+    Its fingerprint names the dataset's folder in the cache. It is computed here, so that whoever
+    serves a dataset cannot choose whose folder it gets.
+
+    Raises:
+        DatasetError: the file is damaged or compressed.
     """
     if data.startswith(_GZIP):
         raise DatasetError(
-            f"{file} comes compressed by gzip; expected the file that `fastpipe pack` wrote. Turn the server's "
-            "compression off, or upload the dataset without Content-Encoding"
+            f"{file} comes compressed by gzip; expected the file that `fastpipe pack` wrote. Turn "
+            "the server's compression off, or upload the dataset without Content-Encoding"
         )
-    info, carried = info_in(data, file), read_self_checksum(data)
+    info = info_in(data, file)
+    self_checksum = read_self_checksum(data)
+    if self_checksum is not None:
+        expected_hash, carried_hash = self_checksum
+        _check_hash(file, "hash that it carries", expected_hash, carried_hash)
     try:
-        hashes = {
-            "hash that it carries": carried or ("", ""),
-            "fingerprint of its content": (fingerprint(info), info.get("fingerprint")),
-        }
+        expected_fingerprint = fingerprint(info)
     except (KeyError, TypeError, ValueError) as problem:
         raise DatasetError(
             f"{file} has a missing or invalid field ({problem!r}). Upload the dataset again"
         ) from problem
-    for what, (expected, found) in hashes.items():
-        if found != expected:
-            raise DatasetError(
-                f"{file} has been changed: expected the {what}, {expected}, got {found!r:.80}. Upload the dataset again"
-            )
+    recorded = info.get("fingerprint")
+    _check_hash(file, "fingerprint of its content", expected_fingerprint, recorded)
     return info
+
+
+def _check_hash(file: str, what: str, expected: str, got: object) -> None:
+    if got != expected:
+        raise DatasetError(
+            f"{file} has been changed: expected the {what}, {expected}, got {got!r:.80}. Upload "
+            "the dataset again"
+        )

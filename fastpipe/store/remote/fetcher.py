@@ -1,7 +1,7 @@
-"""Parts that are wanted -> requests, as many at a time as the link likes; checked answers -> written, and told.
+"""Parts that are wanted -> requests, as many at a time as the link takes; answers -> written.
 
-Two kinds of threads meet here: the thread of requests, which alone begins fetches; and a few that write what has come
-into the caches' files or the ring. Wants.lock guards what they share.
+Two kinds of threads meet here. The thread of requests alone begins fetches. A few others write what
+has come into the caches' files or the ring. Wants.lock guards what they share.
 """
 
 from __future__ import annotations
@@ -30,249 +30,349 @@ from fastpipe.store.remote.wants import Wants
 
 _LOG = logging.getLogger("fastpipe")
 
-_WRITERS, _WRITER_NAME = 3, "fastpipe-write"
-_LOOK_S = 0.01  # how often blocks are looked at that other processes fetch
-_CLAIM_S = 0.2  # how often it is seen whether such a process is gone
+_NUM_WRITERS = 3
+_WRITER_NAME = "fastpipe-write"
+# How often it looks for blocks that other processes fetch; with none, the pause is longer.
+_LOOK_S = 0.01
+_IDLE_LOOK_S = 0.1
+# How often it looks whether a process that fetches such blocks has ended.
+_CLAIM_S = 0.2
 _SYNC_S = 5.0
+# A server that wanted fewer requests counts as busy for so long.
 _BUSY_S = 2.0
-LEAST, MOST = 16, 64  # requests at a time
+# Requests at a time.
+LEAST, MOST = 16, 64
 _STEP = 8
-_WORTH_IT = 1.05  # more requests stay if the link became so many times faster
+# More requests at a time stay if the link became so many times as fast.
+_WORTH_IT = 1.05
 _MEASURE_S = 1.0
-_MOST_NAMED = 3  # ranges in a message
+_MOST_RANGES_SHOWN = 3
 
 
 class Delay(NamedTuple):
     """What takes long."""
 
-    stage: str  # "fetching", or "awaiting" where another loader of this machine fetches it
+    # "fetching", or "awaiting" if another loader of this machine fetches it.
+    stage: str
     shard: int
-    offset: int  # of its first byte
-    seconds: float  # so far
-    note: str  # a sentence on what else is known, or ""
+    # The offset of its first byte.
+    offset: int
+    # How long it has taken so far.
+    seconds: float
+    # A sentence on what else is known, or "".
+    note: str
 
 
 class Flow:
-    """Tries more requests at a time while there is work for them, and goes back where that did not pay."""
+    """The number of requests at a time.
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self.most = LEAST  # requests that may be under way
-        self._since = now()
+    It tries more requests while there is work for them, and goes back where that did not pay.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # The number of requests that may be under way.
+        self.most = LEAST
+        # What was counted since the last decision.
+        self._start_time = clock()
         self._bytes = 0
-        self._starved = False  # there were fewer requests than there might have been
-        self._before = 0.0  # the rate with fewer requests
-        self._settled = False
+        self._was_starved = False
+        # The rate with fewer requests, in bytes a second.
+        self._last_rate = 0.0
+        self._is_settled = False
 
     def add(self, size: int, *, starved: bool, busy: bool) -> None:
-        """Counts bytes that came; starved: too little was to be fetched; busy: the server wants fewer requests."""
+        """Counts bytes that came.
+
+        Args:
+            size: the number of bytes.
+            starved: whether there was less to fetch than requests were allowed.
+            busy: whether the server wants fewer requests.
+        """
         self._bytes += size
-        self._starved |= starved
-        seconds = self._now() - self._since
-        if seconds < _MEASURE_S:
+        self._was_starved |= starved
+        elapsed_s = self._clock() - self._start_time
+        if elapsed_s < _MEASURE_S:
             return
-        rate = self._bytes / seconds
-        if busy:  # later it may take more again
-            self.most, self._before, self._settled = max(LEAST // 4, self.most // 2), 0.0, False
-        elif not self._starved and not self._settled:
-            if rate <= _WORTH_IT * self._before:
-                self.most, self._settled = max(LEAST, self.most - _STEP), True
-            elif self.most < MOST:
-                self._before = rate
-                self.most += _STEP
-        self._since, self._bytes, self._starved = self._now(), 0, False
+        self._decide(self._bytes / elapsed_s, busy=busy)
+        self._start_time = self._clock()
+        self._bytes = 0
+        self._was_starved = False
+
+    def _decide(self, rate: float, *, busy: bool) -> None:
+        if busy:
+            # The server may take more again later.
+            self.most = max(LEAST // 4, self.most // 2)
+            self._last_rate = 0.0
+            self._is_settled = False
+        elif self._was_starved or self._is_settled:
+            return
+        elif rate <= _WORTH_IT * self._last_rate:
+            self.most = max(LEAST, self.most - _STEP)
+            self._is_settled = True
+        elif self.most < MOST:
+            self._last_rate = rate
+            self.most += _STEP
 
 
 class Fetcher:
     """Fetches what is wanted."""
 
     def __init__(self, wants: Wants) -> None:
-        self._wants, self._caches = wants, wants.caches
+        self._wants = wants
+        self._caches = wants.caches
         self._thread = request_thread()
-        self._patience_s = max(each.objects.patience_s for each in self._caches.remote)
-        self.fetched_bytes = 0  # by the network
-        self.damaged: set[int] = set()  # samples that are wrong at their source, too
+        self._patience_s = max(cache.objects.patience_s for cache in self._caches.remote)
+        # Bytes that came over the network.
+        self.fetched_bytes = 0
+        # Samples that are wrong behind the URL, too.
+        self.damaged: set[int] = set()
         self._flow = Flow()
-        self._under_way: dict[ShardPart, float] = {}  # parts that are being fetched, and since when
-        self._awaited: dict[int, float] = {}  # blocks that another process fetches -> since when
+        # When the fetch of each part began, and the wait for each block of another process.
+        self._under_way: dict[ShardPart, float] = {}
+        self._awaited: dict[int, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix=_WRITER_NAME)
+        self._writers = ThreadPoolExecutor(_NUM_WRITERS, thread_name_prefix=_WRITER_NAME)
         self._writing: set[Future[None]] = set()
-        self.closed = False  # it begins nothing any more
+        # Whether it begins nothing any more.
+        self.closed = False
 
     def begin(self, owner: object) -> None:
+        """Starts work, which goes on as long as the owner lives."""
         self._thread.start(self._look_around(weakref.ref(owner)))
 
     def wake(self) -> None:
+        """Fetches what has become wanted."""
         if not self.closed:
-            self._thread.call(self._pump)
+            self._thread.call(self._begin_fetches)
 
     def check_usable(self) -> None:
         """Raises EngineError if the program ends."""
         self._thread.check_usable()
 
     def close(self, patience_s: float) -> None:
-        """Begins nothing more; waits so long for what is being written, and lets go of the cache's files after it."""
+        """Begins nothing more, and closes the cache's files after what is being written.
+
+        Waits for that at most `patience_s`.
+        """
         self.closed = True
-        with suppress(EngineError, TimeoutError):  # EngineError: the program ends, and has cancelled all
-            finished = self._thread.start(self._finish())
+        # EngineError: the program ends, and has cancelled all.
+        with suppress(EngineError, TimeoutError):
+            is_finished = self._thread.start(self._finish())
             if self._may_wait():
-                finished.result(patience_s)
+                is_finished.result(patience_s)
 
     def _may_wait(self) -> bool:
-        """Whether the calling thread is none that `_finish` needs, and that thread runs: a `__del__` or a signal
-        handler comes in the middle of any line, also one that holds the lock.
+        """Whether the calling thread may wait for `_finish`.
+
+        A `__del__` or a signal handler interrupts any line. `_finish` may need the thread that was
+        interrupted, or the lock that this thread holds.
         """
-        is_needed = self._thread.is_current() or threading.current_thread().name.startswith(_WRITER_NAME)
+        is_needed = self._thread.is_current() or _is_writer(threading.current_thread())
         if sys.is_finalizing() or is_needed:
             return False
-        with suppress(RuntimeError):  # the calling thread does not hold it
-            threading.Condition(self._wants.lock).notify()  # changes nothing
+        with suppress(RuntimeError):
+            # Only a thread that holds the lock may notify. Nobody waits for it, so it changes
+            # nothing. RLock itself does not say who holds it.
+            threading.Condition(self._wants.lock).notify()
             return False
         return True
 
     def delay(self) -> Delay | None:
-        now, found = time.monotonic(), []
+        """What has taken longest so far; None if nothing is under way."""
+        now = time.monotonic()
+        delays: list[Delay] = []
         with self._wants.lock:
             if self._under_way:
                 part = min(self._under_way, key=self._under_way.__getitem__)
+                elapsed_s = now - self._under_way[part]
                 trouble = self._caches.of[part.shard].objects.trouble
                 note = f"A request failed with: {trouble}" if trouble else ""
-                found.append(Delay("fetching", part.shard, part.start, now - self._under_way[part], note))
+                delays.append(Delay("fetching", part.shard, part.start, elapsed_s, note))
             awaited = dict(self._awaited)
         if awaited:
             block = min(awaited, key=awaited.__getitem__)
             shard, start, _ = self._caches.blocks.place(range(block, block + 1))
             cache = self._caches.at(block)
-            theirs = [each for each in sorted(awaited) if self._caches.at(each) is cache]
-            found.append(Delay("awaiting", shard, start, now - awaited[block], self._words_of(cache, theirs)))
-        return max(found, key=lambda each: each.seconds, default=None)
+            blocks = [other for other in sorted(awaited) if self._caches.at(other) is cache]
+            note = self._describe_awaited(cache, blocks)
+            delays.append(Delay("awaiting", shard, start, now - awaited[block], note))
+        return max(delays, key=lambda delay: delay.seconds, default=None)
 
-    def _words_of(self, cache: Cache, awaited: list[int]) -> str:
+    def _describe_awaited(self, cache: Cache, awaited: list[int]) -> str:
         blocks = self._caches.blocks
         runs = blocks.runs(awaited, int(blocks.first[-1]) * BLOCK_BYTES)
-        places = [blocks.place(run) for run in runs[:_MOST_NAMED]]
-        parts = [f"{start:,} to {stop:,} of {cache.name_of(shard)}" for shard, start, stop in places]
-        more = f" and {len(runs) - _MOST_NAMED} more ranges" if len(runs) > _MOST_NAMED else ""
-        who = [f"{'this ' * (each == os.getpid())}process {each}" for each in cache.holders(awaited)]
+        ranges: list[str] = []
+        for run in runs[:_MOST_RANGES_SHOWN]:
+            shard, start, stop = blocks.place(run)
+            ranges.append(f"{start:,} to {stop:,} of {cache.name_of(shard)}")
+        more = ""
+        if len(runs) > _MOST_RANGES_SHOWN:
+            more = f" and {len(runs) - _MOST_RANGES_SHOWN} more ranges"
+        processes: list[str] = []
+        for pid in cache.holders(awaited):
+            this = "this " if pid == os.getpid() else ""
+            processes.append(f"{this}process {pid}")
+        owner = " and ".join(processes) or "a process of another user or container"
         return (
-            f"Another loader, in {' and '.join(who) or 'a process of another user or container'}, fetches bytes "
-            f"{', '.join(parts)}{more} into the cache {cache.folder}. If it does not go on, close it or end its "
-            f"process; after {self._patience_s:g} s this loader fetches them itself"
+            f"Another loader, in {owner}, fetches bytes {', '.join(ranges)}{more} into the cache "
+            f"{cache.folder}. If it does not go on, close it or end its process; after "
+            f"{self._patience_s:g} s this loader fetches them itself"
         )
 
     def __len__(self) -> int:
+        """The number of requests under way."""
         return len(self._under_way)
 
     # ---- in the thread of requests
 
-    def _pump(self) -> None:
+    def _begin_fetches(self) -> None:
+        """Begins as many fetches as the flow allows."""
         with self._wants.lock:
             while not self.closed and len(self._under_way) < self._flow.most:
-                # Beside those of a first batch nothing else is fetched.
-                urgent, queue = self._wants.urgent, self._wants.queue
-                if not urgent and (not queue or any(each.first for each in self._under_way)):
+                urgent = self._wants.urgent
+                queue = urgent or self._wants.queue
+                if not queue:
                     return
-                part = (urgent or queue).popleft()
-                if part.dead:  # whoever waits for it asks again
-                    self._tell([part])
-                    continue
-                for piece in [part] if part.blocks is None else self._claimed(part.blocks):
-                    self._under_way[piece] = time.monotonic()
-                    task = asyncio.get_running_loop().create_task(self._bring(piece))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
+                # While a first batch is fetched, nothing else is.
+                if not urgent and any(part.first for part in self._under_way):
+                    return
+                self._begin_fetch(queue.popleft())
 
-    def _claimed(self, blocks: Iterable[int]) -> list[ShardPart]:
-        """Parts of those blocks that nobody else fetches; the others are awaited."""
-        mine, there = [], []
+    def _begin_fetch(self, part: ShardPart) -> None:
+        if part.dead:
+            # Whoever waits for it asks again.
+            self._report([part])
+            return
+        pieces = [part] if part.blocks is None else self._claim(part.blocks)
+        for piece in pieces:
+            self._under_way[piece] = time.monotonic()
+            task = asyncio.get_running_loop().create_task(self._fetch(piece))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _claim(self, blocks: Iterable[int]) -> list[ShardPart]:
+        """Parts of those blocks that nobody else fetches. The others are awaited."""
+        mine: list[int] = []
+        written: list[int] = []
         for block in blocks:
             cache = self._caches.at(block)
             if not cache.is_there(block) and not cache.claim(block):
                 self._awaited.setdefault(block, time.monotonic())
-            elif cache.is_there(block):  # by now
+            elif cache.is_there(block):
+                # Another process has written it since the first look.
                 cache.release(range(block, block + 1))
-                there.append(block)
+                written.append(block)
             else:
                 mine.append(block)
-        if there:
-            self._tell(there)
-        numbered = self._caches.blocks
-        return [ShardPart(*numbered.place(run), blocks=run) for run in numbered.runs(mine, REQUEST_BYTES)]
+        if written:
+            self._report(written)
+        parts: list[ShardPart] = []
+        for run in self._caches.blocks.runs(mine, REQUEST_BYTES):
+            parts.append(ShardPart(*self._caches.blocks.place(run), blocks=run))
+        return parts
 
-    async def _bring(self, part: ShardPart) -> None:
+    async def _fetch(self, part: ShardPart) -> None:
+        """Fetches a part, checks its samples, has it written, and begins the next one."""
         problem: Exception | None = None
-        wrong: list[int] = []
+        wrong_samples: list[int] = []
 
         def check(answer: Answer) -> str | None:
-            wrong[:] = self._wants.extents.wrong(part.shard, part.start, answer.data)
-            return f"bytes of sample {wrong[0]} whose hash is not the recorded one" if wrong else None
+            extents = self._wants.extents
+            wrong_samples[:] = extents.wrong(part.shard, part.start, answer.data)
+            if not wrong_samples:
+                return None
+            return f"bytes of sample {wrong_samples[0]} whose hash is not the recorded one"
 
         cache = self._caches.of[part.shard]
         try:
-            name, size_bytes = cache.name_of(part.shard), int(self._caches.blocks.sizes[part.shard])
-            answer = await cache.objects.fetch(name, part.start, part.stop, size_bytes=size_bytes, check=check)
+            answer = await cache.objects.fetch(
+                cache.name_of(part.shard),
+                part.start,
+                part.stop,
+                size_bytes=int(self._caches.blocks.sizes[part.shard]),
+                check=check,
+            )
             with self._wants.lock:
                 self.fetched_bytes += part.stop - part.start
             await asyncio.wrap_future(self.in_thread(self._write, part, answer.data))
-        except Exception as failed:
-            problem = failed
+        except Exception as failure:
+            problem = failure
         finally:
+            # Also if the task is cancelled.
             with self._wants.lock:
                 self._under_way.pop(part, None)
-                self.damaged.update(wrong)
+                self.damaged.update(wrong_samples)
                 if part.blocks is not None and not self.closed:
                     cache.release(part.blocks)
-        self._tell(part.keys, problem)
-        busy = time.monotonic() - cache.objects.busy_at < _BUSY_S
-        self._flow.add(0 if problem else part.stop - part.start, starved=not len(self._wants), busy=busy)
-        self._pump()
+        self._report(part.keys, problem)
 
-    def _tell(self, keys: Iterable[Key], problem: Exception | None = None) -> None:
+        size = 0 if problem else part.stop - part.start
+        is_busy = time.monotonic() - cache.objects.busy_at < _BUSY_S
+        self._flow.add(size, starved=not len(self._wants), busy=is_busy)
+        self._begin_fetches()
+
+    def _report(self, keys: Iterable[Key], problem: Exception | None = None) -> None:
+        """Tells those who wait that blocks or parts are there, or cannot come."""
         keys = list(keys)
         with self._wants.lock:
             for key in keys:
                 if isinstance(key, int):
                     self._awaited.pop(key, None)
-            told = self._wants.arrived(keys, problem)
-        for ticket, outcome in told:
+            ready = self._wants.arrived(keys, problem)
+        # Without the lock, because `go` runs code of the engine.
+        for ticket, outcome in ready:
             ticket.go(outcome)
 
     async def _look_around(self, owner: weakref.ref[object]) -> None:
-        """Looks after blocks that other processes fetch, and has the disk sync, as long as the owner lives."""
-        synced = claimed = time.monotonic()
+        """Looks for blocks that other processes fetch, and syncs, as long as the owner lives."""
+        sync_time = time.monotonic()
+        claim_time = sync_time
         while not self.closed and owner() is not None:
-            await asyncio.sleep(_LOOK_S if self._awaited else 0.1)
-            if self.closed:  # the cache's files may be
+            await asyncio.sleep(_LOOK_S if self._awaited else _IDLE_LOOK_S)
+            if self.closed:
+                # The cache's files may be closed, too.
                 break
             now = time.monotonic()
-            if now - synced > _SYNC_S:
-                synced = now
+            if now - sync_time > _SYNC_S:
+                sync_time = now
                 await asyncio.wrap_future(self.in_thread(self.sync))
             if self._awaited and not self.closed:
-                with self._wants.lock:
-                    blocks = np.array(list(self._awaited), dtype=np.int64)
-                    there = blocks[self._caches.states(blocks) >= WRITTEN]
-                    self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(there).sum())
-                self._tell(there.tolist())
-                if now - claimed > _CLAIM_S:
-                    claimed = now
+                self._report_awaited()
+                if now - claim_time > _CLAIM_S:
+                    claim_time = now
                     self._claim_awaited(now)
         await self._finish()
 
-    def _claim_awaited(self, now: float) -> None:
-        """Fetches blocks whose process is gone; those that one takes too long for are fetched past it."""
+    def _report_awaited(self) -> None:
+        """Reports the awaited blocks that another process has written."""
         with self._wants.lock:
-            late = [block for block, since in self._awaited.items() if now - since > self._patience_s]
+            blocks = np.array(list(self._awaited), dtype=np.int64)
+            written = blocks[self._caches.states(blocks) >= WRITTEN]
+            self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(written).sum())
+        self._report(written.tolist())
+
+    def _claim_awaited(self, now: float) -> None:
+        """Fetches blocks whose process has ended.
+
+        If a process takes too long for a block, this loader fetches the samples past it.
+        """
+        with self._wants.lock:
+            late: list[int] = []
+            for block, start_time in self._awaited.items():
+                if now - start_time > self._patience_s:
+                    late.append(block)
             self._wants.impatient.update(late)
-            awaited, self._awaited = self._awaited, {}
+            awaited = self._awaited
+            self._awaited = {}
             for run in self._caches.blocks.runs(list(awaited), REQUEST_BYTES):
-                self._wants.urgent.extend(self._claimed(run))
+                self._wants.urgent.extend(self._claim(run))
+            # Those that are awaited again keep their start.
             for block in self._awaited:
                 self._awaited[block] = awaited.get(block, now)
         if late:
-            self._tell(late)
-        self._pump()
+            self._report(late)
+        self._begin_fetches()
 
     async def _finish(self) -> None:
         """May be called twice: by `close`, and at the end of the owner's life."""
@@ -281,22 +381,26 @@ class Fetcher:
         for task in self._tasks:
             task.cancel()
         self._writers.shutdown(wait=False)
-        # The loop goes on meanwhile, because it has the requests of all datasets.
-        if writing := [asyncio.wrap_future(each) for each in list(self._writing)]:
+        # The loop goes on meanwhile, because it makes the requests of all datasets.
+        writing = [asyncio.wrap_future(future) for future in list(self._writing)]
+        if writing:
             await asyncio.wait(writing)
-        self._writers.shutdown()  # at once: nothing is left to do
-        for each in self._caches.remote:
-            each.close()
+        # Nothing is left to write, so this returns at once.
+        self._writers.shutdown()
+        for cache in self._caches.remote:
+            cache.close()
 
     # ---- in the threads that write
 
-    def in_thread(self, work: Callable[..., None], *given: Any) -> Future[None]:
-        begun = self._writers.submit(work, *given)
-        self._writing.add(begun)
-        begun.add_done_callback(self._writing.discard)
-        return begun
+    def in_thread(self, work: Callable[..., None], *arguments: Any) -> Future[None]:
+        """Calls a function in a thread that writes."""
+        future = self._writers.submit(work, *arguments)
+        self._writing.add(future)
+        future.add_done_callback(self._writing.discard)
+        return future
 
     def _write(self, part: ShardPart, data: Any) -> None:
+        """Writes a part into the cache or the ring."""
         if self.closed:
             return
         if part.blocks is None:
@@ -306,21 +410,27 @@ class Fetcher:
         try:
             cache.write(part.shard, part.start, data)
         except OSError as problem:
-            is_told = self._caches.given_up
-            cache.limit = 0  # what is there stays
-            if not is_told:
+            has_warned = self._caches.given_up
+            # The blocks that the cache has stay.
+            cache.limit = 0
+            if not has_warned:
                 _LOG.warning(
-                    "the cache in %s takes no more (%s): from here on, what it does not have is fetched in each epoch. "
-                    "Make room on that disk, or pass another cache_dir=",
+                    "the cache in %s takes no more (%s): from here on, what it does not have is "
+                    "fetched in each epoch. Make room on that disk, or pass another cache_dir=",
                     cache.root,
                     problem.strerror or problem,
                 )
 
     def sync(self) -> None:
-        """Has the disks write what the caches have."""
+        """Syncs the files of the caches."""
         for cache in self._caches.remote:
             try:
                 if not self.closed:
                     cache.sync()
             except OSError as problem:
-                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, problem.strerror)
+                reason = problem.strerror or problem
+                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, reason)
+
+
+def _is_writer(thread: threading.Thread) -> bool:
+    return thread.name.startswith(_WRITER_NAME)

@@ -1,4 +1,4 @@
-"""The files behind a URL -> looked up, listed, read by ranges, written, removed; each is tried until it succeeds."""
+"""The files behind a URL -> listed, read by ranges, written, removed; tried until it succeeds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ import contextlib
 import copy
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,58 +30,84 @@ from fastpipe.format.open_file import FileState
 from fastpipe.store.remote.connection import Connection, listed_by_hub
 from fastpipe.store.remote.options import RemoteOptions
 from fastpipe.store.remote.requests import request_thread
-from fastpipe.store.remote.retry import AGAIN, ATTEMPTS, REMEDIES, WrongAnswerError, failure_of, pause_s
+from fastpipe.store.remote.retry import (
+    AGAIN,
+    ATTEMPTS,
+    REMEDIES,
+    Failure,
+    Remedy,
+    WrongAnswerError,
+    failure_of,
+    pause_s,
+)
 
 _T = TypeVar("_T")
 
-REQUEST_BYTES = 8 << 20  # at once: a larger range is several requests
-_AT_A_TIME = 64  # requests for facts
-_PIECES = 8  # of a large range, at a time
-_PAGE = 1000  # names
-_PARTS, _LEAST_PART_BYTES, _MOST_PARTS = 4, 8 << 20, 9000  # of an upload
-_REMOVALS = 16  # at a time
+# A larger range is split into several requests.
+REQUEST_BYTES = 8 << 20
+_STATS_AT_A_TIME = 64
+_PIECES_AT_A_TIME = 8
+_REMOVALS_AT_A_TIME = 16
+_NAMES_PER_PAGE = 1000
+# An upload sends so many parts at a time. S3 takes at most 10,000 parts of a file.
+_PARTS_AT_A_TIME = 4
+_LEAST_PART_BYTES = 8 << 20
+_MOST_PARTS = 9000
+# HTTP's Too Many Requests and Service Unavailable: the server wants fewer requests.
+_BUSY_STATUS = (429, 503)
 
 
 @dataclass(frozen=True)
 class Answer:
     """Bytes of a file, and what the server says of the whole file."""
 
-    data: Any  # has the buffer protocol
+    # Has the buffer protocol.
+    data: Any
     state: FileState
     etag: str | None
     attributes: Mapping[str, str]
 
 
+# Returns what is wrong with the content of an answer, or None.
 Check = Callable[[Answer], str | None]
 
 
 class ShardError(DatasetError, OSError):
-    """A shard behind a URL cannot be read, told to code that reads files."""
+    """A shard behind a URL cannot be read. It is an OSError for code that reads files."""
 
 
 class Objects:
-    """The files behind a URL: requests to them are made until they succeed, in the thread of requests, where all that
-    is `async` runs. Safe in threads.
+    """The files behind a URL. Requests are made until they succeed. Safe in threads.
 
-    `error` is raised where a request does not succeed; the advice in it follows from that.
+    All that is `async` runs in the thread of requests. `error` is raised if a request does not
+    succeed; its class decides which advice the message gives.
     """
 
-    def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
-        self.url, self.patience_s = url, options.patience_s
+    def __init__(
+        self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError
+    ) -> None:
+        self.url = url
+        self.patience_s = options.patience_s
         self.has_lists = not url.is_web
-        # Content never changes behind a name: so ETags, which differ from server to server, are not compared.
+        # On the Hub, a name at a commit always has the same content. ETags are not compared there,
+        # because they differ from server to server.
         self.pinned = url.scheme == "hf"
         self._thread = request_thread()
         self._connection = Connection(url, options)
         self._begin(error)
 
     def _begin(self, error: type[FastpipeError]) -> None:
+        """Sets what `apart` does not share."""
         self._error = error
-        self.requests = self.retries = 0
-        self.busy_at = 0.0  # when a server last wanted fewer requests; of time.monotonic()
-        self.trouble = ""  # what went wrong last
-        self._flying: set[Future[Any]] = set()
-        self._cancelled = False
+        self.requests = 0
+        self.retries = 0
+        # When a server last wanted fewer requests, by time.monotonic().
+        self.busy_at = 0.0
+        # The last error, in a line.
+        self.trouble = ""
+        self._under_way: set[Future[Any]] = set()
+        self._is_cancelled = False
+        # The ETag that each file had at the first request.
         self._etags: dict[str, str | None] = {}
 
     def apart(self, error: type[FastpipeError] | None = None) -> Self:
@@ -82,18 +117,25 @@ class Objects:
         return other
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Runs it in the thread of requests. CancelledError: `cancel` was called. EngineError: the program ends."""
-        if self._cancelled:
+        """Runs a coroutine in the thread of requests.
+
+        Raises:
+            CancelledError: `cancel` was called.
+            EngineError: the program ends.
+        """
+        if self._is_cancelled:
             work.close()
             raise CancelledError
         future = self._thread.start(work)
-        self._flying.add(future)
-        future.add_done_callback(self._flying.discard)
-        if self._cancelled:
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        # `cancel` may have been called since the first look.
+        if self._is_cancelled:
             future.cancel()
         return future
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Runs a coroutine and waits for its result. Errors as of `start`."""
         future = self.start(work)
         try:
             return future.result()
@@ -102,129 +144,188 @@ class Objects:
             raise
 
     def cancel(self) -> None:
-        """Gives up all requests; who waits for one gets CancelledError, and so does who makes one from now on."""
-        self._cancelled = True
-        for each in list(self._flying):
-            each.cancel()
+        """Cancels all requests.
+
+        Whoever waits for one gets CancelledError, and so does every later request.
+        """
+        self._is_cancelled = True
+        for future in list(self._under_way):
+            future.cancel()
 
     async def insist(self, work: Callable[[], Awaitable[_T]], what: str) -> _T:
-        """Makes a request until it succeeds; an error begins with `what`, such as "URL cannot be fetched"."""
-        began, attempt = time.monotonic(), 0
+        """Makes a request until it succeeds.
+
+        Args:
+            work: makes the request.
+            what: how an error begins, such as "URL cannot be fetched".
+        """
+        first_start = time.monotonic()
+        attempt = 0
         while True:
             attempt += 1
             self.requests += 1
-            self.retries += attempt > 1
-            asked_at = time.monotonic()
+            if attempt > 1:
+                self.retries += 1
+            start_time = time.monotonic()
             try:
                 return await work()
             except FastpipeError:
+                # A request that succeeded, and whose content is wrong.
                 raise
             except Exception as problem:
                 failure = failure_of(problem)
-                remedy, self.trouble = REMEDIES[failure.kind], failure.words
-                late = time.monotonic() - began > self.patience_s
-                if late or (remedy.tries is not None and attempt >= remedy.tries):
-                    advice = remedy.loading
-                    if self._error is PackError:
-                        advice = f"{remedy.packing or advice}. {AGAIN}"
-                    raise self._error(
-                        f"{what}: {self.trouble}, after {attempt} attempt{'s' * (attempt > 1)} in "
-                        f"{time.monotonic() - began:.1f} s. {advice}"
-                    ) from problem
-            if busy := failure.status in (429, 503):  # the server wants fewer requests
+                remedy = REMEDIES[failure.kind]
+                self.trouble = failure.words
+                elapsed_s = time.monotonic() - first_start
+                has_tries = remedy.tries is None or attempt < remedy.tries
+                if elapsed_s > self.patience_s or not has_tries:
+                    raise self._last_error(what, failure, remedy, attempt, elapsed_s) from problem
+            is_busy = failure.status in _BUSY_STATUS
+            if is_busy:
                 self.busy_at = time.monotonic()
-            await asyncio.sleep(pause_s(attempt, busy, self.patience_s))
-            if remedy.renew and self._connection.made_at < asked_at:  # once for all requests that were refused together
+            await asyncio.sleep(pause_s(attempt, is_busy, self.patience_s))
+            # Requests that were refused together read the credentials once.
+            if remedy.renew and self._connection.made_at < start_time:
                 self._connection.renew()
 
-    def _each(self, work: Callable[[str], Awaitable[_T]], names: Iterable[str], what: str, most: int) -> list[_T]:
-        """The results of a request for each file, so many at a time."""
+    def _last_error(
+        self, what: str, failure: Failure, remedy: Remedy, attempts: int, elapsed_s: float
+    ) -> FastpipeError:
+        advice = remedy.loading
+        if self._error is PackError:
+            advice = f"{remedy.packing or advice}. {AGAIN}"
+        times = "attempt" if attempts == 1 else "attempts"
+        return self._error(
+            f"{what}: {failure.words}, after {attempts} {times} in {elapsed_s:.1f} s. {advice}"
+        )
+
+    def _for_each(
+        self,
+        work: Callable[[str], Awaitable[_T]],
+        names: Iterable[str],
+        action: str,
+        at_a_time: int,
+    ) -> list[_T]:
+        """Makes a request for each file. Returns the results in order."""
 
         def begin(name: str) -> Future[_T]:
-            return self.start(self.insist(lambda: work(name), f"{self.url / name} cannot be {what}"))
+            return self.start(
+                self.insist(lambda: work(name), f"{self.url / name} cannot be {action}")
+            )
 
-        return list(in_order(map(begin, names), most))
+        return list(in_order(map(begin, names), at_a_time))
 
     def stats(self, names: Sequence[str]) -> list[FileState | None]:
-        """The states of files, several at a time; None where there is no such file."""
+        """The states of files, several at a time; None if there is no such file."""
         import obstore
 
         async def head(name: str) -> FileState | None:
-            with contextlib.suppress(FileNotFoundError, ValueError):  # ValueError: no object can have such a name
+            # ValueError: no object can have such a name.
+            with contextlib.suppress(FileNotFoundError, ValueError):
                 return _state_of(await obstore.head_async(self._connection.reading, name))
             return None
 
-        return self._each(head, names, "looked at", _AT_A_TIME)
+        return self._for_each(head, names, "looked at", _STATS_AT_A_TIME)
 
     def listed(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        """The files below a folder, by name. A page that does not come is asked for again, behind the last name."""
+        """The files below a folder, by name.
+
+        If a page of the list cannot be fetched, it is asked for again, behind the last name.
+        """
         if self.pinned:
-            try:
-                # The Hub tells no times: any file may be newer than a dataset that was packed before.
-                now_s, options = time.time(), dict(self._connection.options.storage)
-                for name, size_bytes, identity in listed_by_hub(self.url, options, folder):
-                    yield name, _state(size_bytes, identity, now_s)
-            except DatasetError as problem:
-                raise self._error(str(problem)) from problem
-            return
-        after: str | None = None
+            return self._listed_by_hub(folder)
+        return self._listed_by_pages(folder)
+
+    def _listed_by_hub(self, folder: str) -> Iterator[tuple[str, FileState]]:
+        # The Hub has no times of files: any may be newer than a dataset that was packed before.
+        now_s = time.time()
+        options = dict(self._connection.options.storage)
+        try:
+            for name, size_bytes, content_id in listed_by_hub(self.url, options, folder):
+                yield name, _state(size_bytes, content_id, now_s)
+        except DatasetError as problem:
+            raise self._error(str(problem)) from problem
+
+    def _listed_by_pages(self, folder: str) -> Iterator[tuple[str, FileState]]:
+        last_name: str | None = None
         pages: AsyncIterator[Sequence[Any]] | None = None
 
         async def next_page() -> Sequence[Any]:
-            nonlocal after, pages
-            pages = pages or self._pages(folder, after)
+            nonlocal last_name, pages
+            if pages is None:
+                pages = self._pages(folder, last_name)
             try:
                 async for page in pages:
-                    after = page[-1]["path"]
+                    last_name = page[-1]["path"]
                     return page
             except Exception:
+                # The next try begins a new list behind the last name.
                 pages = None
                 raise
             return ()
 
-        what = f"{self.url / folder if folder else self.url} cannot be listed"
-        while page := self.wait(self.insist(next_page, what)):
-            for each in page:
-                yield each["path"], _state_of(each)
+        top = self.url / folder if folder else self.url
+        while page := self.wait(self.insist(next_page, f"{top} cannot be listed")):
+            for entry in page:
+                yield entry["path"], _state_of(entry)
 
     def _pages(self, folder: str, after: str | None) -> AsyncIterator[Sequence[Any]]:
         import obstore
 
-        return aiter(obstore.list(self._connection.reading, folder or None, offset=after, chunk_size=_PAGE))
+        pages = obstore.list(
+            self._connection.reading,
+            folder or None,
+            offset=after,
+            chunk_size=_NAMES_PER_PAGE,
+        )
+        return aiter(pages)
 
-    async def get(self, name: str, start: int, stop: int | None, check: Check = lambda _: None) -> Answer:
-        """A range of a file, as far as the file goes; with None, all of it. The cause of the error is a
-        FileNotFoundError where there is no such file. `check` says what is wrong with the content, which is then asked
-        for again; content that stays wrong is given as it is.
+    async def get(
+        self, name: str, start: int, stop: int | None, check: Check = lambda _: None
+    ) -> Answer:
+        """Fetches a range of a file, up to its end if the file ends before.
+
+        Args:
+            name: the file's name.
+            start: the first byte.
+            stop: the byte after the last; None for the whole file.
+            check: says what is wrong with the content, which is then asked for again. Content that
+                stays wrong is returned as it is.
+
+        Raises:
+            the error of this object. Its cause is a FileNotFoundError if there is no such file.
         """
-        asked = "" if stop is None else f", bytes {start:,} to {stop:,}"
-        wrong = 0
+        num_wrong = 0
 
-        async def get() -> Answer:
-            nonlocal wrong
+        async def get_checked() -> Answer:
+            nonlocal num_wrong
             answer = await self._get(name, start, stop)
             complaint = check(answer)
-            wrong += 1
-            if complaint is None or wrong == ATTEMPTS:
+            num_wrong += 1
+            if complaint is None or num_wrong == ATTEMPTS:
                 return answer
             raise WrongAnswerError(complaint)
 
-        return await self.insist(get, f"{self.url / name}{asked} cannot be fetched")
+        byte_range = "" if stop is None else f", bytes {start:,} to {stop:,}"
+        return await self.insist(get_checked, f"{self.url / name}{byte_range} cannot be fetched")
 
     async def _get(self, name: str, start: int, stop: int | None) -> Answer:
         import obstore
 
-        asked: Any = {} if stop is None else {"range": (start, stop)}
-        result = await obstore.get_async(self._connection.reading, name, options=asked)
+        options: Any = {} if stop is None else {"range": (start, stop)}
+        result = await obstore.get_async(self._connection.reading, name, options=options)
         state = _state_of(result.meta)
-        stop = state.size_bytes if stop is None else min(stop, max(state.size_bytes, start + 1))
+        size_bytes = state.size_bytes
+        stop = size_bytes if stop is None else min(stop, max(size_bytes, start + 1))
         data = await result.bytes_async()
+        # Some servers ignore the range, or send less than they say.
         if tuple(result.range) != (start, stop) or len(data) != stop - start:
-            raise WrongAnswerError(f"{len(data):,} bytes of the range {result.range[0]}-{result.range[1]}")
+            got_start, got_stop = result.range
+            raise WrongAnswerError(f"{len(data):,} bytes of the range {got_start}-{got_stop}")
         return Answer(data, state, result.meta["e_tag"], result.attributes)
 
     def find(self, name: str, stop: int | None = None) -> Answer | None:
-        """A small file, or its first bytes; None: there is no such file."""
+        """A small file, or its first bytes up to `stop`; None if there is no such file."""
 
         async def find() -> Answer | None:
             with contextlib.suppress(FileNotFoundError):
@@ -236,93 +337,142 @@ class Objects:
     def pieces(
         self, get: Callable[[int, int], Coroutine[Any, Any, Answer]], start: int, stop: int
     ) -> Iterator[memoryview]:
-        """A range of a file, in order, by several requests at a time, which `get` makes."""
-        ranges = ((at, min(at + REQUEST_BYTES, stop)) for at in range(start, stop, REQUEST_BYTES))
-        for answer in in_order((self.start(get(*each)) for each in ranges), _PIECES):
+        """A range of a file, in order. `get` fetches pieces of it, several at a time."""
+
+        def begin(piece_start: int) -> Future[Answer]:
+            return self.start(get(piece_start, min(piece_start + REQUEST_BYTES, stop)))
+
+        futures = map(begin, range(start, stop, REQUEST_BYTES))
+        for answer in in_order(futures, _PIECES_AT_A_TIME):
             yield memoryview(answer.data)
 
     async def fetch(
-        self, name: str, start: int, stop: int | None, size_bytes: int | None = None, check: Check = lambda _: None
+        self,
+        name: str,
+        start: int,
+        stop: int | None,
+        size_bytes: int | None = None,
+        check: Check = lambda _: None,
     ) -> Answer:
-        """A range of a file that nobody changes, and that has this size; None: any. See `get`."""
+        """Fetches a range of a file that nobody changes. See `get`.
 
-        def same(answer: Answer) -> str | None:
-            found = answer.state.size_bytes
-            if size_bytes is not None and found != size_bytes:
+        Args:
+            size_bytes: the size that the file has to have; None for any.
+        """
+
+        def check_same(answer: Answer) -> str | None:
+            got_bytes = answer.state.size_bytes
+            if size_bytes is not None and got_bytes != size_bytes:
                 raise self._error(
-                    f"{self.url / name} has {found:,} bytes; expected {size_bytes:,}, as dataset.json has it. Another "
-                    "file has taken its place: upload the dataset again, into a folder of its own"
+                    f"{self.url / name} has {got_bytes:,} bytes; expected {size_bytes:,}, as "
+                    "dataset.json has it. Another file has taken its place: upload the dataset "
+                    "again, into a folder of its own"
                 )
             known = self._etags.setdefault(name, answer.etag)
-            if None not in (known, answer.etag) and known != answer.etag:
+            has_etags = known is not None and answer.etag is not None
+            if has_etags and known != answer.etag:
                 raise self._error(
-                    f"{self.url / name} was replaced while it was read: expected ETag {known}, got {answer.etag}. "
-                    "Open the dataset again; while one is in use, upload into another folder"
+                    f"{self.url / name} was replaced while it was read: expected ETag {known}, got "
+                    f"{answer.etag}. Open the dataset again; while one is in use, upload into "
+                    "another folder"
                 )
             return check(answer)
 
-        return await self.get(name, start, stop, same)
+        return await self.get(name, start, stop, check_same)
 
-    def fetched(self, name: str, start: int, stop: int | None, size_bytes: int | None = None) -> Answer:
+    def fetched(
+        self, name: str, start: int, stop: int | None, size_bytes: int | None = None
+    ) -> Answer:
+        """Waits for `fetch`."""
         return self.wait(self.fetch(name, start, stop, size_bytes))
 
     def whole(self, name: str) -> Iterator[memoryview]:
-        """All of a file that nobody changes and that is not empty, piece by piece; it may be larger than memory."""
+        """All of a file, piece by piece; it may be larger than memory.
+
+        Nobody changes the file, and it is not empty.
+        """
         first = self.fetched(name, 0, REQUEST_BYTES)
         yield memoryview(first.data)
-        rest = len(first.data), first.state.size_bytes
-        yield from self.pieces(lambda start, stop: self.fetch(name, start, stop), *rest)
+        yield from self.pieces(
+            lambda start, stop: self.fetch(name, start, stop),
+            len(first.data),
+            first.state.size_bytes,
+        )
 
     def put(
-        self, name: str, content: Path | bytes, attributes: Mapping[str, str], *, replaces: str | None = None
+        self,
+        name: str,
+        content: Path | bytes,
+        attributes: Mapping[str, str],
+        *,
+        replaces: str | None = None,
     ) -> bool:
-        """Writes a file, which appears whole; a large one goes part by part. False: another file is there than the one
-        with the ETag that it `replaces`; "": none may be there; None: any.
+        """Writes a file, which appears whole. A large one is sent part by part.
+
+        Args:
+            name: the file's name.
+            content: a file of this machine, or the bytes.
+            attributes: the metadata.
+            replaces: the ETag of the file that it replaces; "" if no file may have the name; None
+                to replace any file.
+
+        Returns:
+            False if another file has the name than `replaces` says.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
-        how: dict[str, Any] = {
-            "attributes": dict(attributes),
-            "mode": {"e_tag": replaces} if replaces else "overwrite" if replaces is None else "create",
-            "chunk_size": max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS)),  # a smaller file is one part
-            "max_concurrency": _PARTS,
-        }
+        mode: Any = "overwrite"
+        if replaces == "":
+            mode = "create"
+        elif replaces is not None:
+            mode = {"e_tag": replaces}
+        # A file that is smaller than a part is sent in one request.
+        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
 
         async def put() -> bool:
             with contextlib.suppress(AlreadyExistsError, PreconditionError):
-                await obstore.put_async(self._connection.writing, name, content, **how)
+                await obstore.put_async(
+                    self._connection.writing,
+                    name,
+                    content,
+                    attributes=dict(attributes),
+                    mode=mode,
+                    chunk_size=part_bytes,
+                    max_concurrency=_PARTS_AT_A_TIME,
+                )
                 return True
             return False
 
         return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
 
     def remove(self, names: Sequence[str]) -> None:
+        """Removes files that exist."""
         import obstore
 
         async def delete(name: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 await obstore.delete_async(self._connection.writing, name)
 
-        self._each(delete, names, "removed", _REMOVALS)
+        self._for_each(delete, names, "removed", _REMOVALS_AT_A_TIME)
 
 
-def in_order(futures: Iterable[Future[_T]], most: int) -> Iterator[_T]:
-    """The results of futures, in order; so many of them are begun at a time."""
+def in_order(futures: Iterable[Future[_T]], at_a_time: int) -> Iterator[_T]:
+    """The results of futures, in order. Taking a future from the iterable begins it."""
     begun: deque[Future[_T]] = deque()
     try:
-        for each in futures:
-            begun.append(each)
-            if len(begun) == most:
+        for future in futures:
+            begun.append(future)
+            if len(begun) == at_a_time:
                 yield begun[0].result()
                 begun.popleft()
         while begun:
             yield begun[0].result()
             begun.popleft()
     finally:
-        for each in begun:
-            each.cancel()
+        for future in begun:
+            future.cancel()
 
 
 def _state_of(meta: Any) -> FileState:
@@ -331,6 +481,10 @@ def _state_of(meta: Any) -> FileState:
 
 def _state(size_bytes: int, etag: str | None, modified_s: float) -> FileState:
     written_ns = (int(modified_s) + 1) * 10**9
-    # Azure has quotes around it in one answer and none in another.
-    bare = (etag or "").removeprefix("W/").strip('"')
-    return FileState(size_bytes, xxhash.xxh3_64_intdigest(bare.encode()) >> 1 if etag else written_ns, written_ns)
+    if not etag:
+        return FileState(size_bytes, written_ns, written_ns)
+    # Azure puts quotes around the ETag in some answers only.
+    bare_etag = etag.removeprefix("W/").strip('"')
+    # FileState has a signed number.
+    etag_hash = xxhash.xxh3_64_intdigest(bare_etag.encode()) >> 1
+    return FileState(size_bytes, etag_hash, written_ns)

@@ -1,4 +1,4 @@
-"""What a user passes as a dataset, and beside it -> a URL, or a folder of this machine; checked options."""
+"""A dataset as the user passes it -> a URL, or a folder of this machine; checked options."""
 
 from __future__ import annotations
 
@@ -13,50 +13,73 @@ from fastpipe.errors import ConfigError, positive, size_bytes
 from fastpipe.format.folder import Url, scheme_of
 from fastpipe.machine.cache_folder import cache_folder
 
-BUCKETS = "s3", "gs", "az"
-_SCHEMES = *BUCKETS, "http", "https", "hf"
+# The schemes of URLs that fastpipe can write to, and all that it can read.
+BUCKETS = ("s3", "gs", "az")
+_SCHEMES = (*BUCKETS, "http", "https", "hf")
 
 
 def place_of(data: object) -> object:
-    """A Url or, of file://, a Path; else `data` as it is. ConfigError: a URL that nobody here reads."""
-    if not isinstance(data, str) or not (scheme := scheme_of(data)):
+    """A Url for a URL, a Path for file://, and any other value as it is.
+
+    Raises:
+        ConfigError: fastpipe cannot read the URL.
+    """
+    if not isinstance(data, str):
+        return data
+    scheme = scheme_of(data)
+    if not scheme:
         return data
     if scheme == "file":
-        parts = urlsplit(data)
-        if parts.netloc not in ("", "localhost"):
-            raise ConfigError(f"data: expected file:///FOLDER, got {data!r}, which names the host {parts.netloc!r}")
-        if parts.query or parts.fragment:
-            raise ConfigError(
-                f"data: {data!r} has a query or a fragment, but file:// names a folder; write %3F for ? and %23 for #, "
-                "or pass the folder without file://"
-            )
-        return Path(unquote(parts.path))
+        return _path_of_file_url(data)
     if scheme not in _SCHEMES:
-        known = ", ".join(f"{each}://" for each in (*_SCHEMES, "file"))
-        raise ConfigError(f"data: {data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads {known}")
-    url, rest = Url(data.rstrip("/")), Url(data).path.strip("/")
-    if scheme == "hf" and (not rest.startswith("datasets/") or rest.count("/") < 2):
+        readable = ", ".join(f"{known}://" for known in (*_SCHEMES, "file"))
+        raise ConfigError(
+            f"data: {data!r} has the scheme {scheme}://, which fastpipe cannot read; it reads "
+            f"{readable}"
+        )
+    url = Url(data.rstrip("/"))
+    _check_url(url, scheme, data)
+    return url
+
+
+def _path_of_file_url(data: str) -> Path:
+    parts = urlsplit(data)
+    if parts.netloc not in ("", "localhost"):
+        raise ConfigError(
+            f"data: expected file:///FOLDER, got {data!r}, which names the host {parts.netloc!r}"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"data: {data!r} has a query or a fragment, but file:// names a folder; write %3F for "
+            "? and %23 for #, or pass the folder without file://"
+        )
+    return Path(unquote(parts.path))
+
+
+def _check_url(url: Url, scheme: str, data: str) -> None:
+    """Raises ConfigError if a URL cannot name a folder. `data` is the text as the user wrote it."""
+    path = Url(data).path.strip("/")
+    if scheme == "hf" and (not path.startswith("datasets/") or path.count("/") < 2):
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
-    if not rest:
+    if not path:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
     if scheme in BUCKETS and not {"", ".", ".."}.isdisjoint(url.path.split("/")):
         raise ConfigError(
-            f"data: {data!r} has an empty name between slashes, or a name . or ..; expected {scheme}://BUCKET/FOLDER "
-            "with one slash between names"
+            f"data: {data!r} has an empty name between slashes, or a name . or ..; expected "
+            f"{scheme}://BUCKET/FOLDER with one slash between names"
         )
-    host = rest.split("/")[0]
+    host = path.split("/")[0]
     if "@" in host and url.is_web:
         raise ConfigError(
-            f"data: the URL of {host.rpartition('@')[2]} has a user name or a password, which messages would show; "
-            'leave them out, and pass storage_options={"client_options": {"default_headers": {"authorization": "Basic '
-            '..."}}}'
+            f"data: the URL of {host.rpartition('@')[2]} has a user name or a password, which "
+            "messages would show; leave them out, and pass storage_options={"
+            '"client_options": {"default_headers": {"authorization": "Basic ..."}}}'
         )
-    if "?" in rest or "#" in rest:
+    if "?" in path or "#" in path:
         raise ConfigError(
-            f"data: {data!r} has a query or a fragment, but names of files are put behind a URL; pass the URL of the "
-            "folder, and credentials by storage_options="
+            f"data: {data!r} has a query or a fragment, but names of files are put behind a URL; "
+            "pass the URL of the folder, and credentials by storage_options="
         )
-    return url
 
 
 @dataclass(frozen=True)
@@ -64,9 +87,12 @@ class RemoteOptions:
     """How a remote dataset is read."""
 
     cache_dir: Path = field(default_factory=lambda: cache_folder() / "shards")
-    cache_limit: int = 200 * 10**9  # bytes on the disk; 0: no shard is kept
-    storage: Mapping[str, Any] = field(default_factory=dict)  # of obstore's store: credentials, region, endpoint
-    read_timeout_s: float = 20.0  # without a byte, after which a request is made again
+    # Bytes on the disk; 0 keeps no shard.
+    cache_limit: int = 200 * 10**9
+    # The options of obstore's store: credentials, region, endpoint.
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    # A request is made again after this time without a byte.
+    read_timeout_s: float = 20.0
 
     @property
     def patience_s(self) -> float:
@@ -81,30 +107,48 @@ def remote_options(
     read_timeout: object,
     *data: object,
 ) -> RemoteOptions:
-    """Checks the four, for `data` as users pass it, or some URL. ConfigError: one is wrong, or no URL is there."""
+    """Checks the options that only datasets behind URLs have.
+
+    Args:
+        data: the datasets as the user passes them; none if it is known that there is a URL.
+
+    Raises:
+        ConfigError: an option is wrong, or no dataset is a URL.
+    """
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ConfigError(
-            "storage_options: expected a dict as obstore's stores take it, for example {'skip_signature': True} or "
-            f"{{'region': 'eu-west-1'}}, got {type(storage_options).__name__}"
+            "storage_options: expected a dict as obstore's stores take it, for example "
+            "{'skip_signature': True} or {'region': 'eu-west-1'}, got "
+            f"{type(storage_options).__name__}"
         )
-    if cache_dir is not None and (not isinstance(cache_dir, (str, os.PathLike)) or cache_dir == ""):
+    if cache_dir is None:
+        folder = RemoteOptions().cache_dir
+    elif isinstance(cache_dir, (str, os.PathLike)) and cache_dir != "":
+        folder = Path(os.path.abspath(os.path.expanduser(cache_dir)))
+    else:
         raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
-    found = RemoteOptions(
-        RemoteOptions().cache_dir if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir))),
-        size_bytes("cache_limit", cache_limit),
-        dict(storage_options or {}),
-        positive("read_timeout", read_timeout),
+
+    options = RemoteOptions(
+        cache_dir=folder,
+        cache_limit=size_bytes("cache_limit", cache_limit),
+        storage=dict(storage_options or {}),
+        read_timeout_s=positive("read_timeout", read_timeout),
     )
-    given = {
-        "cache_dir": cache_dir is not None,
-        "cache_limit": found.cache_limit != RemoteOptions.cache_limit,
-        "storage_options": bool(found.storage),
-        "read_timeout": found.read_timeout_s != RemoteOptions.read_timeout_s,
-    }
-    if data and any(given.values()) and not any(isinstance(place_of(each), Url) for each in data):
-        names = ", ".join(f"{name}=" for name in given if given[name])
+
+    passed: list[str] = []
+    if cache_dir is not None:
+        passed.append("cache_dir=")
+    if options.cache_limit != RemoteOptions.cache_limit:
+        passed.append("cache_limit=")
+    if options.storage:
+        passed.append("storage_options=")
+    if options.read_timeout_s != RemoteOptions.read_timeout_s:
+        passed.append("read_timeout=")
+    has_url = any(isinstance(place_of(dataset), Url) for dataset in data)
+    if data and passed and not has_url:
         raise ConfigError(
-            f"{names}: expected the URL of a dataset, because only such a dataset is fetched and cached, got "
-            f"{', '.join(map(str, data))}. Leave that out, or pass the dataset's URL"
+            f"{', '.join(passed)}: expected the URL of a dataset, because only such a dataset is "
+            f"fetched and cached, got {', '.join(map(str, data))}. Leave that out, or pass the "
+            "dataset's URL"
         )
-    return found
+    return options

@@ -1,4 +1,4 @@
-"""Samples that are needed, soon or now -> their bytes, in the cache's files or in the ring, and where in which."""
+"""Samples that are needed, soon or now -> their bytes, in the cache's files or in the ring."""
 
 from __future__ import annotations
 
@@ -26,26 +26,37 @@ _LOOK_S = 1.0
 
 
 class Reader:
-    """Brings samples of an index, some of whose shards are behind URLs, to this machine. Safe in threads."""
+    """Brings samples of an index to this machine. Some of the shards are behind URLs.
+
+    Safe in threads.
+    """
 
     def __init__(self, index: Index, caches: Caches) -> None:
         self.caches = caches
         self._process = os.getpid()
-        self.ring = Ring()  # the engine knows it as a file behind the shards
+        # The engine knows the ring as one more file behind the shards.
+        self.ring = Ring()
         self._extents = Extents(index, caches.blocks.sizes)
         self.wants = Wants(self._extents, caches, self.ring)
-        self.restart, self.end, self.again = self.wants.restart, self.wants.end, self.wants.again
+        self.restart = self.wants.restart
+        self.end = self.wants.end
+        self.again = self.wants.again
         self.fetcher = Fetcher(self.wants)
-        self.begin, self.delay, self.check_usable = self.fetcher.begin, self.fetcher.delay, self.fetcher.check_usable
+        self.begin = self.fetcher.begin
+        self.delay = self.fetcher.delay
+        self.check_usable = self.fetcher.check_usable
         self._fetch_wait_s = 0.0
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
-        """Has samples brought, in their order, for batches to come; neighbours in a shard lie beside each other."""
+        """Fetches samples for later batches, in their order. Neighbours in a shard are adjacent."""
         self.wants.ahead(samples)
         self.fetcher.wake()
 
     def ticket(self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None]) -> Ticket:
-        """Asks for samples that are needed now; `go` gets Where they are or the error, now or later, in any thread."""
+        """Asks for samples that are needed now.
+
+        `go` gets the place of the samples or the error, now or later, in any thread.
+        """
         with self.wants.lock:
             ticket = Ticket(samples, go, self.wants.generation)
             where = self.wants.add(ticket)
@@ -56,27 +67,33 @@ class Reader:
         return ticket
 
     def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which samples it fetches, so that they can be fetched again."""
-        return np.asarray(self.caches.is_remote[self._extents.of(samples)[0]])
+        """(n,) which samples are behind a URL, so that they can be fetched again."""
+        shard, _, _ = self._extents.of(samples)
+        return np.asarray(self.caches.is_remote[shard])
 
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return np.array([sample in self.fetcher.damaged for sample in samples.tolist()], dtype=np.bool_)
+        """(n,) which samples are damaged behind the URL, too."""
+        is_damaged = [sample in self.fetcher.damaged for sample in samples.tolist()]
+        return np.array(is_damaged, dtype=np.bool_)
 
     def waited(self, seconds: float) -> None:
+        """Adds to the time that the loop has waited for samples."""
         with self.wants.lock:
             self._fetch_wait_s += seconds
 
     def counters(self) -> dict[str, Any]:
-        """By the names of Stats."""
+        """The counters of this reader, by the names of Stats."""
+        stores = [cache.objects for cache in self.caches.remote]
         return {
             "fetched_bytes": self.fetcher.fetched_bytes,
             "cache_hit_bytes": self.wants.cache_hit_bytes,
-            "requests": sum(each.objects.requests for each in self.caches.remote),
-            "retries": sum(each.objects.retries for each in self.caches.remote),
+            "requests": sum(store.requests for store in stores),
+            "retries": sum(store.retries for store in stores),
             "fetch_wait_s": self._fetch_wait_s,
         }
 
     def levels(self) -> dict[str, int]:
+        """What is under way at the moment."""
         return {
             "requests_under_way": len(self.fetcher),
             "ranges_waiting": len(self.wants),
@@ -84,39 +101,63 @@ class Reader:
         }
 
     def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
-        """Shard and byte of a place that Where named; None: what was there is not any more."""
+        """The shard and the offset in it of a place that Where named.
+
+        None if the ring does not have the bytes any more.
+        """
         if shard < len(self.caches.is_remote):
             return shard, offset
         with self.wants.lock:
             return self.wants.ring_parts.origin(offset)
 
     def read(self, shard: int, start: int, stop: int) -> bytes:
-        """Bytes of a shard that is not decoded: notes, say. From the cache or the ring if they are there."""
+        """Reads bytes of a shard that are not decoded, such as notes.
+
+        They come from the cache or the ring if they are there, and are fetched otherwise.
+        """
+        data = self._read_here(shard, start, stop)
+        if data is not None:
+            return data
         cache = self.caches.of[shard]
-        name = cache.name_of(shard)
-        with self.wants.lock:
-            first = int(cache.blocks.first[shard])
-            blocks = range(first + start // BLOCK_BYTES, first + (stop - 1) // BLOCK_BYTES + 1)
-            if not self.fetcher.closed and all(map(cache.is_there, blocks)):
-                with suppress(FileNotFoundError), open(cache.folder / name, "rb") as file:
-                    return os.pread(file.fileno(), stop - start, start)  # unless somebody has removed the cache
-            piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
-            if piece is not None and piece.place is not None and piece.start <= start and stop <= piece.stop:
-                return self.ring.read(piece.place + start - piece.start, stop - start)
-        answer = cache.objects.fetched(name, start, stop, int(cache.blocks.sizes[shard]))
+        size_bytes = int(cache.blocks.sizes[shard])
+        answer = cache.objects.fetched(cache.name_of(shard), start, stop, size_bytes)
         with self.wants.lock:
             self.fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
 
+    def _read_here(self, shard: int, start: int, stop: int) -> bytes | None:
+        """The bytes if the cache or the ring has them; otherwise None."""
+        cache = self.caches.of[shard]
+        first_block = int(cache.blocks.first[shard])
+        start_block = first_block + start // BLOCK_BYTES
+        stop_block = first_block + (stop - 1) // BLOCK_BYTES + 1
+        blocks = range(start_block, stop_block)
+        with self.wants.lock:
+            if not self.fetcher.closed and all(map(cache.is_there, blocks)):
+                path = cache.folder / cache.name_of(shard)
+                # Somebody may have removed the cache.
+                with suppress(FileNotFoundError), open(path, "rb") as file:
+                    return os.pread(file.fileno(), stop - start, start)
+            piece = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
+            if piece is None or piece.place is None:
+                return None
+            if piece.start <= start and stop <= piece.stop:
+                return self.ring.read(piece.place + start - piece.start, stop - start)
+        return None
+
     @contextmanager
     def brought(self, samples: NDArray[np.int64]) -> Iterator[Where]:
-        """Where samples are, and stay inside the `with`. Ctrl-C ends the wait. DatasetError: a range does not come."""
+        """Where samples are. They stay there inside the `with`. Ctrl-C ends the wait.
+
+        Raises:
+            DatasetError: a range cannot be fetched.
+        """
         outcomes: SimpleQueue[Where | Exception] = SimpleQueue()
-        started = time.monotonic()
+        start_time = time.monotonic()
         ticket = self.ticket(samples, outcomes.put)
         try:
             outcome = self._next(outcomes)
-            self.waited(time.monotonic() - started)
+            self.waited(time.monotonic() - start_time)
             if isinstance(outcome, Exception):
                 raise outcome
             yield outcome
@@ -125,27 +166,36 @@ class Reader:
 
     def _next(self, outcomes: SimpleQueue[Where | Exception]) -> Where | Exception:
         while True:
+            # If the program ends, nothing comes any more.
             self.check_usable()
             with suppress(Empty):
                 return outcomes.get(timeout=_LOOK_S)
 
     def check(self, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
-        """Compares a sample's bytes with their XXH3-64, and fetches them again. DatasetError: the source is damaged."""
-        one = np.array([sample], dtype=np.int64)
+        """Compares a sample's bytes with their XXH3-64, and fetches them again if they differ.
+
+        Raises:
+            DatasetError: the file behind the URL is damaged.
+        """
+        samples = np.array([sample], dtype=np.int64)
         for _ in range(ATTEMPTS):
-            found = xxhash.xxh3_64_intdigest(self.read(shard, offset, offset + size))
-            if found == expected:
+            digest = xxhash.xxh3_64_intdigest(self.read(shard, offset, offset + size))
+            if digest == expected:
                 return
-            self.again(one)
-            with self.brought(one):
-                continue
+            self.again(samples)
+            # Wait until they have been fetched.
+            with self.brought(samples):
+                pass
         raise DatasetError(
-            f"expected XXH3-64 {expected:016x}, got {found:016x}; its bytes were fetched again and are no better, so "
-            "the file behind the URL is damaged"
+            f"expected XXH3-64 {expected:016x}, got {digest:016x}; its bytes were fetched again "
+            "and are no better, so the file behind the URL is damaged"
         )
 
     def close(self, patience_s: float) -> None:
-        """Ends its work; waits so long for a disk that does not answer. Safe to call twice, and in a forked child."""
+        """Ends the reader's work, and waits at most `patience_s` for a disk that does not answer.
+
+        Safe to call twice, and in a forked child.
+        """
         if os.getpid() != self._process or self.fetcher.closed:
             return
         self.fetcher.close(patience_s)

@@ -1,4 +1,4 @@
-"""Files of a source behind a URL -> listed and looked up as pathlib does it; read as they were listed, in advance."""
+"""Files of a source behind a URL -> listed and looked up as pathlib does it; read in advance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -19,15 +18,17 @@ from fastpipe.format.open_file import FileState, changed
 from fastpipe.store.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.store.remote.options import RemoteOptions
 
+# A file that is read in order is fetched in pieces of this size, some of them ahead.
 _PIECE_BYTES = 4 << 20
-_AHEAD = 3  # pieces
-_LEAST_BYTES = 64 << 10  # of a piece somewhere else: a header, a footer
-_HELD = 6
+_PIECES_AHEAD = 3
+# The least that is fetched at any other place, such as a header or a footer.
+_LEAST_BYTES = 64 << 10
+_MOST_PIECES_HELD = 6
 
 
 @dataclass(eq=False)
 class Coming:
-    """A range of a file that is on its way."""
+    """A range of a file that is under way."""
 
     name: str
     start: int
@@ -40,113 +41,169 @@ class Tree:
 
     def __init__(self, listed: Callable[[str], Iterable[tuple[str, FileState]]], top: str) -> None:
         self.top = top
-        self.files: dict[str, FileState] = {}  # by name
-        self.folders: dict[str, dict[str, None]] = {top: {}}  # the names in each, of files and of folders
-        for name, facts in listed(top):
-            self.files[name] = facts
-            while name != top:
-                folder, _, last = name.rpartition("/")
-                there = self.folders.setdefault(folder, {})
-                if last in there:
-                    break
-                there[last] = None
-                name = folder
-        for name in self.folders:  # some programs mark a folder by an empty object of its name
-            marker = self.files.get(name)
+        # The state of each file, by its name.
+        self.files: dict[str, FileState] = {}
+        # The names in each folder, of files and of folders, in the order of the list.
+        self.folders: dict[str, dict[str, None]] = {top: {}}
+        for name, state in listed(top):
+            self.files[name] = state
+            self._add_to_folders(name)
+        # Some programs mark a folder by an empty object of its name.
+        for folder in self.folders:
+            marker = self.files.get(folder)
             if marker is not None and marker.size_bytes == 0:
-                del self.files[name]
+                del self.files[folder]
+
+    def _add_to_folders(self, name: str) -> None:
+        """Adds a name to its folder, and each new folder to the one above it."""
+        while name != self.top:
+            folder, _, last_part = name.rpartition("/")
+            names = self.folders.setdefault(folder, {})
+            if last_part in names:
+                return
+            names[last_part] = None
+            name = folder
 
     def covers(self, name: str) -> bool:
         return not self.top or name == self.top or name.startswith(f"{self.top}/")
 
 
 class SourceFiles(Objects):
-    """The files behind a URL that are packed: each as it was listed, or it is an error."""
+    """The files behind a URL that are packed. A file that changed since the list is an error."""
 
     def __init__(self, url: Url, options: RemoteOptions) -> None:
         super().__init__(url, options, PackError)
-        self.tree: Tree | None = None  # the list that was made last
+        # The last list.
+        self.tree: Tree | None = None
 
     def _begin(self, error: type[FastpipeError]) -> None:
         super()._begin(error)
-        self._expected: dict[int, list[Coming]] = {}  # by the number of who expects them
+        # The ranges that `expect` began, by its number.
+        self._expected: dict[int, list[Coming]] = {}
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
+        """Begins to fetch a range."""
         return Coming(name, start, stop, self.start(self.get(name, start, stop)))
 
     def expect(self, number: int, ranges: Iterable[tuple[str, int, int]]) -> None:
-        """Begins to fetch ranges; `read` takes them. Ends with `forget`."""
-        small = (each for each in ranges if each[1] < each[2] <= each[1] + REQUEST_BYTES)
-        self._expected[number] = [self.begin(*each) for each in small]
+        """Begins to fetch ranges (name, start, stop) that `read` will ask for.
+
+        `forget`, with the same number, drops them.
+        """
+        coming: list[Coming] = []
+        for name, start, stop in ranges:
+            # `read` fetches a larger range in pieces.
+            if start < stop <= start + REQUEST_BYTES:
+                coming.append(self.begin(name, start, stop))
+        self._expected[number] = coming
 
     def forget(self, number: int) -> None:
-        for each in self._expected.pop(number):
-            each.answer.cancel()
+        for coming in self._expected.pop(number):
+            coming.answer.cancel()
 
     def read(self, name: str, start: int, stop: int, state: FileState) -> bytes:
-        """A range that may be large, or empty. PackError: it does not come, or the file is another one now."""
-        for each in chain(*self._expected.copy().values()):
-            if each.name == name and each.start <= start and stop <= each.stop:
-                data = self.as_listed(name, each.answer.result(), state)
-                return bytes(data[start - each.start : stop - each.start])
+        """Reads a range, which may be large, or empty.
 
-        async def get(start: int, stop: int) -> Answer:
-            answer = await self.get(name, start, stop)
+        Raises:
+            PackError: the range cannot be fetched, or the file was changed.
+        """
+        coming = self._find_expected(name, start, stop)
+        if coming is not None:
+            data = self.as_listed(name, coming.answer.result(), state)
+            return bytes(data[start - coming.start : stop - coming.start])
+
+        async def get(piece_start: int, piece_stop: int) -> Answer:
+            answer = await self.get(name, piece_start, piece_stop)
             self.as_listed(name, answer, state)
             return answer
 
         return b"".join(self.pieces(get, start, stop))
 
+    def _find_expected(self, name: str, start: int, stop: int) -> Coming | None:
+        # A copy, because other threads add and drop.
+        for ranges in self._expected.copy().values():
+            for coming in ranges:
+                if coming.name == name and coming.start <= start and stop <= coming.stop:
+                    return coming
+        return None
+
     def as_listed(self, name: str, answer: Answer, state: FileState) -> memoryview:
-        """The bytes of an answer; raises PackError if the file is another one now."""
+        """The bytes of an answer. Raises PackError if the file was changed since it was listed."""
         now = answer.state
-        if now.size_bytes != state.size_bytes or (now.mtime_ns != state.mtime_ns and not self.pinned):
-            how = "it has another ETag"
-            if now.size_bytes != state.size_bytes:
-                how = f"it had {state.size_bytes:,} bytes when it was listed, and now has {now.size_bytes:,}"
-            raise changed(self.url / name, f": {how}")
+        if now.size_bytes != state.size_bytes:
+            reason = (
+                f"it had {state.size_bytes:,} bytes when it was listed, and now has "
+                f"{now.size_bytes:,}"
+            )
+            raise changed(self.url / name, f": {reason}")
+        if now.mtime_ns != state.mtime_ns and not self.pinned:
+            raise changed(self.url / name, ": it has another ETag")
         return memoryview(answer.data)
 
 
 class RemoteFile(io.RawIOBase):
-    """An open file, for one thread at a time. PackError: it is another one now, or does not come."""
+    """An open file, for one thread at a time.
+
+    Raises:
+        PackError: the file was changed, or cannot be fetched.
+    """
 
     def __init__(self, files: SourceFiles, name: str, state: FileState) -> None:
         super().__init__()
         self.state = state
-        self._files, self._name = files, name
+        self._files = files
+        self._name = name
+        # The pieces that are there or under way. The one that was used last is at the end.
         self._held: deque[Coming] = deque()
-        self._at = 0
-        self._reached = 0  # where the last read ended
+        self._position = 0
+        # The end of the last read.
+        self._last_stop = 0
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """A range; shorter only where the file ends before. Read in line, the next pieces are begun, too."""
-        at, stop = offset_bytes, min(offset_bytes + size_bytes, self.state.size_bytes)
-        found = []
-        while at < stop:
-            in_line = 0 <= at - self._reached <= _PIECE_BYTES
-            piece = self._begun(at, _PIECE_BYTES if in_line else min(max(stop - at, _LEAST_BYTES), _PIECE_BYTES))
+        """Reads a range; it is shorter only at the end of the file.
+
+        If the file is read in order, the next pieces are begun, too.
+        """
+        offset = offset_bytes
+        stop = min(offset_bytes + size_bytes, self.state.size_bytes)
+        parts: list[memoryview] = []
+        while offset < stop:
+            is_in_order = 0 <= offset - self._last_stop <= _PIECE_BYTES
+            if is_in_order:
+                piece_bytes = _PIECE_BYTES
+            else:
+                piece_bytes = min(max(stop - offset, _LEAST_BYTES), _PIECE_BYTES)
+            piece = self._piece_at(offset, piece_bytes)
+            # It was used last now.
             self._held.remove(piece)
-            self._held.append(piece)  # used last
-            ahead = piece.stop
-            for _ in range(_AHEAD if in_line else 0):
-                if ahead < self.state.size_bytes:
-                    ahead = self._begun(ahead, _PIECE_BYTES).stop
-            while len(self._held) > _HELD:
+            self._held.append(piece)
+            if is_in_order:
+                self._begin_ahead(piece.stop)
+            while len(self._held) > _MOST_PIECES_HELD:
                 self._held.popleft().answer.cancel()
+
             end = min(stop, piece.stop)
             data = self._files.as_listed(self._name, piece.answer.result(), self.state)
-            found.append(data[at - piece.start : end - piece.start])
-            at = self._reached = end
-        return b"".join(found)
+            parts.append(data[offset - piece.start : end - piece.start])
+            offset = end
+            self._last_stop = end
+        return b"".join(parts)
 
-    def _begun(self, at: int, size_bytes: int) -> Coming:
-        """The piece that has the byte at `at`: one that is held, or a new one of that size."""
-        for each in self._held:
-            if each.start <= at < each.stop:
-                return each
-        self._held.append(self._files.begin(self._name, at, min(at + size_bytes, self.state.size_bytes)))
-        return self._held[-1]
+    def _begin_ahead(self, offset: int) -> None:
+        for _ in range(_PIECES_AHEAD):
+            if offset >= self.state.size_bytes:
+                return
+            offset = self._piece_at(offset, _PIECE_BYTES).stop
+
+    def _piece_at(self, offset: int, size_bytes: int) -> Coming:
+        """The piece that has a byte: one that is held, or a new one of this size."""
+        for piece in self._held:
+            if piece.start <= offset < piece.stop:
+                return piece
+        stop = min(offset + size_bytes, self.state.size_bytes)
+        piece = self._files.begin(self._name, offset, stop)
+        self._held.append(piece)
+        return piece
 
     def readable(self) -> bool:
         return True
@@ -155,15 +212,19 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.state.size_bytes}[whence]
-        self._at = max(0, start + offset)
-        return self._at
+        origins = {
+            os.SEEK_SET: 0,
+            os.SEEK_CUR: self._position,
+            os.SEEK_END: self.state.size_bytes,
+        }
+        self._position = max(0, origins[whence] + offset)
+        return self._position
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        data = self.read_at(len(view), self._at)
+        data = self.read_at(len(view), self._position)
         view[: len(data)] = data
-        self._at += len(data)
+        self._position += len(data)
         return len(data)
 
     def close(self) -> None:
@@ -177,81 +238,98 @@ class RemoteFile(io.RawIOBase):
 class RemotePath:
     """A file or folder behind a URL, with the methods of pathlib.Path that listing a source needs.
 
-    It is no os.PathLike: the functions of `os` refuse it, and `sources/files` has others in their place.
+    It is not an os.PathLike: the functions of `os` refuse it. `sources/files` has other functions
+    for it.
     """
 
-    objects: SourceFiles  # the files behind the URL of its bucket or server
-    _at: PurePosixPath
+    # The files behind the URL of its bucket or server.
+    objects: SourceFiles
+    _path: PurePosixPath
 
     def __truediv__(self, name: str | os.PathLike[str]) -> RemotePath:
-        return RemotePath(self.objects, self._at / name)
+        return RemotePath(self.objects, self._path / name)
 
     def __str__(self) -> str:
-        return str(self.objects.url / self.key if self.key else self.objects.url)
+        if not self.key:
+            return str(self.objects.url)
+        return str(self.objects.url / self.key)
 
     @property
     def key(self) -> str:
         """Its name in the bucket; "" is the bucket."""
-        key = str(self._at)
+        key = str(self._path)
         return "" if key == "." else key
 
     @property
     def name(self) -> str:
-        return self._at.name
+        return self._path.name
 
     @property
     def suffix(self) -> str:
-        return self._at.suffix
+        return self._path.suffix
 
     @property
     def parent(self) -> RemotePath:
-        return RemotePath(self.objects, self._at.parent)
+        return RemotePath(self.objects, self._path.parent)
 
     def resolve(self) -> RemotePath:
         return self
 
     def apart(self) -> RemotePath:
         """This path, with requests of its own: see `Objects.apart`."""
-        return RemotePath(self.objects.apart(), self._at)
+        return RemotePath(self.objects.apart(), self._path)
 
     def forget(self) -> None:
-        """Drops the list of files that was made, which may be large. That of the Hub is needed to open files."""
+        """Drops the list of files, which may be large. The Hub needs it to open files."""
         if not self.objects.pinned:
             self.objects.tree = None
 
     def look_up(self, names: Sequence[str]) -> list[FileState | None]:
-        """The states of files below it, many at a time; None where there is no such file."""
+        """The states of files below it, many at a time; None if there is no such file."""
         keys = [(self / name).key for name in names]
-        wanted = [key for key in keys if key and not key.startswith("/") and ".." not in key.split("/")]
-        tree = self._listed()
-        states = self.objects.stats(wanted) if tree is None else map(tree.files.get, wanted)
-        found = dict(zip(wanted, states, strict=True))
-        return [found.get(key) for key in keys]
+        # No object has such a name, and some servers answer it with another file.
+        valid = [key for key in keys if _is_valid_key(key)]
+        tree = self._known_tree()
+        if tree is None:
+            states = self.objects.stats(valid)
+        else:
+            states = [tree.files.get(key) for key in valid]
+        state_of_key = dict(zip(valid, states, strict=True))
+        return [state_of_key.get(key) for key in keys]
 
     def state(self) -> FileState:
-        """Of a file. FileNotFoundError: there is no such file. PackError: the server does not tell."""
-        (found,) = self.look_up([""])
-        if found is None:
+        """The state of a file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            PackError: the server does not answer.
+        """
+        (state,) = self.look_up([""])
+        if state is None:
             raise FileNotFoundError(2, "no such file", str(self))
-        return found
+        return state
 
     def is_file(self) -> bool:
-        return self.look_up([""]) != [None]
+        (state,) = self.look_up([""])
+        return state is not None
 
     def is_dir(self) -> bool:
-        """A web server has no lists: every name without an ending is called a folder."""
+        """Whether it is a folder. A web server has no lists: a name without a suffix is one."""
         if not self.objects.has_lists:
             return not self.suffix
-        tree = self._listed()
-        if tree is None:
-            return not self.is_file() and any(True for _ in self.objects.listed(self.key))
-        return bool(tree.folders.get(self.key))
+        tree = self._known_tree()
+        if tree is not None:
+            return bool(tree.folders.get(self.key))
+        if self.is_file():
+            return False
+        first = next(iter(self.objects.listed(self.key)), None)
+        return first is not None
 
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
 
     def read_bytes(self) -> bytes:
-        """The whole content of a small file; errors as of `state`."""
+        """The whole content of a small file. Errors as of `state`."""
         state = self.state()
         return self.objects.read(self.key, 0, state.size_bytes, state)
 
@@ -259,40 +337,71 @@ class RemotePath:
         return RemoteFile(self.objects, self.key, self.state())
 
     def listed(self) -> list[tuple[str, bool]]:
-        """Names in a folder, and whether each is a folder's; it may be a file's, too. PackError: there are no lists."""
+        """The names in a folder, and whether each is a folder's. A name may be both.
+
+        Raises:
+            PackError: the server has no lists.
+        """
         tree = self._list()
-        names = [(name, (self / name).key) for name in tree.folders.get(self.key, ())]
-        folders = [(name, True) for name, key in names if key in tree.folders]
-        return folders + [(name, False) for name, key in names if key in tree.files]
+        folders: list[tuple[str, bool]] = []
+        files: list[tuple[str, bool]] = []
+        for name in tree.folders.get(self.key, ()):
+            key = (self / name).key
+            if key in tree.folders:
+                folders.append((name, True))
+            if key in tree.files:
+                files.append((name, False))
+        return folders + files
 
     def files_below(self) -> Iterator[str]:
-        """Paths of all files below a folder, relative to it; errors as of `listed`."""
-        below = f"{self.key}/" if self.key else ""
-        return (name.removeprefix(below) for name in self._list().files if name.startswith(below))
+        """The paths of all files below a folder, relative to it. Errors as of `listed`."""
+        prefix = f"{self.key}/" if self.key else ""
+        for name in self._list().files:
+            if name.startswith(prefix):
+                yield name.removeprefix(prefix)
 
-    def _listed(self) -> Tree | None:
-        """The list that has it, if there is one. The Hub is always asked for lists: see `Objects.pinned`."""
+    def _known_tree(self) -> Tree | None:
+        """The last list, if it has this path; otherwise None.
+
+        The Hub is always asked for lists: see `Objects.pinned`.
+        """
         tree = self.objects.tree
-        if (tree is None or not tree.covers(self.key)) and self.objects.pinned:
-            self.objects.tree = tree = Tree(self.objects.listed, self.key.rpartition("/")[0])
-        return tree if tree is not None and tree.covers(self.key) else None
+        if tree is not None and tree.covers(self.key):
+            return tree
+        if not self.objects.pinned:
+            return None
+        parent = self.key.rpartition("/")[0]
+        tree = Tree(self.objects.listed, parent)
+        self.objects.tree = tree
+        return tree
 
     def _list(self) -> Tree:
         if not self.objects.has_lists:
             raise PackError(
-                f"{self}: a web server has no list of its files; expected a file: a tar, a Parquet file, or one that "
-                "lists the images (CSV, JSONL, COCO)"
+                f"{self}: a web server has no list of its files; expected a file: a tar, a Parquet "
+                "file, or one that lists the images (CSV, JSONL, COCO)"
             )
-        tree = self._listed()
+        tree = self._known_tree()
         if tree is None:
-            self.objects.tree = tree = Tree(self.objects.listed, self.key)
+            tree = Tree(self.objects.listed, self.key)
+            self.objects.tree = tree
         return tree
 
 
+def _is_valid_key(key: str) -> bool:
+    return bool(key) and not key.startswith("/") and ".." not in key.split("/")
+
+
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
-    """The path of a URL. ConfigError: obstore is not installed, or an option is unknown."""
+    """The path of a URL.
+
+    Raises:
+        ConfigError: obstore is not installed, or an option is unknown.
+    """
     parts = url.path.split("/")
-    top = 3 if url.scheme == "hf" else 1  # datasets/ORG/NAME, or the bucket
-    key = "/".join(parts[top:])
+    # The bucket is the first part. On the Hub it is datasets/ORG/NAME.
+    num_bucket_parts = 3 if url.scheme == "hf" else 1
+    key = "/".join(parts[num_bucket_parts:])
     objects = SourceFiles(Url(url.removesuffix(f"/{key}")), options)
+    # Names in buckets have no escapes.
     return RemotePath(objects, PurePosixPath(unquote(key) if url.is_web else key))

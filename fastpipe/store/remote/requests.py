@@ -57,7 +57,9 @@ class RequestThread:
     def __init__(self) -> None:
         self.process = os.getpid()
         self._loop = _EventLoop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=THREAD_NAME, daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=THREAD_NAME, daemon=True
+        )
         self._lock = threading.RLock()  # a `__del__` may come in the middle of `start`
         self.has_ended = False
 
@@ -98,7 +100,9 @@ class RequestThread:
                 return
             self.has_ended = True
         deadline = time.monotonic() + END_PATIENCE_S
-        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).add_done_callback(self._stop)
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self._loop).add_done_callback(
+            self._stop
+        )
         self._thread.join(END_PATIENCE_S)
         while self._is_in_use() and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -131,7 +135,9 @@ def request_thread() -> RequestThread:
         try:
             import obstore  # noqa: F401
         except ImportError as missing:
-            raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
+            raise ConfigError(
+                "reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'"
+            ) from missing
         mine = RequestThread()
         _started.append(mine)  # atomic: threads may come here at once, and all get the first one's
         if _started[0] is mine:

@@ -1,4 +1,4 @@
-"""A request that does not succeed -> what went wrong, as data; whether to try again, and what to do about it."""
+"""A request that fails -> what went wrong, as data; whether to try again, and what to do."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import random
 import re
 from typing import NamedTuple
 
-_MOST_WAIT_S = 10.0
-ATTEMPTS = 3  # to get content whose hash is right
+_LONGEST_PAUSE_S = 10.0
+# How often content is fetched whose hash is wrong.
+ATTEMPTS = 3
 
 
 class WrongAnswerError(Exception):
-    """A server sent something else than it was asked for; the text says what."""
+    """A server sent something else than the request asked for. The text says what it sent."""
 
 
 class Remedy(NamedTuple):
     """What to do about a kind of failure."""
 
-    tries: int | None  # at most; None: as long as there is time
-    loading: str  # what to do if it stays so, for one who loads a dataset
-    packing: str = ""  # for one who packs; "": the same
-    renew: bool = False  # credentials may have changed
+    # The most tries; None as long as there is time.
+    tries: int | None
+    # The advice, if it stays so, for somebody who loads a dataset.
+    loading: str
+    # The advice for somebody who packs; "" for the same one.
+    packing: str = ""
+    # Whether the credentials may have changed, so that they should be read again.
+    renew: bool = False
 
 
 REMEDIES = {
@@ -31,7 +36,11 @@ REMEDIES = {
         "Check the credentials, and that they may read SRC, list and write DST",
         renew=True,
     ),
-    "missing": Remedy(3, "Check the URL; it is that of the folder which has dataset.json in it", "Check the URL"),
+    "missing": Remedy(
+        3,
+        "Check the URL; it is that of the folder which has dataset.json in it",
+        "Check the URL",
+    ),
     "overloaded": Remedy(
         None,
         "The server is overloaded: train later, or with fewer ranks, or copy the dataset",
@@ -45,73 +54,127 @@ REMEDIES = {
     "refused": Remedy(2, "Check the URL and storage_options"),
     "incapable": Remedy(
         3,
-        "The server has to answer ranges (HTTP 206) and to tell sizes (Content-Length, Content-Range); copy the data "
-        "to one that does",
+        "The server has to answer ranges (HTTP 206) and to give sizes (Content-Length, "
+        "Content-Range); copy the data to one that does",
     ),
     "region": Remedy(
         2,
-        'The bucket is in another region: set AWS_REGION, or pass storage_options={"region": "..."}. If the region is '
-        "right, check the URL",
+        "The bucket is in another region: set AWS_REGION, or pass "
+        'storage_options={"region": "..."}. If the region is right, check the URL',
     ),
     "name": Remedy(
         1,
-        "Names must have no empty part, as in a//b, no part . or .., and no control character: rename that object, or "
-        "move it to another folder",
+        "Names must have no empty part, as in a//b, no part . or .., and no control character: "
+        "rename that object, or move it to another folder",
     ),
 }
-AGAIN = "Finished shards are kept; run the same command again: it continues there"  # said to one who packs
-_OF_STATUS = {
-    **dict.fromkeys((401, 403), "denied"),
-    **dict.fromkeys((404, 410), "missing"),
-    **dict.fromkeys((408, 429, 500, 502, 503, 504), "overloaded"),
-    **dict.fromkeys((412, 416), "replaced"),
+# Follows the advice for somebody who packs.
+AGAIN = "Finished shards are kept; run the same command again: it continues there"
+_KIND_OF_STATUS = {
+    401: "denied",
+    403: "denied",
+    404: "missing",
+    410: "missing",
+    408: "overloaded",
+    429: "overloaded",
+    500: "overloaded",
+    502: "overloaded",
+    503: "overloaded",
+    504: "overloaded",
+    412: "replaced",
+    416: "replaced",
 }
+_MESSAGE_OF_KIND = {"Timeout": "no byte for read_timeout seconds", "Connect": "no connection"}
+_LONGEST_MESSAGE = 200
 
 
 class Failure(NamedTuple):
     """A request that did not succeed."""
 
-    kind: str  # a key of REMEDIES
-    words: str  # what the server or the network said, in a line
-    status: int = 0  # of HTTP; 0: there was no answer, or none with an error
+    # A key of REMEDIES.
+    kind: str
+    # What the server or the network said, in a line.
+    words: str
+    # The HTTP status; 0 if there was no answer, or none with an error.
+    status: int = 0
 
 
 def failure_of(problem: Exception) -> Failure:
-    """What an error is. obstore's errors have no attributes: here, and nowhere else, their texts are read."""
-    text, name = str(problem), type(problem).__name__
+    """Classifies an error of a request.
+
+    obstore's errors have no attributes. Their texts are read here, and nowhere else.
+    """
+    text = str(problem)
+    error_name = type(problem).__name__
     if isinstance(problem, WrongAnswerError):
         return Failure("network", f"the server sent {text}")
-    if found := re.search(r"status code: (\d{3}) ?([^:\n]*)", text):
-        status, words = int(found[1]), f"HTTP {found[1]} {found[2]}".strip()
-        part, again = re.search(r"partNumber=(\d+)", text), re.search(r"after (\d+) retries", text)
-        if part:
-            words += f" (part {part[1]}{f', {int(again[1]) + 1} requests an attempt' if again else ''})"
-        kind = _OF_STATUS.get(status, "refused" if status >= 400 else "network")
-        if status == 400 and re.search(r"expired|InvalidToken|RequestTimeTooSkewed", text, re.IGNORECASE):
-            kind = "denied"
-        return Failure(kind, words, status)
-    if name == "NotSupportedError":
+
+    status = re.search(r"status code: (\d{3}) ?([^:\n]*)", text)
+    if status:
+        return _failure_of_status(int(status[1]), status[2], text)
+    if error_name == "NotSupportedError":
         return Failure("incapable", "HTTP 200 instead of 206: the server sent the whole file")
-    line = " ".join(text.split("Debug source")[0].split()).removeprefix("Generic HTTP error: ")
-    line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)[:200]
+
+    message = _first_line(text)
     if isinstance(problem, FileNotFoundError):
-        return Failure("missing", line)
-    if name == "InvalidPathError":
-        return Failure("name", line)
-    if re.search(r"Header missing from response|Failed to parse value for CONTENT_\w+ header", text):
-        return Failure("incapable", line)
+        return Failure("missing", message)
+    if error_name == "InvalidPathError":
+        return Failure("name", message)
+    bad_header = r"Header missing from response|Failed to parse value for CONTENT_\w+ header"
+    if re.search(bad_header, text):
+        return Failure("incapable", message)
     if "redirect without LOCATION" in text:
-        return Failure("region", line)
-    if found := re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text):
-        words = {"Timeout": "no byte for read_timeout seconds", "Connect": "no connection"}.get(found[1], "")
-        detail = re.search(r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)", text)
-        return Failure("network", (words or "the connection broke off") + (f" ({detail[1]})" if detail else ""))
-    return Failure("refused" if isinstance(problem, (ValueError, TypeError)) else "network", line)
+        return Failure("region", message)
+
+    broken = re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text)
+    if broken:
+        message = _MESSAGE_OF_KIND.get(broken[1], "the connection broke off")
+        details = r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)"
+        detail = re.search(details, text)
+        if detail:
+            message = f"{message} ({detail[1]})"
+        return Failure("network", message)
+    if isinstance(problem, (ValueError, TypeError)):
+        return Failure("refused", message)
+    return Failure("network", message)
+
+
+def _failure_of_status(status: int, reason: str, text: str) -> Failure:
+    message = f"HTTP {status} {reason}".strip()
+    part = re.search(r"partNumber=(\d+)", text)
+    if part:
+        # obstore tries the parts of an upload again itself, and tells how often.
+        retries = re.search(r"after (\d+) retries", text)
+        requests = f", {int(retries[1]) + 1} requests an attempt" if retries else ""
+        message = f"{message} (part {part[1]}{requests})"
+    # S3 answers 400 for a token that has expired.
+    expired = r"expired|InvalidToken|RequestTimeTooSkewed"
+    if status == 400 and re.search(expired, text, re.IGNORECASE):
+        return Failure("denied", message, status)
+    other = "refused" if status >= 400 else "network"
+    return Failure(_KIND_OF_STATUS.get(status, other), message, status)
+
+
+def _first_line(text: str) -> str:
+    """The part of obstore's text that says what happened, in a line."""
+    line = " ".join(text.split("Debug source")[0].split())
+    line = line.removeprefix("Generic HTTP error: ")
+    line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)
+    return line[:_LONGEST_MESSAGE]
 
 
 def pause_s(attempt: int, busy: bool, patience_s: float) -> float:
-    """Doubles with each attempt; random, so that many clients do not come back at once."""
-    # obstore does not show Retry-After. Servers name a second or more in it.
-    first = 1.0 if busy else 0.1
-    longest = min(_MOST_WAIT_S, patience_s / 8)
-    return min(longest, first * 2.0 ** min(attempt - 1, 16)) * random.uniform(0.5, 1.0)
+    """The pause before the next attempt.
+
+    It doubles with each attempt. It is random, so that many clients do not come back at once.
+
+    Args:
+        attempt: the number of attempts so far.
+        busy: whether the server wants fewer requests.
+        patience_s: how long a request is tried.
+    """
+    # Servers name a second or more in Retry-After, which obstore does not show.
+    first_s = 1.0 if busy else 0.1
+    longest_s = min(_LONGEST_PAUSE_S, patience_s / 8)
+    doublings = min(attempt - 1, 16)
+    return min(longest_s, first_s * 2.0**doublings) * random.uniform(0.5, 1.0)

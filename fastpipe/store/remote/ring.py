@@ -1,10 +1,11 @@
-"""Bytes that no disk keeps -> places in a file in memory that the engine reads like a shard, until they have been used.
+"""Bytes that no disk keeps -> places in a file in memory, which the engine reads like a shard.
 
 Note [used again]
-Bytes that are not needed any more leave their place to those that come: no page is taken from the system or given back
-while as much comes as goes, which would cost as much as the copy itself. Places have lengths of a few dozen kinds, so
-that one which is free nearly always fits. If more is free than in use, as at the end of an epoch, it goes back.
-Whoever reads a place that has got other bytes meanwhile finds another hash.
+Bytes that are not needed any more leave their place to the next ones. While as much comes as goes,
+no page is taken from the system or given back, which would cost as much as the copy itself. Places
+have a few dozen different lengths, so a free one nearly always fits. If more is free than in use,
+as at the end of an epoch, memory goes back to the system. If somebody reads a place that has other
+bytes by then, the hash of the sample is wrong, and the sample is fetched again.
 """
 
 from __future__ import annotations
@@ -23,29 +24,35 @@ from numpy.typing import NDArray
 from fastpipe.native import _engine
 
 _PAGE = mmap.PAGESIZE
+# Free memory that is kept even if nothing is in use.
 _SPARE_BYTES = 4 << 20
-_PIECE_BYTES = 64 << 10  # small neighbours lie in the ring together
+# Small neighbours of a shard are stored in the ring as one piece, up to this size.
+_PIECE_BYTES = 64 << 10
 
 
 class Ring:
-    """A file in memory. It takes memory only for places that are in use, or free to be used again."""
+    """A file in memory. It takes memory only for places that are in use, or kept for reuse."""
 
-    size_bytes = 1 << 50  # that it seems to have: more than can ever be in it
+    # The apparent size of the sparse file: more than will ever be in it.
+    size_bytes = 1 << 50
 
     def __init__(self) -> None:
-        self._descriptor = _engine.Descriptor(os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC))  # closes itself
+        # The descriptor closes itself.
+        self._descriptor = _engine.Descriptor(os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC))
         self._file = self._descriptor.number()
         os.ftruncate(self._file, self.size_bytes)
-        # By which other code of this process opens it.
+        # The path by which other code of this process opens the file.
         self.path = f"/proc/self/fd/{self._file}"
-        self._end = 0  # of all places so far
-        self._used_bytes = self._free_bytes = 0
-        # By the room that they have: places whose memory is kept, and others.
+        # The end of the last place.
+        self._end = 0
+        self._used_bytes = 0
+        self._free_bytes = 0
+        # Free places by their size: those whose memory is kept, and those that take no memory.
         self._free: defaultdict[int, deque[int]] = defaultdict(deque)
         self._empty: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, size: int) -> int:
-        """A place for so many bytes, where nothing else is."""
+        """Reserves a place for `size` bytes. Returns its offset."""
         room = room_of(size)
         self._used_bytes += room
         if self._free[room]:
@@ -53,25 +60,34 @@ class Ring:
             return self._free[room].pop()
         if self._empty[room]:
             return self._empty[room].pop()
+        place = self._end
         self._end += room
-        return self._end - room
+        return place
 
     def give_back(self, place: int, size: int) -> None:
-        """Leaves a place of `take` to others; Note [used again]."""
+        """Frees a place that `take` returned; Note [used again]."""
         room = room_of(size)
         self._used_bytes -= room
         self._free_bytes += room
         self._free[room].append(place)
         while self._free_bytes > self._used_bytes + _SPARE_BYTES:
-            room, places = next(each for each in self._free.items() if each[1])
-            self._empty[room].append(places.popleft())
-            punch(self._file, self._empty[room][-1], self._empty[room][-1] + room)
-            self._free_bytes -= room
+            self._release_memory()
+
+    def _release_memory(self) -> None:
+        """Gives the memory of one free place back to the system."""
+        for room, places in self._free.items():
+            if places:
+                place = places.popleft()
+                punch(self._file, place, place + room)
+                self._empty[room].append(place)
+                self._free_bytes -= room
+                return
 
     def write(self, place: int, data: Any) -> None:
-        view, done = memoryview(data), 0
-        while done < len(view):
-            done += os.pwrite(self._file, view[done:], place + done)
+        view = memoryview(data)
+        written = 0
+        while written < len(view):
+            written += os.pwrite(self._file, view[written:], place + written)
 
     def read(self, place: int, size: int) -> bytes:
         return os.pread(self._file, size, place)
@@ -82,32 +98,36 @@ class Ring:
 
 
 def room_of(size: int) -> int:
-    """What a place for so many bytes takes: whole pages, and at most a sixteenth more."""
+    """The size in bytes of a place for `size` bytes: whole pages, and at most a sixteenth more."""
     pages = -(-size // _PAGE)
+    # Sizes have five significant bits, so there are 16 of them between two powers of two.
     step = 1 << max(pages.bit_length() - 5, 0)
     return -(-pages // step) * step * _PAGE
 
 
 def punch(descriptor: int, start: int, stop: int) -> None:
-    """Gives whole pages of a file back to the disk or the memory; they read as zeros afterwards."""
+    """Gives whole pages of a file back to the disk or the memory. They read as zeros afterwards."""
     with mmap.mmap(descriptor, stop - start, offset=start) as pages:
         pages.madvise(mmap.MADV_REMOVE)
 
 
 @dataclass(eq=False)
 class ShardPart:
-    """A range of a shard that is fetched at once: blocks that the cache keeps, or samples for the ring."""
+    """A range of a shard that one request fetches: blocks of the cache, or samples of the ring."""
 
     shard: int
     start: int
     stop: int
-    blocks: range | None = None  # that it consists of; None: it goes into the ring
-    pieces: list[RingPiece] = field(default_factory=list)  # that the ring keeps; bytes between them are dropped
-    first: bool = False  # of a first batch
+    # The blocks of the range; None if the bytes go into the ring.
+    blocks: range | None = None
+    # The parts of the range that the ring keeps. Bytes between them are dropped.
+    pieces: list[RingPiece] = field(default_factory=list)
+    # Whether it belongs to the first batch of an epoch.
+    first: bool = False
 
     @property
     def keys(self) -> set[Key]:
-        """What may be waited for of it."""
+        """What a ticket may wait for: this part, or each of its blocks."""
         return {self} if self.blocks is None else set(self.blocks)
 
     @property
@@ -118,57 +138,74 @@ class ShardPart:
 
 @dataclass(eq=False)
 class RingPiece:
-    """Neighbouring samples of a shard, or one large one, that lie in the ring together."""
+    """Neighbouring samples of a shard, or one large one, that are stored in the ring together."""
 
     part: ShardPart
     start: int
     stop: int
     samples: list[int]
-    planned: set[int] = field(default_factory=set)  # samples that the plan still needs
-    place: int | None = None  # in the ring; None: not there yet, or not any more
-    dead: bool = False  # nobody finds samples in it any more
+    # The samples that the plan still needs.
+    planned: set[int] = field(default_factory=set)
+    # The offset in the ring; None before the bytes come and after they are dropped.
+    place: int | None = None
+    # Whether nobody finds samples in it any more.
+    dead: bool = False
 
 
-Key = int | ShardPart  # a block, or a part in the ring
+# A block's number, or a part for the ring.
+Key = int | ShardPart
 
 
 class RingParts:
-    """What is in the ring, or on its way there. The caller holds the lock, but for `store`."""
+    """The samples in the ring, or on their way. The caller holds the lock, but for `store`."""
 
     def __init__(self, ring: Ring, lock: threading.RLock) -> None:
-        self._ring, self._lock = ring, lock
-        self._of: dict[int, RingPiece] = {}  # sample -> the piece that has it
-        self._used: list[tuple[int, RingPiece]] = []  # kept until the next ones are: notes are read later
+        self._ring = ring
+        self._lock = lock
+        self._piece_of_sample: dict[int, RingPiece] = {}
+        # The samples of the last batch. Their bytes stay until the next batch has been used,
+        # because the notes beside an image are read later than the image.
+        self._last_used: list[tuple[int, RingPiece]] = []
 
     def of(self, sample: int) -> RingPiece | None:
-        return self._of.get(sample)
+        """The piece that has a sample; None if the ring does not have it."""
+        return self._piece_of_sample.get(sample)
 
     def put(self, sample: int, part: ShardPart, start: int, stop: int) -> RingPiece:
-        """A sample with these bytes of the shard is to be found in a part, as its last one."""
+        """Adds a sample at the end of a part. `start` and `stop` are offsets in the shard."""
         part.stop = stop
-        last = part.pieces[-1] if part.pieces else None
-        if last is not None and last.stop == start and stop - last.start <= _PIECE_BYTES:
-            last.stop = stop
-            last.samples.append(sample)
-        else:
-            last = RingPiece(part, start, stop, [sample])
-            part.pieces.append(last)
-        self._of[sample] = last
-        return last
+        if part.pieces:
+            last = part.pieces[-1]
+            if last.stop == start and stop - last.start <= _PIECE_BYTES:
+                last.stop = stop
+                last.samples.append(sample)
+                self._piece_of_sample[sample] = last
+                return last
+        piece = RingPiece(part, start, stop, [sample])
+        part.pieces.append(piece)
+        self._piece_of_sample[sample] = piece
+        return piece
 
     def origin(self, place: int) -> tuple[int, int] | None:
-        """Shard and byte of a place; None: nothing is there."""
-        for piece in set(self._of.values()):
-            if piece.place is not None and 0 <= place - piece.place < piece.stop - piece.start:
-                return piece.part.shard, piece.start + place - piece.place
+        """The shard and the offset in it of a byte in the ring; None if nothing is stored there."""
+        for piece in set(self._piece_of_sample.values()):
+            if piece.place is None:
+                continue
+            offset = place - piece.place
+            if 0 <= offset < piece.stop - piece.start:
+                return piece.part.shard, piece.start + offset
         return None
 
     def store(self, part: ShardPart, data: Any) -> None:
-        """Writes what has come of a part, for whoever still wants it. OSError: there is no memory."""
+        """Writes the bytes of a part that are still wanted. OSError: there is no memory."""
+        places: list[tuple[RingPiece, int]] = []
         with self._lock:
-            places = [(piece, self._ring.take(piece.stop - piece.start)) for piece in part.pieces if not piece.dead]
+            for piece in part.pieces:
+                if not piece.dead:
+                    places.append((piece, self._ring.take(piece.stop - piece.start)))
         view = memoryview(data)
         try:
+            # Without the lock, because copying takes long.
             for piece, place in places:
                 self._ring.write(place, view[piece.start - part.start : piece.stop - part.start])
         except OSError:
@@ -178,40 +215,51 @@ class RingParts:
         finally:
             with self._lock:
                 for piece, place in places:
+                    # The piece may have been forgotten while it was written.
                     if piece.dead:
                         self._ring.give_back(place, piece.stop - piece.start)
                     else:
                         piece.place = place
 
     def use(self, samples: NDArray[np.int64]) -> Iterable[RingPiece]:
-        """Samples have been used; gives the pieces of those that were used before: the plan needs these no more."""
-        used, self._used = self._used, [(each, self._of[each]) for each in samples.tolist() if each in self._of]
-        for sample, piece in used:
+        """Notes that a batch has used samples.
+
+        Returns the pieces of the batch before, whose samples the plan does not need any more.
+        """
+        before = self._last_used
+        self._last_used = []
+        for sample in samples.tolist():
+            piece = self._piece_of_sample.get(sample)
+            if piece is not None:
+                self._last_used.append((sample, piece))
+        for sample, piece in before:
             piece.planned.discard(sample)
-        return {piece for _, piece in used}
+        return {piece for _, piece in before}
 
     def next_plan(self, pinned: set[RingPiece]) -> None:
-        """No sample is to be used any more by the plan at hand; see `give_back`."""
-        self._used.clear()
-        pieces = set(self._of.values())
+        """Drops what only the present plan needs; see `give_back`."""
+        self._last_used.clear()
+        pieces = set(self._piece_of_sample.values())
         for piece in pieces:
             piece.planned.clear()
         self.give_back(pieces, pinned)
 
     def give_back(self, pieces: Iterable[RingPiece], pinned: set[RingPiece]) -> None:
-        """Gives back what those pieces take that nobody needs; somebody waits for `pinned`, or reads them."""
+        """Frees the places of pieces that nobody needs. `pinned` are waited for, or read."""
         for piece in pieces:
-            if not piece.planned and piece not in pinned:
-                self.forget([piece])
-                if piece.place is not None:
-                    self._ring.give_back(piece.place, piece.stop - piece.start)
-                    piece.place = None
+            if piece.planned or piece in pinned:
+                continue
+            self.forget([piece])
+            if piece.place is not None:
+                self._ring.give_back(piece.place, piece.stop - piece.start)
+                piece.place = None
 
     def forget(self, pieces: Iterable[RingPiece]) -> None:
-        """Nobody finds samples in these pieces any more; who reads them may go on."""
+        """From now on nobody finds samples in these pieces. Whoever reads them may go on."""
         for piece in pieces:
             piece.dead = True
             piece.planned.clear()
             for sample in piece.samples:
-                if self._of.get(sample) is piece:
-                    del self._of[sample]
+                # Another piece may have the sample by now.
+                if self._piece_of_sample.get(sample) is piece:
+                    del self._piece_of_sample[sample]

@@ -261,7 +261,7 @@ def test_network_file_systems_are_refused(tmp_path: Path) -> None:
     mounts = line.format("/", "ext4") + line.format(tmp_path, "nfs4") + line.format(f"{tmp_path}/fast", "xfs")
     (tmp_path / "fast").mkdir()
     make_root(tmp_path / "fast" / "cache", mounts)
-    with pytest.raises(ConfigError, match=r"lies on a network file system \(nfs4\)"):
+    with pytest.raises(ConfigError, match=r"is on a network file system \(nfs4\)"):
         make_root(tmp_path / "cache", mounts)
     make_root(tmp_path, line.format("/", "ext4") + line.format(f"{tmp_path}x", "nfs"))
 

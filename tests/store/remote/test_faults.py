@@ -79,7 +79,7 @@ FINAL = {
     "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
     "short body": (Fault(short=7), "the server sent", "Check the network"),
     "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
-    "a size that is not told": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "CONTENT_RANGE", "tell sizes"),
+    "a size that is not told": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "CONTENT_RANGE", "give sizes"),
     "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
 }
 
