@@ -1,5 +1,4 @@
-"""torch's random functions, called for a batch -> numbers that depend on each sample's seed, not on
-the batch.
+"""torch's random functions, called for a batch -> numbers that depend on each sample's seed.
 
 Note [draws by sample]: modules of other libraries draw with torch.rand and the like, mostly one row
 a sample: the first
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
@@ -73,6 +73,7 @@ class BySample(TorchFunctionMode):
         draw = _DRAWS.get(function)
         if draw is None or keywords.get("generator") is not None:
             return function(*args, **keywords)
+        # torch calls the first argument of some functions `input`; the functions below do not.
         if "input" in keywords:
             args = (keywords.pop("input"), *args)
         try:
@@ -105,8 +106,9 @@ class BySample(TorchFunctionMode):
         )
 
     def uniform(self, shape: Shape, dtype: torch.dtype | None, device: object) -> Tensor:
-        """Numbers in [0, 1), multiples of 2**-24. Raises _NotBySampleError if the shape is not one
-        row a sample.
+        """Numbers in [0, 1), multiples of 2**-24.
+
+        Raises _NotBySampleError if the shape is not one row a sample.
         """
         words = self._words(shape, device)
         dtype = dtype or torch.get_default_dtype()
@@ -118,15 +120,16 @@ class BySample(TorchFunctionMode):
     def normal(self, shape: Shape, dtype: torch.dtype | None, device: object) -> Tensor:
         """Numbers of the standard normal distribution."""
         numbers = self.uniform(shape, torch.float32, device)
-        numbers = numbers.mul_(2).add_(2.0**-24 - 1)  # in (-1, 1)
+        # From [0, 1) to the open interval (-1, 1), because erfinv is infinite at its ends.
+        numbers = numbers.mul_(2).add_(2.0**-24 - 1)
         numbers = numbers.erfinv_().mul_(math.sqrt(2))
         return numbers.to(dtype or torch.get_default_dtype())
 
     def _words(self, shape: Shape, device: object) -> Tensor:
         """32 random bits for each element, int32."""
         rows = shape[0] if len(shape) else 0
-        device_type = torch.device("cpu" if device is None else device).type  # type: ignore[call-overload]
-        seeds = self._seeds.get(device_type)
+        device = "cpu" if device is None else device
+        seeds = self._seeds.get(torch.device(device).type)  # type: ignore[call-overload]
         if seeds is None or rows == 0 or rows % self._count:
             raise _NotBySampleError
         self._calls += 1
@@ -139,12 +142,22 @@ class BySample(TorchFunctionMode):
             math.prod(shape) // self._count, dtype=torch.int32, device=seeds.device
         )
         places.mul_(_signed(_STEP))
+        # (n, places) hashed at once or, if the rows are large, row by row in the CPU's cache.
         if seeds.device.type != "cpu" or 4 * len(places) < _ROW_BYTES:
             return _mix(places ^ keys[:, None]).view(*shape)
         words = torch.empty(self._count, len(places), dtype=torch.int32, device=seeds.device)
         for row, key in zip(words, keys, strict=True):
             _mix(torch.bitwise_xor(places, key, out=row))
         return words.view(*shape)
+
+
+def by_sample_on_cpu(seeds: NDArray[np.int64], seed: int) -> BySample:
+    """The mode for n seeds, one a sample, in which all draws are made on the CPU.
+
+    `seed` is that of a generator for the draws that are not one row a sample.
+    """
+    generator = torch.Generator("cpu").manual_seed(seed)
+    return BySample(torch.from_numpy(seeds), generator=generator, onto=torch.device("cpu"))
 
 
 def _signed(word: int) -> int:
@@ -154,10 +167,11 @@ def _signed(word: int) -> int:
 
 def _mix(words: Tensor) -> Tensor:
     """Spreads each bit of an int32 over all of them, in place; a bijection."""
-    words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF)).mul_(_signed(0x85EBCA6B))
-    words.bitwise_xor_(words.bitwise_right_shift(13).bitwise_and_(0x7FFFF)).mul_(
-        _signed(0xC2B2AE35)
-    )
+    # torch shifts an int32 with its sign: the mask takes the copies of the sign away.
+    words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
+    words.mul_(_signed(0x85EBCA6B))
+    words.bitwise_xor_(words.bitwise_right_shift(13).bitwise_and_(0x7FFFF))
+    words.mul_(_signed(0xC2B2AE35))
     return words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
 
 

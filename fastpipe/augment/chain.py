@@ -1,10 +1,12 @@
-"""Images -> operations -> normalised -> boxes blanked -> mixed -> the output's dtype; planned, then
-carried out.
+"""Images -> operations -> normalised -> boxes blanked -> mixed -> the output's dtype.
+
+Planned, then carried out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,16 @@ from torch import Tensor
 from fastpipe.augment import pixels
 from fastpipe.augment.canvases import Canvases
 from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.inputs import check_class_count, check_fits, check_labels, unaffected
+from fastpipe.augment.inputs import (
+    check_fits,
+    check_labels,
+    choose_class_count,
+    without_torch_defaults,
+)
 from fastpipe.augment.moving import move_places
 from fastpipe.augment.normalised import Mixing, one_hot
 from fastpipe.augment.operation import AugmentPlan, Draws, Operation, Step, Tensors
-from fastpipe.augment.options import checked_moments, moment_of_channels
+from fastpipe.augment.options import moment_of_channels, parse_moments
 from fastpipe.augment.pixels import affine, full_of, normalise, parts, to_unit
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
@@ -60,7 +67,7 @@ class Chain(torch.nn.Module):
         # A plan has a step for each of these, in this order, and one more for normalising.
         self._sequence = (*before, *after)
         self.dtype = dtype
-        self.mean, self.std = checked_moments(mean, std)
+        self.mean, self.std = parse_moments(mean, std)
         self._canvases = Canvases()
 
     @property
@@ -92,8 +99,9 @@ class Chain(torch.nn.Module):
     @property
     def pasted(self) -> frozenset[str]:
         """The kinds of fields that all mixing operations paste: cutmix pastes masks."""
-        kinds = [operation.moves for operation in self.mixers]
-        return frozenset[str].intersection(*kinds) if kinds else frozenset()
+        if not self.mixers:
+            return frozenset()
+        return frozenset[str].intersection(*(operation.moves for operation in self.mixers))
 
     @property
     def moving_parts(self) -> list[Operation]:
@@ -102,11 +110,9 @@ class Chain(torch.nn.Module):
             operation for operation in self.stages if operation.may_move and not operation.mixes
         ]
 
-    @unaffected(_CPU)
+    @without_torch_defaults(_CPU)
     def mixing_ids(self, size: Size, channels: int = 3) -> list[str]:
-        """The names of the operations that would put numbers that are no ids into masks of `size`,
-        (height, width).
-        """
+        """The names of the operations that would put other numbers than ids into masks."""
         mixing = []
         for operation in self.stages:
             if operation.mixes_ids(size, channels):
@@ -125,7 +131,7 @@ class Chain(torch.nn.Module):
         std = moment_of_channels("std", self.std, channels, 1.0)
         return mean, std
 
-    @unaffected(_CPU)
+    @without_torch_defaults(_CPU)
     def plan(
         self,
         samples: Int64s,
@@ -161,9 +167,7 @@ class Chain(torch.nn.Module):
         draws = Draws(samples, seed=seed, epoch=epoch, batch=batch, shown=shares, channels=channels)
         mixing_draws = draws
         if mixing_seed is not None:
-            mixing_draws = Draws(
-                samples, seed=mixing_seed, epoch=epoch, batch=batch, shown=shares, channels=channels
-            )
+            mixing_draws = replace(draws, seed=mixing_seed)
 
         steps = []
         sizes = [size]
@@ -172,6 +176,7 @@ class Chain(torch.nn.Module):
             steps.append(operation.plan(operation_draws, size, position))
             size = operation.size_after(size, channels)
             sizes.append(size)
+        # Normalising is the last step of a plan, whatever its place in the chain.
         # After operations, 1 is white. Without operations, the images are normalised as they come.
         full = 1 if self.stages else full_of(bits)
         mean, std = self.moments(channels)
@@ -185,8 +190,9 @@ class Chain(torch.nn.Module):
         return AugmentPlan(len(samples), tuple(sizes), channels, bits, hosts, arrays)
 
     def partners(self, plan: AugmentPlan) -> tuple[Int64s, NDArray[np.float32]]:
-        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share; needs
-        `in_pairs`.
+        """(n,) the row that is mixed into each row of a batch, and (n,) each row's own share.
+
+        Needs `in_pairs`.
         """
         place = [operation.mixes for operation in self._sequence].index(True)
         operation = self._sequence[place]
@@ -198,10 +204,9 @@ class Chain(torch.nn.Module):
         return partners, shares.astype(np.float32)
 
     @torch.no_grad()
-    @unaffected(_CPU)
+    @without_torch_defaults(_CPU)
     def move_places(self, plan: AugmentPlan, places: Mapping[str, Placed]) -> Mapping[str, Placed]:
-        """Moves the boxes and points of a batch, by name, as `carry_out` moves its images; on the
-        host, in pixels.
+        """Moves boxes and points, by name, as `carry_out` moves images; on the host, in pixels.
 
         Boxes are clipped to the image; one that left it has no width or no height.
         """
@@ -216,8 +221,7 @@ class Chain(torch.nn.Module):
     def move_masks(
         self, masks: Tensor, plan: AugmentPlan, tensors: Tensors, fill: int = 0
     ) -> Tensor:
-        """Moves masks or second images as `carry_out` moves images, on their device, in its current
-        stream.
+        """Moves masks or second images as `carry_out` moves images, on their device.
 
         Args:
             masks: (N, height, width) of ids; or images, (N, height, width, C), uint8 or uint16.
@@ -227,17 +231,22 @@ class Chain(torch.nn.Module):
         kind = "mask" if masks.ndim == 3 else "image"
         if kind not in self.moves:
             return masks
-        planes = masks[:, None] if kind == "mask" else masks.permute(0, 3, 1, 2)
+        if kind == "mask":
+            return self._move_planes(masks[:, None], kind, plan, tensors, fill)[:, 0]
+        planes = masks.permute(0, 3, 1, 2)
+        return self._move_planes(planes, kind, plan, tensors, fill).permute(0, 2, 3, 1)
+
+    def _move_planes(
+        self, planes: Tensor, kind: str, plan: AugmentPlan, tensors: Tensors, fill: int
+    ) -> Tensor:
+        """Moves integer planes (N, c, height, width), with `fill` from outside the image."""
         # Operations fill with 0, so `fill` is subtracted before. float32 holds 16 bits exactly.
         values = planes.to(torch.float32, copy=True).sub_(fill)
-        moved = self._move(values, plan, tensors, kind).add(fill).to(masks.dtype)
-        return moved[:, 0] if kind == "mask" else moved.permute(0, 2, 3, 1)
+        return self._move(values, plan, tensors, kind).add(fill).to(planes.dtype)
 
     @torch.no_grad()
     def move_shown(self, shown: Tensor, plan: AugmentPlan, tensors: Tensors) -> Tensor:
-        """(N, height, width) bool, True for pixels of images and False for padding -> the same
-        after `carry_out`.
-        """
+        """(N, height, width) bool, False for padding -> the same after `carry_out`."""
         if "shown" not in self.moves:
             return shown
         planes = shown[:, None].to(torch.float32)
@@ -245,7 +254,7 @@ class Chain(torch.nn.Module):
 
     def _move(self, values: Tensor, plan: AugmentPlan, tensors: Tensors, *kinds: str) -> Tensor:
         """Moves values of the first kind by all operations that move one of the kinds."""
-        with unaffected(values.device):
+        with without_torch_defaults(values.device):
             for operation, host, step_tensors in self._steps(plan, tensors):
                 if not operation.moves.isdisjoint(kinds):
                     values = operation.move(kinds[0], values, host, step_tensors)
@@ -279,8 +288,8 @@ class Chain(torch.nn.Module):
             num_classes is missing.
         """
         check_fits(images, labels, plan, tensors)
-        classes = check_class_count(self.num_classes, num_classes) if self.soft else 0
-        with unaffected(images.device):
+        classes = choose_class_count(self.num_classes, num_classes) if self.soft else 0
+        with without_torch_defaults(images.device):
             out = self._carry_out(images, plan, plan.split(tensors))
             if self.soft:
                 check_labels(labels, classes)
@@ -312,6 +321,7 @@ class Chain(torch.nn.Module):
                 self._check_size(part, plan.channels, plan.sizes[-1] if self._after else None)
                 dtype = torch.float32 if by_batch else self.dtype
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], dtype, images.device)
+            # The following operations work in the output, part by part, while it is in the cache.
             normalise(part, step_tensors[-1]["scale"], step_tensors[-1]["shift"], out[first:end])
             for operation, host, tensors in by_part:
                 operation.run(out[first:end], first, host, tensors)
@@ -357,11 +367,11 @@ class Chain(torch.nn.Module):
             if not isinstance(operation, Foreign):
                 self._check_size(images, plan.channels, plan.sizes[number])
                 if number and isinstance(self.stages[number - 1], Foreign):
-                    # The module may keep the tensor that it returned, and this operation may
-                    # overwrite it.
+                    # The module may keep its result, which this operation may overwrite.
                     images = images.to(
                         torch.float32, memory_format=_memory_format(operation), copy=True
                     )
+            # This copies only after an operation that left another format.
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], step_tensors[number])
         return images

@@ -1,5 +1,4 @@
-"""A module -> everything that it holds: its modules, and what lies in its attributes, lists,
-functions and objects.
+"""A module -> everything that it holds in its attributes, lists, functions and objects.
 
 `torch.nn.Module.modules()` does not find everything: torchvision's `v2.Compose` keeps its
 transforms in a list, and `Compose` of the older transforms is not a module.
@@ -48,9 +47,7 @@ def parts_of(module: object) -> Iterator[object]:
 
 
 def normaliser_in(module: object) -> str | None:
-    """The class of a part that subtracts a mean from images and divides them by a standard
-    deviation, or None.
-    """
+    """The class of a part that normalises by a mean and a standard deviation, or None."""
     for part in parts_of(module):
         if _normalises(part):
             return type(part).__name__

@@ -1,5 +1,6 @@
-"""Changes of images by a number or a matrix for each: colours, tones, blur, warps. The results are
-torchvision's.
+"""Changes of images by a number or a matrix for each: colours, tones, blur, warps.
+
+The results are torchvision's.
 
 Images are (n, c, height, width) float32 in [0, 1] and may be overwritten; numbers are (n,) float32.
 Colours are those of 3 channels. Gray images, of 1 channel, have none: only operations on brightness
@@ -94,6 +95,7 @@ def posterize(images: Tensor, bits: Tensor) -> Tensor:
 
 def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
     """Inverts all values from the threshold up."""
+    # 1 from the threshold up, else 0, as float32.
     above = torch.empty_like(images)
     torch.ge(images, _per_image(thresholds), out=above)
     return images.sub_(above).abs_()  # exactly x or 1 - x
@@ -102,6 +104,7 @@ def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
 def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     """0: blurred, 1: as it is, 2: sharper. The outermost pixels stay."""
     height, width = images.shape[2:]
+    # A smaller image has no pixel that is not at the border.
     if height < 3 or width < 3:
         return images
     inner = images[:, :, 1:-1, 1:-1]
@@ -132,8 +135,9 @@ def autocontrast(images: Tensor) -> Tensor:
 
 
 def equalize(images: Tensor) -> Tensor:
-    """Evens out how often each of 256 tones occurs in each channel, by Pillow's rule. Also 16 bits
-    become 256 tones.
+    """Evens out how often each of 256 tones occurs in each channel, by Pillow's rule.
+
+    Also 16 bits become 256 tones.
     """
     count, channels, height, width = images.shape
     area = height * width

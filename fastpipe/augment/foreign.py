@@ -1,6 +1,4 @@
-"""Modules of other libraries -> operations: seeded from the samples and the batch, their results
-checked.
-"""
+"""Modules of other libraries -> operations that seed them, and check their results."""
 
 from __future__ import annotations
 
@@ -41,8 +39,7 @@ _WITHOUT_DRAWS = frozenset(
 
 
 class Foreign(Operation):
-    """Calls a module with the whole batch, (n, c, height, width) float32 in [0, 1], in
-    channels_last.
+    """Calls a module with the whole batch: (n, c, height, width) float32 in [0, 1], channels_last.
 
     Note [torchvision's transforms]
     A transform of torchvision draws its parameters once a call: a batch would be mirrored as a
@@ -133,11 +130,13 @@ os.register_at_fork(after_in_child=_renew_turn)
 
 @contextmanager
 def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
-    """Seeds the global generators of torch (CPU and device), Python and numpy; restores them
-    afterwards.
+    """Seeds the global generators of torch (CPU and device), Python and numpy.
+
+    Restores them afterwards.
 
     Gives a function that seeds them again. It never waits for a device: a CUDA generator's state is
-    on the host."""
+    on the host.
+    """
     device_module = None
     if device.type not in ("cpu", "meta"):
         device_module = torch.get_device_module(device)

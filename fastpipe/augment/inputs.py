@@ -15,7 +15,7 @@ CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
 
 @contextmanager
-def unaffected(device: torch.device) -> Iterator[None]:
+def without_torch_defaults(device: torch.device) -> Iterator[None]:
     """Switches the program's autocast, default dtype and default device off, for work on `device`.
 
     Operations work in float32. Tensors that modules of others make on the default device are to be
@@ -86,7 +86,7 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Tenso
         )
 
 
-def check_class_count(augment_classes: int | None, dataset_classes: int | None) -> int:
+def choose_class_count(augment_classes: int | None, dataset_classes: int | None) -> int:
     """The number of classes of soft labels: Augment's num_classes, or else the dataset's."""
     if augment_classes is None and dataset_classes is None:
         raise ConfigError(
@@ -107,7 +107,8 @@ def check_labels(labels: Tensor, classes: int) -> None:
     """Raises ConfigError if a label on the CPU is not a class.
 
     A look at labels on another device would wait for it. There such a label becomes a row of zeros
-    before smoothing."""
+    before smoothing.
+    """
     if labels.device.type != "cpu":
         return
     least, most = (int(label) for label in torch.aminmax(labels))

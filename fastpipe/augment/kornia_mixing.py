@@ -1,5 +1,4 @@
-"""A module of kornia that mixes images -> an operation that mixes them and says whose share each
-image has.
+"""A module of kornia that mixes images -> an operation that mixes them and their labels.
 
 kornia draws the parameters. Mixup and boxes are then applied here, without a mask that would make
 the host wait for the device; the pixels are those of the module called directly. kornia's mosaic
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe.augment import kornia_modules
-from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import check_result
 from fastpipe.augment.normalised import box_share
 from fastpipe.augment.operation import Array, Draws, ModuleOperation, Step, Tensors
@@ -56,8 +54,9 @@ def _patchmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> 
 
 
 def _mosaic(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
-    """A tile's share is the part of the window that it fills. The tiles go down the columns, from
-    left to right.
+    """A tile's share is the part of the window that it fills.
+
+    The tiles go down the columns, from left to right.
     """
     columns, rows = module.flags["mosaic_grid"]
     start = parameters["src"][:, 0].numpy()  # (n, 2): x, y of the window
@@ -135,20 +134,18 @@ class KorniaMixing(ModuleOperation):
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: whether it mixes, kornia's parameters. Arrays: "partners" and "shares" (images of
-        one, n), "boxes".
+        """Host: whether it mixes, kornia's parameters.
+
+        Arrays: "partners" and "shares" (images of one, n), "boxes".
         """
         kornia_modules.place(self.module, _CPU)
         if self._is_mosaic:
             self._check_mosaic(size)
-        seeds = torch.from_numpy(draws.sample_bits(Stream.MODULE, position).view(np.int64))
-        generator = torch.Generator("cpu").manual_seed(
-            draws.generator_seed(Stream.MODULE, position)
+        seeds = draws.sample_bits(Stream.MODULE, position).view(np.int64)
+        batch_seed = draws.generator_seed(Stream.MODULE, position)
+        parameters = kornia_modules.draw_parameters(
+            self.module, seeds, batch_seed, draws.channels, size
         )
-        with BySample(seeds, generator=generator, onto=_CPU):
-            parameters = self.module.forward_parameters(
-                torch.Size((len(draws), draws.channels, *size))
-            )
         arrays = self._arrays_of(self.module, parameters, draws, size)
 
         # The module's probability leaves some images as they are.

@@ -1,5 +1,4 @@
-"""Modules of kornia: which kind one is, its place on a device, and how it moves masks and points
-with the images.
+"""Modules of kornia: their kinds, their device, and how they move masks and points with images.
 
 kornia is only imported to move fields: a user who passes its modules has imported it. So kinds are
 recognised by the names of their classes. kornia moves fields without the images, with the
@@ -11,7 +10,8 @@ Note [kornia's samplers]: kornia 0.9.0 draws parameters on the CPU. Moving a mod
 kornia#3825) moves its samplers along, but for most modules only in part (kornia#4426): they draw on
 the device and then copy the result to the CPU, which waits for all work that is queued.
 RandomChannelDropout reads a buffer of its own. So kornia's augmentations are put back to the CPU,
-where a seed also gives the same parameters whatever the device."""
+where a seed also gives the same parameters whatever the device.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastpipe.augment.by_sample import by_sample_on_cpu
 from fastpipe.errors import ConfigError
+from fastpipe.plan.crops import Size
+from fastpipe.plan.draws import Int64s
 
 _log = logging.getLogger("fastpipe")
 _CPU = torch.device("cpu")
 _PACKAGE = "kornia.augmentation."
 _CONTAINERS = ("AugmentationSequential", "ImageSequential")
-INSIDE_ONE_IMAGE = (
-    "RandomJigsaw"  # one of kornia's classes for mixing, but it moves parts within each image
-)
+# One of kornia's classes for mixing, but it moves parts within each image.
+INSIDE_ONE_IMAGE = "RandomJigsaw"
 # The kinds of fields that kornia moves -> kornia's names for them.
 DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
 # kornia's classes -> the kinds that their modules move with the images; "shown": see Operation.
@@ -63,9 +65,7 @@ def mixes(module: torch.nn.Module) -> bool:
 
 
 def is_planned(module: torch.nn.Module) -> bool:
-    """Whether all its parameters come from its `forward_parameters`, so that they can be drawn
-    ahead.
-    """
+    """Whether its `forward_parameters` gives all parameters, so that they are drawn ahead."""
     if not is_own(module):
         return False
     if is_policy(module):
@@ -100,14 +100,16 @@ def children(module: torch.nn.Module) -> list[torch.nn.Module] | None:
         return list(module)
     if not is_own(module) or type(module).__name__ not in _CONTAINERS:
         return None
+    # A container that applies some of its modules, by chance, is more than a list of them.
     if getattr(module, "random_apply", False):
         return None
     return list(module.children())
 
 
 def place(module: torch.nn.Module, device: torch.device) -> None:
-    """Moves weights and buffers to the device; kornia's augmentations stay on the CPU: Note
-    [kornia's samplers].
+    """Moves weights and buffers to the device.
+
+    Kornia's augmentations stay on the CPU: Note [kornia's samplers].
     """
     for part in module.modules():
         home = _CPU if is_own(part) else device
@@ -119,8 +121,9 @@ def place(module: torch.nn.Module, device: torch.device) -> None:
 
 
 def _put_sampler_back(part: Any) -> None:
-    """Lets a module of kornia draw float32 on the CPU. Its dtype is the default one when it was
-    made.
+    """Lets a module of kornia draw float32 on the CPU.
+
+    Its dtype is the default one when it was made.
     """
     if not hasattr(part, "set_rng_device_and_dtype"):
         return
@@ -143,8 +146,9 @@ SHOWN = FieldKeys(frozenset(["mask"]), {"resample": "nearest", "align_corners": 
 
 
 def field_keys(module: Any) -> FieldKeys:
-    """The fields that a container moves. `data_keys=None`, of kornia's dict form, stands for all
-    kinds.
+    """The fields that a container moves.
+
+    `data_keys=None`, of kornia's dict form, stands for all kinds.
 
     Raises:
         ConfigError: a key is not in a loader's batch, or fields could not follow the images.
@@ -152,7 +156,9 @@ def field_keys(module: Any) -> FieldKeys:
     if type(module).__name__ != "AugmentationSequential" or not is_own(module):
         return FieldKeys()
     kind_of_key = {name.upper(): kind for kind, name in DATA_KEYS.items()}
-    keys = list(kind_of_key) if module.data_keys is None else [key.name for key in module.data_keys]
+    keys = list(kind_of_key)
+    if module.data_keys is not None:
+        keys = [key.name for key in module.data_keys]
     kinds = set()
     for key in keys:
         if key in kind_of_key:
@@ -190,6 +196,15 @@ def movable(module: torch.nn.Module) -> frozenset[str]:
     return kinds
 
 
+def draw_parameters(module: Any, seeds: Int64s, seed: int, channels: int, size: Size) -> Any:
+    """A module's parameters for images with these seeds, (n,), drawn on the CPU.
+
+    `seed` is that of the draws that are not by sample.
+    """
+    with by_sample_on_cpu(seeds, seed):
+        return module.forward_parameters(torch.Size((len(seeds), channels, *size)))
+
+
 class FieldMover:
     """Moves fields of `kinds` as a module of kornia in a container with these keys does."""
 
@@ -205,6 +220,7 @@ class FieldMover:
             # None stands for the module's own value, but RandomElasticTransform does not look
             # there.
             options["align_corners"] = module.flags.get("align_corners", False)
+        # kornia moves fields in its container only, so the module gets one of its own.
         self._container = AugmentationSequential(
             module, transformation_matrix_mode="skip", extra_args={DataKey.MASK: options}
         )
@@ -220,6 +236,7 @@ class FieldMover:
         """
         from kornia.augmentation.container.params import ParamItem
 
+        # The parameters say how many images they are of. Here it is the number of values.
         shape = parameters["forward_input_shape"].clone()
         shape[0] = len(values)
         drawn = [ParamItem(self._name, {**parameters, "forward_input_shape": shape})]

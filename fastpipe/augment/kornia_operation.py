@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fastpipe.augment import kornia_modules, pixels
-from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.by_sample import BySample, by_sample_on_cpu
 from fastpipe.augment.inputs import check_result
 from fastpipe.augment.kornia_modules import SHOWN, FieldKeys, FieldMover, movable
 from fastpipe.augment.kornia_trials import (
@@ -41,8 +41,7 @@ from fastpipe.plan.draws import Int64s, Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # calls a batch of a module that chooses among other modules
-# Bytes of float32 images that a CPU does at once: two to four times as fast as 256 images of 224 x
-# 224.
+# Bytes of float32 images that a CPU does at once: 2 to 4 times as fast as 256 of 224 x 224.
 CPU_BYTES = 2**24
 _UINT64_MASK = 2**64 - 1
 _CPU = torch.device("cpu")
@@ -82,14 +81,14 @@ class Kornia(ModuleOperation):
             self.moves |= self._mover.kinds
         self._shown_mover: FieldMover | None = None  # made at the first use
         self._natures: dict[tuple[Size, int], Nature] = {}
-        self._parameters_on_device: list[int] | None = (
-            None  # places among the leaves, found at the first use
-        )
+        # Places among the leaves, found at the first use.
+        self._parameters_on_device: list[int] | None = None
 
     @torch.no_grad()
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: its calls. Arrays of call i: "i.rows", and its parameters "i.PLACE", or "i.seeds"
-        of its samples.
+        """Host: its calls.
+
+        Arrays of call i: "i.rows", and its parameters "i.PLACE", or "i.seeds" of its samples.
         """
         kornia_modules.place(self.module, _CPU)
         nature = self._nature(size, draws.channels)
@@ -99,6 +98,8 @@ class Kornia(ModuleOperation):
         for number, (group, rows) in enumerate(self._groups(draws, position, seeds, nature)):
             group_seed = draws.group_seed(Stream.MODULE, position, group)
             row_seeds = seeds if rows is None else seeds[rows]
+            # Large parameters, such as maps of displacements, are not copied to a device. They are
+            # drawn there, from the seeds.
             leaves = None
             tree = None
             if nature.has_large_parameters:
@@ -143,6 +144,7 @@ class Kornia(ModuleOperation):
         kornia_modules.place(self.module, _CPU)
         draws = Draws(np.arange(1000), seed=0, epoch=0, batch=0)
         seeds = draws.sample_bits(Stream.MODULE, 0).view(np.int64)
+        # The first two images, of a thousand, that the module's probability chooses.
         changed = self._changed_rows(seeds, 0)[:2]
         if len(changed) < 2:
             return False
@@ -161,6 +163,7 @@ class Kornia(ModuleOperation):
     ) -> Tensor:
         """Calls `act` with the images, masks or points of each call, and its parameters."""
         kornia_modules.place(self.module, images.device)
+        # The parameters of a single image are there twice (`_at_least_two`), so the image is, too.
         is_single = len(images) == 1
         if is_single:
             images = images.repeat(2, *[1] * (images.ndim - 1))
@@ -169,9 +172,10 @@ class Kornia(ModuleOperation):
             rows = call_tensors.get("rows")
             parts = self._parts_of(images, call)
             for begin, end in parts:
-                part = (
-                    images[begin:end] if rows is None else images.index_select(0, rows[begin:end])
-                )
+                # An index on the device, never a mask, for which the host would wait.
+                part = images[begin:end]
+                if rows is not None:
+                    part = images.index_select(0, rows[begin:end])
                 with WithoutWaits() if images.is_cuda else nullcontext():
                     result = act(part, self._parameters_of(part, call, call_tensors, begin, end))
                 changed = check_result(self.module, result, len(part))
@@ -181,7 +185,9 @@ class Kornia(ModuleOperation):
                     images[begin:end] = changed
                 else:
                     images = changed  # it may have another size
-        return images[:1] if is_single else images
+        if is_single:
+            return images[:1]
+        return images
 
     def _nature(self, size: Size, channels: int) -> Nature:
         if (size, channels) not in self._natures:
@@ -189,9 +195,7 @@ class Kornia(ModuleOperation):
         return self._natures[size, channels]
 
     def _parts_of(self, images: Tensor, call: Call) -> list[tuple[int, int]]:
-        """The rows [begin, end) of a call that are done at once: on a CPU about CPU_BYTES, else
-        all.
-        """
+        """The rows [begin, end) of a call that are done at once: CPU_BYTES on a CPU, else all."""
         count = len(images) if call.rows is None else len(call.rows)
         part_count = 1
         if pixels.on_cpu(images.device) and call.nature.row_parameters is not None:
@@ -208,12 +212,14 @@ class Kornia(ModuleOperation):
         Group None: the batch. Rows None: all of them.
         """
         rows = self._changed_rows(seeds, draws.group_seed(Stream.MODULE, position, None))
+        # Its user wants one draw for the batch.
         is_same_on_batch = self.module.same_on_batch or getattr(self.module, "p_batch", 1) != 1
         if not nature.draws_once or is_same_on_batch or self._draws_row_by_row:
             if len(rows) == len(seeds):
                 return [(None, None)]
             return [(None, _at_least_two(rows))] if len(rows) else []
 
+        # The group of a sample, and a group's seed, are the same in any batch.
         group_count = GROUPS if self._has_probability else POLICY_GROUPS
         group_of_sample = draws.sample_bits(Stream.MODULE_GROUP, position) % np.uint64(group_count)
         group_of_row = np.resize(group_of_sample, len(seeds))[rows]
@@ -230,7 +236,7 @@ class Kornia(ModuleOperation):
         module = self.module
         if not self._has_probability or module.p == module.p_batch == 1:
             return np.arange(count)
-        with self._by_sample(seeds, seed):
+        with by_sample_on_cpu(seeds, seed):
             chosen = module.__batch_prob_generator__(
                 (count,), module.p, module.p_batch, module.same_on_batch
             )
@@ -238,28 +244,22 @@ class Kornia(ModuleOperation):
 
     def _draw_parameters(self, seeds: Int64s, seed: int, size: Size, channels: int) -> Any:
         """The module's parameters for images with these seeds, (n,), drawn on the CPU."""
-        if self._draws_row_by_row:
-            return self._draw_row_by_row(seeds, (1, channels, *size))
-        with self._by_sample(seeds, seed):
-            return self.module.forward_parameters(torch.Size((len(seeds), channels, *size)))
+        if not self._draws_row_by_row:
+            return kornia_modules.draw_parameters(self.module, seeds, seed, channels, size)
 
-    def _draw_row_by_row(self, seeds: Int64s, shape: tuple[int, ...]) -> dict[str, Tensor]:
-        """The parameters of a module whose draws differ with the number of rows: each row's are
-        drawn alone.
-        """
+        # The draws of this module differ with the number of rows, so each row's are made alone.
         rows = []
-        for seed in seeds:
-            with self._by_sample(seed[None], int(seed) & _UINT64_MASK):
-                rows.append(self.module.forward_parameters(torch.Size(shape)))
+        for row_seed in seeds:
+            alone = row_seed[None]
+            unsigned_seed = int(row_seed) & _UINT64_MASK
+            rows.append(
+                kornia_modules.draw_parameters(self.module, alone, unsigned_seed, channels, size)
+            )
         parameters = {}
         for name, value in rows[0].items():
             has_row = len(value) == 1
             parameters[name] = torch.cat([row[name] for row in rows]) if has_row else value
         return parameters
-
-    def _by_sample(self, seeds: Int64s, seed: int) -> BySample:
-        generator = torch.Generator("cpu").manual_seed(seed)
-        return BySample(torch.from_numpy(seeds), generator=generator, onto=_CPU)
 
     def _parameters_of(
         self, images: Tensor, call: Call, tensors: Tensors, begin: int, end: int
@@ -272,6 +272,7 @@ class Kornia(ModuleOperation):
             with BySample(tensors["seeds"][begin:end], generator=generator, onto=images.device):
                 return self.module.forward_parameters(shape)
 
+        # On a device, parameters that were copied with the batch take the place of the host's.
         leaves = list(call.leaves)
         if images.device != _CPU and self._has_probability:
             if self._parameters_on_device is None:
@@ -281,6 +282,7 @@ class Kornia(ModuleOperation):
                 )
             for place in self._parameters_on_device:
                 leaves[place] = tensors[str(place)]
+        # The others, such as one number for all images, stay whole.
         for place in call.nature.row_parameters or ():
             leaves[place] = leaves[place][begin:end]
         return tree_unflatten(leaves, call.tree)
@@ -296,7 +298,5 @@ def _with_prefix(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
 
 
 def _at_least_two(rows: Int64s) -> Int64s:
-    """The same, or a single row twice: kornia's draws for one image look like draws for a whole
-    batch.
-    """
+    """The same, or a single row twice: draws for one image look like draws for a batch."""
     return np.resize(rows, max(2, len(rows)))

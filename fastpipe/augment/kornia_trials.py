@@ -1,6 +1,4 @@
-"""A module of kornia -> what it does with images of a size and with its parameters, found by trying
-it once.
-"""
+"""A module of kornia -> how it treats images of a size, and its parameters, found by trying it."""
 
 from __future__ import annotations
 
@@ -8,12 +6,13 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fastpipe.augment import kornia_modules
-from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.by_sample import by_sample_on_cpu
 from fastpipe.augment.kornia_modules import FieldMover
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import Size
@@ -151,8 +150,6 @@ def tensor_places(leaves: list[Any]) -> list[int]:
 
 def _draw_parameters(module: Any, count: int, size: Size, channels: int) -> tuple[Any, int]:
     """Parameters for some images, and how many draws were not by sample."""
-    seeds = torch.arange(count, device=_CPU)
-    generator = torch.Generator("cpu").manual_seed(0)
-    with BySample(seeds, generator=generator, onto=_CPU) as mode:
+    with by_sample_on_cpu(np.arange(count), 0) as mode:
         parameters = module.forward_parameters(torch.Size((count, channels, *size)))
     return parameters, mode.others

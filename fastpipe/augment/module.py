@@ -1,6 +1,4 @@
-"""uint8 or uint16 batches -> augmented, normalised batches on their device: plan (numpy) and
-carry_out (torch).
-"""
+"""uint8 or uint16 batches -> augmented, normalised batches: plan (numpy), carry_out (torch)."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     DTYPES,
     check_normalised_once,
-    checked_number,
-    checked_operations,
     compile_operations,
     describe_equivalent,
+    parse_number,
+    parse_operations,
 )
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.errors import ConfigError, flag, whole
@@ -86,20 +84,20 @@ class Augment(Chain):
         compile: bool = False,
         after: Sequence[Operation] = (),
     ) -> None:
-        before = checked_operations(operations, Augment)
+        before = parse_operations(operations, Augment)
         check_normalised_once(before, mean)
         if flag("compile", compile):
             compile_operations(before)
-        label_smoothing = checked_number("label_smoothing", label_smoothing, most=1, below=True)
+        label_smoothing = parse_number("label_smoothing", label_smoothing, most=1, below=True)
         if num_classes is not None:
             num_classes = whole("num_classes", num_classes, least=1, most=2**31)
 
         own_after: list[Operation] = []
-        erasing = checked_number("erasing", erasing, most=1)
+        erasing = parse_number("erasing", erasing, most=1)
         if erasing:
             own_after.append(Erasing(erasing))
-        mixup = checked_number("mixup", mixup)
-        cutmix = checked_number("cutmix", cutmix)
+        mixup = parse_number("mixup", mixup)
+        cutmix = parse_number("cutmix", cutmix)
         if mixup or cutmix:
             own_after.append(Mixing(mixup, cutmix))
         if dtype not in DTYPES:
@@ -122,22 +120,24 @@ class Augment(Chain):
 
     @classmethod
     def simclr(cls, *, strength: float = 1.0, **options: Any) -> Augment:
-        """Colour jitter, grayscale and blur as in SimCLR (Chen et al., 2020); the loader does crop
-        and flip.
+        """Colour jitter, grayscale and blur as in SimCLR (Chen et al., 2020).
+
+        The loader does crop and flip.
 
         Args:
             strength: strength of the jitter, from 0 to 2.5; the paper uses 1 for ImageNet and 0.5
                 for CIFAR-10.
             options: the options of Augment.
         """
-        strength = checked_number("strength", strength, most=2.5)
+        strength = parse_number("strength", strength, most=2.5)
         operations = [presets.ColourJitter(strength), presets.Grayscale(0.2), presets.Blur(0.5)]
         return cls(operations, **options)
 
     @classmethod
     def randaugment(cls, n: int = 2, m: int = 9, **options: Any) -> Augment:
-        """RandAugment (Cubuk et al., 2020): n operations per sample, each with magnitude m;
-        torchvision's operations.
+        """RandAugment (Cubuk et al., 2020): n operations per sample, each with magnitude m.
+
+        Torchvision's operations.
 
         Args:
             n: number of operations, applied in sequence, from 0 to 16.
@@ -199,6 +199,7 @@ class Augment(Chain):
             raise ConfigError(
                 "Augment: mixing and label_smoothing need labels; pass labels, (N,) int64"
             )
+        # Each call without keys gets a seed of its own. The first one has the seed 0.
         if seed is None and batch is None:
             seed = key(0, self._call_count, Stream.CALL) if self._call_count else 0
             self._call_count += 1
@@ -251,8 +252,7 @@ def _sample_numbers(samples: Int64s | Sequence[int] | None, count: int, batch: i
 
 
 def as_augment(value: object) -> Augment:
-    """Checks fastpipe.loader(augment=...): an Augment, or a module or list of modules, which
-    becomes one.
+    """Checks fastpipe.loader(augment=...): an Augment, or modules, which become one.
 
     Raises:
         ConfigError: it is something else.

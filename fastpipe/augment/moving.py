@@ -57,6 +57,7 @@ def move_places(plan: AugmentPlan, places: Mapping[str, Placed], move: Mover) ->
         rows.append(placed.rows)
     moved = _move_all(plan.count, vertices, rows, move)
 
+    # The cross product of two sides changes its sign in a mirror image.
     to_right = moved[0][:, 1] - moved[0][:, 0]
     to_bottom = moved[0][:, 2] - moved[0][:, 0]
     is_mirrored = to_right[:, 0] * to_bottom[:, 1] < to_right[:, 1] * to_bottom[:, 0]
@@ -76,14 +77,13 @@ def move_places(plan: AugmentPlan, places: Mapping[str, Placed], move: Mover) ->
 def _move_all(
     count: int, vertices: list[Float32s], rows: list[Int64s], move: Mover
 ) -> list[Float32s]:
-    """Moves the vertices of several fields, (M, V, 2) each, on the rows (M,), in one tensor (count,
-    points, 2).
-    """
+    """Moves the vertices of several fields, (M, V, 2), of rows (M,), in one tensor."""
     indices: list[tuple[Int64s, Int64s]] = []  # into the tensor: (M, 1) rows, (M, V) points
     point_count = 0
     for field_vertices, field_rows in zip(vertices, rows, strict=True):
         vertex_count = field_vertices.shape[1]
         places = places_in_row(field_rows, count)
+        # Each row has its first box or object first, with all its vertices.
         points = point_count + places[:, None] * vertex_count + np.arange(vertex_count)
         indices.append((field_rows[:, None], points))
         point_count += (int(places.max(initial=-1)) + 1) * vertex_count

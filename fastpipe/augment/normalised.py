@@ -1,5 +1,6 @@
-"""Operations on normalised images: a box of some becomes blank; images are mixed with their
-neighbours, as are labels.
+"""Operations on normalised images: a box of some becomes blank.
+
+Images are mixed with their neighbours, as are labels.
 
 Random erasing: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges of
 torchvision's RandomErasing. Mixup and cutmix are one formula, mask * image + (1 - mask) * partner:
@@ -59,13 +60,16 @@ class Erasing(Operation):
         self.spared = spared
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: rows, boxes, seeds (m,) of their noise. Arrays: "rows" (m,) ascending, "boxes" (m,
-        4).
+        """Host: rows, boxes, seeds (m,) of their noise.
+
+        Arrays: "rows" (m,) ascending, "boxes" (m, 4).
         """
         is_chosen = draws.each(Stream.ERASE) < self.probability
         is_chosen[: int(self.spared * len(draws))] = False
         counts = 1 + np.floor(draws.each(Stream.ERASE_COUNT) * self.most)
-        row_parts, box_parts, seed_parts = [], [], []
+        row_parts = []
+        box_parts = []
+        seed_parts = []
         for number in range(self.most):
             # Each further box of a sample has draws of its own.
             box_draws = draws
@@ -79,6 +83,7 @@ class Erasing(Operation):
             row_parts.append(rows)
             box_parts.append(boxes[rows])
             seed_parts.append(seeds[rows])
+        # By row, as `run` needs them; the boxes of a row in the order of their numbers.
         rows = np.concatenate(row_parts)
         order = np.argsort(rows, kind="stable")
         rows = rows[order]
@@ -91,6 +96,7 @@ class Erasing(Operation):
         rows, boxes, seeds = host
         images_nhwc = images.permute(0, 2, 3, 1)  # as they lie in memory
         is_simple = self.noise is None and self.most == 1
+        # All boxes at once. Noise, or several boxes of a row, are done box by box.
         if is_simple and not pixels.on_cpu(images.device):
             blanked = on_rows(_blank, images_nhwc, first, rows, tensors["rows"], tensors["boxes"])
             return blanked.permute(0, 3, 1, 2)
@@ -115,8 +121,9 @@ class Erasing(Operation):
 
 
 def _erased_boxes(draws: Draws, size: Size, counts: Float64s) -> Int64s:
-    """(n, 4): one of the `counts` boxes, (n,), of each sample; empty if ten tries gave none that
-    fits.
+    """(n, 4): one of the `counts` boxes, (n,), of each sample.
+
+    Empty if ten tries gave none that fits.
     """
     height, width = size
     min_log = math.log(RATIO[0])
@@ -233,6 +240,7 @@ class Mixing(Operation):
             is_cut = draw(Stream.MIX_OR_CUT) < self.cutting
         u = draw(Stream.MIX_RADIUS)
         v = draw(Stream.MIX_ANGLE)
+        # A share is drawn for all samples by the alpha of their own method.
         share = np.zeros(len(draws))
         for alpha, rows in ((mixup, ~is_cut), (cutmix, is_cut)):
             if alpha > 0:
@@ -245,6 +253,7 @@ class Mixing(Operation):
             is_cut = is_cut & ~is_unmixed
             share = np.where(is_unmixed, 1, share)
         boxes = np.where(is_cut[:, None], boxes, 0)
+        # Boxes are clipped to the image, so the share that was drawn is not the one of the pixels.
         share_outside = 1 - box_share(boxes, self.partners(len(draws)), draws, size)
         share = np.where(is_cut, share_outside, share).astype(np.float32)
         return Step(
@@ -267,8 +276,7 @@ class Mixing(Operation):
             return _mix_one_by_one(images_nhwc, is_cut, share, boxes).permute(0, 3, 1, 2)
         mask = tensors["share"][:, None, None, None]
         if is_cut.any():
-            # The share of a cut sample says nothing about single pixels: they are 1 outside its box
-            # and 0 inside.
+            # The pixels of a cut sample do not have its share: 1 outside its box and 0 inside.
             mask = torch.where(tensors["cut"][:, None, None, None] > 0, 1.0, mask)
             in_box = inside(tensors["boxes"], *images_nhwc.shape[1:3])
             mask = mask.masked_fill(in_box[..., None], 0)

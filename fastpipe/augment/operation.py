@@ -1,5 +1,4 @@
-"""Operations of an augmentation: each draws a step of a plan in numpy, and carries the step out in
-torch.
+"""Operations of an augmentation: each draws a step of a plan, and carries it out.
 
 (seed, epoch, batch, samples) -> Draws -> Operation.plan -> Step -> AugmentPlan -> Operation.run
 """
@@ -78,7 +77,8 @@ class Draws:
         """A 64-bit seed of a generator for the operation at `position`.
 
         It depends on the batch and on its first sample, so that ranks that share a batch do not
-        repeat one another."""
+        repeat one another.
+        """
         batch_key = key(key(self.seed, self.epoch, stream), self.batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 
@@ -87,8 +87,9 @@ class Draws:
         return bits(key(key(self.seed, self.epoch, stream), position, 0), self.samples)
 
     def group_seed(self, stream: int, position: int, group: int | None) -> int:
-        """In [0, 2**64): a seed that the samples of a group share in an epoch; without a group,
-        `generator_seed`.
+        """In [0, 2**64): a seed that the samples of a group share in an epoch.
+
+        Without a group, `generator_seed`.
         """
         if group is None:
             return self.generator_seed(stream, position)
@@ -169,9 +170,7 @@ class Operation(torch.nn.Module, ABC):
 
     @abstractmethod
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Draws what this operation, the one at `position`, does to a batch of images of `size`,
-        (height, width).
-        """
+        """Draws a step of this operation, at `position`, for images of `size` (height, width)."""
 
     @abstractmethod
     def run(self, images: Tensor, first: int, host: Any, tensors: Tensors) -> Tensor:
@@ -210,9 +209,7 @@ class Operation(torch.nn.Module, ABC):
 
 
 class ModuleOperation(Operation):
-    """Calls a module that is not registered as its child: moving the operation to a device does not
-    move it.
-    """
+    """Calls a module that is not its child: moving the operation does not move the module."""
 
     by_rows = False
     module: Any
@@ -247,9 +244,7 @@ def compiled(function: Function) -> Function:
 
 
 def on_colour(function: Function) -> Function:
-    """The function, applied to all channels but alpha, which only operations that move pixels may
-    change.
-    """
+    """The function, applied to all channels but alpha."""
 
     def changed(images: Tensor, *parameters: Tensor) -> Tensor:
         if images.shape[1] < 4:

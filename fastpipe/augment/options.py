@@ -23,9 +23,10 @@ PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructo
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def checked_operations(operations: object, augment_class: type) -> list[Operation]:
-    """A module or a sequence of modules -> operations. `augment_class` is Augment, which none may
-    contain.
+def parse_operations(operations: object, augment_class: type) -> list[Operation]:
+    """A module or a sequence of modules -> operations.
+
+    `augment_class` is Augment, which none may contain.
     """
     if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
         operations = [operations]
@@ -70,9 +71,12 @@ def operations_of(module: torch.nn.Module, outer_keys: FieldKeys | None = None) 
     Raises:
         ConfigError: a module inside it mixes images.
     """
-    if isinstance(module, Operation):
+    if isinstance(module, Operation):  # one of fastpipe's own, of a preset
         return [module]
-    keys = outer_keys if outer_keys is not None and outer_keys.kinds else field_keys(module)
+    # The data_keys of a container hold for all modules inside it.
+    keys = outer_keys
+    if keys is None or not keys.kinds:
+        keys = field_keys(module)
     children = kornia_modules.children(module)
     if children is not None:
         operations = []
@@ -81,6 +85,7 @@ def operations_of(module: torch.nn.Module, outer_keys: FieldKeys | None = None) 
         return operations
     if kornia_modules.mixes(module):
         return [KorniaMixing(module)]
+    # A module that calls a mixing one hides from us how labels have to be mixed.
     for part in module.modules():
         if kornia_modules.mixes(part):
             mixer = type(part).__name__
@@ -117,18 +122,18 @@ def check_normalised_once(operations: list[Operation], mean: object) -> None:
 
 def compile_operations(operations: list[Operation]) -> None:
     """Lets fastpipe's own operations run through torch.compile."""
-    own = [operation for operation in operations if not hasattr(operation, "module")]
-    if not own:
+    own_operations = [operation for operation in operations if not hasattr(operation, "module")]
+    if not own_operations:
         raise ConfigError(
             "compile: these operations contain nothing that fastpipe can compile: normalising and "
             "mixing are one kernel each already, and fastpipe runs other modules unchanged. Leave "
             "it out, or pass torch.compile(module) as an operation"
         )
-    for operation in own:
+    for operation in own_operations:
         operation.compiles = True
 
 
-def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
+def parse_moments(mean: object, std: object) -> tuple[Moments | None, Moments | None]:
     """Mean and std of pixels in [0, 1]; None for both: no normalising."""
     if (mean is None) != (std is None):
         raise ConfigError(
@@ -137,8 +142,8 @@ def checked_moments(mean: object, std: object) -> tuple[Moments | None, Moments 
         )
     if mean is None:
         return None, None
-    means = _checked_moment("mean", mean)
-    stds = _checked_moment("std", std)
+    means = _parse_moment("mean", mean)
+    stds = _parse_moment("std", std)
     if min(_numbers(stds)) <= 0:
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
     if max(map(abs, _numbers(means) + _numbers(stds))) > _LARGEST_MOMENT:
@@ -153,7 +158,8 @@ def _numbers(moment: Moments) -> tuple[float, ...]:
     return moment if isinstance(moment, tuple) else (moment,)
 
 
-def _checked_moment(name: str, value: object) -> Moments:
+def _parse_moment(name: str, value: object) -> Moments:
+    # Arrays and tensors of numbers count as well, so the value is only iterated.
     single = real_number(value)
     if single is not None and math.isfinite(single):
         return single
@@ -194,9 +200,7 @@ def moment_of_channels(
     return moment
 
 
-def checked_number(
-    name: str, value: object, *, most: float = math.inf, below: bool = False
-) -> float:
+def parse_number(name: str, value: object, *, most: float = math.inf, below: bool = False) -> float:
     """Checks a number from 0 to `most`; `below`: `most` itself is too much."""
     number = real_number(value)
     if number is not None and math.isfinite(number):
@@ -213,9 +217,7 @@ def checked_number(
 
 
 def describe_equivalent(value: object) -> str:
-    """How a preset's name, a preset that was not called, or a transform of single images is written
-    here.
-    """
+    """How a preset's name, or another kind of augmentation, is written here."""
     preset = value if isinstance(value, str) else getattr(value, "__name__", "")
     preset = preset.lower()
     if preset in ("trivialaugment", "trivialaugmentwide"):

@@ -31,14 +31,13 @@ def on_cpu(device: torch.device) -> bool:
 
     True: memory and the cache count, so images are changed one by one, and boxes by slices at
     places that the host knows. False: launches count, so a batch is changed at once, and boxes by
-    masks, whose places the device has."""
+    masks, whose places the device has.
+    """
     return device.type == "cpu"
 
 
 def cut_out(image: Tensor, box: Sequence[int]) -> Tensor:
-    """A view of one image (height, width, c): the pixels in a box (top, left, bottom, right) that
-    the host knows.
-    """
+    """A view of the pixels of one image (height, width, c) in a box (top, left, bottom, right)."""
     top, left, bottom, right = box
     return image[top:bottom, left:right]
 
@@ -70,8 +69,7 @@ def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     )
     if on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
         return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
-    # One pass over memory. A Python number would have torch's default dtype, whatever that is set
-    # to.
+    # One pass over memory. A Python number would have torch's default dtype.
     factor = torch.full((), 1 / 255, dtype=torch.float32, device=images.device)
     return torch.mul(images, factor, out=out)
 

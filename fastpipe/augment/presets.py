@@ -65,8 +65,7 @@ class Space:
 RANDAUGMENT = Space(shear=0.3, translate=None, rotate=30.0, enhance=0.9, posterize=4)
 TRIVIAL_AUGMENT = Space(shear=0.99, translate=32.0, rotate=135.0, enhance=0.99, posterize=6)
 
-# The operations that a sample draws from, in torchvision's order. The order is part of the meaning
-# of a seed.
+# The operations that a sample draws from. The order, torchvision's, decides what a seed draws.
 PICKS = (
     "identity",
     "shear_x",
@@ -85,8 +84,7 @@ PICKS = (
 )
 _WARPS = PICKS[1:6]  # these move pixels, by one function with a matrix for each sample
 _SIGNED = PICKS[1:10]  # these go in one of two directions
-# In the order in which the groups of a layer are done, with the count of numbers that a call takes
-# for each sample.
+# In the order in which groups are done; with the count of numbers that each sample has.
 _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "warp": (effects.warp, 6),
     "brightness": (effects.brightness, 1),
@@ -200,11 +198,15 @@ class Policy(Operation):
         self.probability = probability
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: the Layers. Arrays, for layer l: "l.moves" (n,), the place in the layer before of
-        each image of the sorted layer, and "l.numbers" (n, 6). "back" (n,): the place of each row
-        of the batch in the last layer."""
+        """Host: the Layers.
+
+        Arrays, for layer l: "l.moves" (n,), the place in the layer before of each image of the
+        sorted layer, and "l.numbers" (n, 6). "back" (n,): the place of each row of the batch in the
+        last layer.
+        """
         layers: list[Layer] = []
         arrays: dict[str, Array] = {}
+        # Each layer sorts the images anew, from the order of the layer before.
         place_of_row = np.arange(len(draws))
         for number in range(self.layers):
             layer, numbers = self._plan_layer(draws, size, number)
@@ -276,8 +278,7 @@ class Policy(Operation):
     def _run_sorted(
         self, images: Tensor, host: tuple[Layer, ...], tensors: Tensors, only: str | None = None
     ) -> Tensor:
-        """Does a whole batch with few launches: a layer sorts all images once, so that each group
-        is a slice.
+        """Few launches: a layer sorts all images once, so that each group is a slice.
 
         `only`: the function that is done; None: all.
         """
@@ -291,12 +292,14 @@ class Policy(Operation):
                 if only is not None and name != only:
                     continue
                 group = images[begin:end]
+                # Functions work in place if they can, so most results are the group itself.
                 changed = self._function(name)(group, *_parameters(name, numbers[begin:end]))
                 if changed is not group:
                     group.copy_(changed)
         return torch.index_select(images, 0, tensors["back"], out=spare)
 
     def _function(self, name: str) -> Function:
+        # Alpha moves with the pixels; all other functions leave it as it is.
         function = self.fast(_FUNCTIONS[name][0])
         return function if name == "warp" else on_colour(function)
 
@@ -343,10 +346,12 @@ class ColourJitter(_SomeSamples):
         self.strength = strength
 
     def plan(self, draws: Draws, size: Size, position: int) -> Step:
-        """Host: rows and order. Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast,
-        saturation, hue.
+        """Host: rows and order.
+
+        Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast, saturation, hue.
         """
         rows = np.flatnonzero(draws.each(Stream.JITTER) < self.probability)
+        # The paper's ColorJitter(0.8 s, 0.8 s, 0.8 s, 0.2 s), of strength s.
         reach = self.strength * 0.8
         low = max(0.0, 1 - reach)
         high = 1 + reach

@@ -1,6 +1,4 @@
-"""kornia's copies from the host to a GPU, and its solving of equations -> the same without a wait
-for the GPU.
-"""
+"""kornia's copies to a GPU, and its solving of equations -> the same without waiting for it."""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ from fastpipe.plan.draws import Bools, Int64s
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The work of the engine for n samples. Each sample becomes k rows: 1, or as many as the crop
-    has (FiveCrop: 5).
+    """The work of the engine for n samples.
+
+    Each sample becomes k rows: 1, or as many as the crop has (FiveCrop: 5).
     """
 
     ids: Int64s  # (n,) positions of the samples in the dataset
@@ -23,8 +24,7 @@ class BatchPlan:
     records: NDArray[np.void]  # (n,) index records of the samples
     crops: Crops  # of the n * k rows; the rows of a sample are neighbours
     flips: Bools  # (n * k,) True: the row is mirrored left and right
-    # (n,) samples that count. The others are repeats, so that the batches of all ranks have one
-    # size.
+    # (n,) samples that count. The others are repeats, to give the batches of all ranks one size.
     valid: Bools
     # (n,) names of the random draws; the samples' numbers, unless a sample may come twice.
     names: Int64s
@@ -97,7 +97,5 @@ class BatchPlan:
 
 
 def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
-    """The rows of some samples of a batch, given by their positions in it: (n,) -> (n *
-    rows_per_sample,).
-    """
+    """The rows of samples at these positions of a batch: (n,) -> (n * rows_per_sample,)."""
     return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()

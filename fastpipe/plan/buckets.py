@@ -97,8 +97,9 @@ class Buckets(PaddedCrop):
 
     @property
     def largest(self) -> Size:
-        """(height, width) of a batch that holds any single image of usual shape. The first memory
-        has this size.
+        """(height, width) of a batch that holds any single image of usual shape.
+
+        The first memory has this size.
         """
         if self.area is not None:
             side = self.rounded_up(math.isqrt(self.area) + self.size_divisible)
@@ -140,15 +141,12 @@ class Buckets(PaddedCrop):
         return np.stack([np.where(is_wide, long, short), np.where(is_wide, short, long)], axis=1)
 
     def shape(self, resized: Int64s) -> Size:
-        """(height, width) of a batch that holds images of these widths and heights, (n, 2), n at
-        least 1.
-        """
+        """(height, width) of a batch that holds images of these widths and heights, (n, 2)."""
         width, height = resized.max(axis=0).tolist()
         return self.rounded_up(height), self.rounded_up(width)
 
     def likeness(self, resized: Int64s) -> Int64s:
-        """(n,) numbers to sort images by: equal for one rounded shape, near each other for similar
-        shapes.
+        """(n,) numbers to sort images by: equal for one rounded shape, near for similar ones.
 
         Ascending by width and, within one width, descending by height.
         """
@@ -170,18 +168,15 @@ class _Window:
 class Grouping:
     """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
 
-    partition: (
-        Partition  # with the sequences of all nodes, so that all ranks agree on a batch's size
-    )
-    resized: Callable[
-        [int, int, int], Int64s
-    ]  # (sequence, start, stop) -> (n, 2) width and height in the row
+    # With the sequences of all nodes, so that all ranks agree on a batch's size.
+    partition: Partition
+    # (sequence, start, stop) -> (n, 2) width and height in the row.
+    resized: Callable[[int, int, int], Int64s]
     buckets: Buckets
     _: KW_ONLY
     batches: int  # of a window
-    key: (
-        int | None
-    )  # of the draws of the batches' order; None: a window goes from narrow to wide images
+    # Of the draws of the batches' order; None: a window goes from narrow to wide images.
+    key: int | None
 
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
@@ -207,8 +202,7 @@ class Grouping:
         return begin, self._window(window).positions[sequence][start - begin : stop - begin]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
-        """The inverse: where the samples at these positions of the order stand after they were
-        dealt out.
+        """The inverse: the places of the samples at these positions after they were dealt out.
 
         Positions after the last batch stay as they are.
         """
@@ -250,9 +244,8 @@ class Grouping:
             stretch_of_batch = np.argsort(draws, kind="stable")
         batch_of_stretch = np.argsort(stretch_of_batch)
 
-        largest = np.ones(
-            (count, 2), dtype=np.int64
-        )  # width and height of the largest image of each batch
+        # Width and height of the largest image of each batch.
+        largest = np.ones((count, 2), dtype=np.int64)
         positions = {}
         for sequence, _ in self.partition.sequences:
             edges = [self.partition.edge(sequence, batch) for batch in range(first, end + 1)]

@@ -12,9 +12,8 @@ from fastpipe.plan.order import CHUNK_BYTES, members
 # A part of a shard, in bytes; never beyond the shard's end.
 RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
 
-MOST_RANGE_BYTES = (
-    4 * CHUNK_BYTES
-)  # a chunk can be larger if its samples are far larger than the average
+# A chunk can be larger if its samples are far larger than the average.
+MOST_RANGE_BYTES = 4 * CHUNK_BYTES
 _NEAR_BYTES = 16 * 1024
 
 
@@ -55,8 +54,9 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
 
 
 def runs_of(samples: Int64s) -> Int64s:
-    """(n,) sample numbers -> (m, 2) runs of neighbours, in the same order. A number may be repeated
-    directly.
+    """(n,) sample numbers -> (m, 2) runs of neighbours, in the same order.
+
+    A number may be repeated directly.
     """
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)

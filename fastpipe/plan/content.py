@@ -1,6 +1,4 @@
-"""The samples of a dataset as a plan sees them: which samples of an index, in which shares, with
-which labels.
-"""
+"""The samples of a dataset as a plan sees them: their numbers in an index, shares and labels."""
 
 from __future__ import annotations
 
@@ -29,21 +27,20 @@ class ById(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The samples of a dataset. A sample's id is its position in the dataset, its number is its row
-    in the index.
+    """The samples of a dataset.
+
+    A sample's id is its position in the dataset, its number is its row in the index.
     """
 
     index: Index  # of the packed dataset, or of several, one behind the other
-    samples: (
-        Int64s | None
-    )  # (n,) the number of each id, all different; None: id and number are the same
+    # (n,) the number of each id, all different; None: id and number are the same.
+    samples: Int64s | None
     # (shares + 1,) the first id of each share, and the number of samples; one share unless mixed.
     starts: Int64s
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
     labels: ById | None = None  # in place of the labels of the index
-    identity: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # a loader's state compares it with its own
+    # A loader's state compares it with its own.
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: Index) -> Content:

@@ -1,5 +1,4 @@
-"""Kinds of crops, image sizes and draws -> the part of each image that becomes its row of the
-batch.
+"""Kinds of crops, image sizes and draws -> the part of each image that becomes its row.
 
 A crop is two rectangles, the box and the bounds: see `Crops`.
 """
@@ -47,12 +46,10 @@ class Crops:
     bounds: NDArray[np.int32]
     size: Size  # (height, width) of the rows
     rendering: Rendering = field(default_factory=Rendering)
-    mirrored: Bools | None = (
-        None  # (n,) True: the row is mirrored, whatever the flips are; None: the flips decide
-    )
-    shown: Int64s | None = (
-        None  # (n, 2) height and width of the image at the row's top left; the rest is padding
-    )
+    # (n,) True: the row is mirrored, whatever the flips are; None: the flips decide.
+    mirrored: Bools | None = None
+    # (n, 2) height and width of the image at the row's top left; the rest is padding.
+    shown: Int64s | None = None
 
     def part(self, rows: slice) -> Crops:
         """The crops of some rows."""
@@ -108,8 +105,7 @@ def plan_crops(
         case Buckets():
             assert flips is not None
             canvas = canvas_of(crop, size, widths, heights)
-            # The image is to end at the top left. One that is mirrored later has to be at the right
-            # now.
+            # The image ends at the top left, so one that is mirrored later is at the right now.
             left_top = flips[:, None] * (canvas.resized - size[::-1]) * (1, 0)
             crops = _crops_of_canvas(crop, size, canvas, left_top)
             return replace(crops, shown=canvas.resized[:, ::-1].copy())
@@ -128,9 +124,8 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     canvas = canvas_of(crop, size, widths, heights)
     if isinstance(crop, Resize):
         return crops_at(_whole_images(canvas.pictures), crop, size)
-    centre = np.rint(canvas.room / 2.0).astype(
-        np.int64
-    )  # the crop's left top; a Letterbox has no room
+    # The crop's left top; a Letterbox has no room.
+    centre = np.rint(canvas.room / 2.0).astype(np.int64)
     if not isinstance(crop, FiveCrop):
         return _crops_of_canvas(crop, size, canvas, centre)
 
@@ -138,8 +133,7 @@ def _fixed_crops(crop: Crop, size: Size, widths: Int64s, heights: Int64s) -> Cro
     room = canvas.room[:, None]
     corners = room * [(0, 0), (1, 0), (0, 1), (1, 1)]
     five = np.concatenate([corners, centre[:, None]], axis=1)
-    # Crops six to ten are those of the mirrored image: in the image as it is, x counts from the
-    # right.
+    # Crops six to ten are those of the mirrored image, so x counts from the right.
     of_mirrored = room * (1, 0) + five * (-1, 1)
     ten = np.concatenate([five, of_mirrored], axis=1)
     return _crops_of_canvas(crop, size, canvas, ten[:, : crop.rows].reshape(-1, 2))
@@ -152,8 +146,9 @@ def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: Size) -> Crops
 
 @dataclass(frozen=True)
 class Canvas:
-    """The resized and padded forms of n images, from which a crop of the output's size is cut; all
-    (n, 2), x and y.
+    """The resized and padded forms of n images, from which a crop of the output's size is cut.
+
+    All (n, 2), x and y.
     """
 
     pictures: Int64s  # widths and heights of the images
@@ -252,16 +247,16 @@ def _resize_shorter_side(length: int, pictures: Int64s) -> Int64s:
 
 def _fit_inside(output: Int64s, pictures: Int64s) -> Int64s:
     """The largest size in the image's aspect ratio that fits the output."""
-    products = (
-        output * pictures[:, ::-1]
-    )  # to compare the ratios output / image of both sides in whole numbers
+    # To compare the ratios output / image of both sides in whole numbers.
+    products = output * pictures[:, ::-1]
     width_limits = products[:, 0] <= products[:, 1]
     return np.maximum(_scaled(output, pictures, width_limits), 1)
 
 
 def _fit_inside_rounded(output: Int64s, pictures: Int64s) -> Int64s:
-    """The same, rounded to whole pixels, halves to even. Source: timm's ResizeKeepRatio with
-    longest=1.
+    """The same, rounded to whole pixels, halves to even.
+
+    Source: timm's ResizeKeepRatio with longest=1.
     """
     ratio = (pictures / output).max(axis=1, keepdims=True)
     resized = np.rint(pictures / ratio).astype(np.int64)
@@ -269,8 +264,9 @@ def _fit_inside_rounded(output: Int64s, pictures: Int64s) -> Int64s:
 
 
 def _scaled(output: Int64s, pictures: Int64s, by_width: Bools) -> Int64s:
-    """One side is the output's; the other keeps the image's aspect ratio, rounded down to a whole
-    pixel.
+    """One side is the output's.
+
+    The other keeps the image's aspect ratio, rounded down to a whole pixel.
     """
     is_output_side = np.stack([by_width, ~by_width], axis=1)
     return np.where(is_output_side, output, output[::-1] * pictures // pictures[:, ::-1])
@@ -284,8 +280,7 @@ def random_resized(
     epoch: int,
     samples: Int64s,
 ) -> Int64s:
-    """Boxes as of torchvision's RandomResizedCrop.get_params: ten tries at a fitting area and
-    ratio, or the middle.
+    """Boxes as of torchvision's get_params: ten tries at a fitting area and ratio, or the middle.
 
     Args:
         crops: the options and the seed of each view.
@@ -369,9 +364,7 @@ def _random_resized_one(
 
 
 def _middle_box(ratio: tuple[float, float] | Float64s, widths: Int64s, heights: Int64s) -> Int64s:
-    """(n, 4) boxes in the middle of the images, as large as the limits of the ratio (minimum,
-    maximum) allow.
-    """
+    """(n, 4) boxes in the middle of the images, as large as the limits of the ratio allow."""
     min_ratio, max_ratio = ratio
     is_too_tall = widths / heights < min_ratio
     is_too_wide = widths / heights > max_ratio

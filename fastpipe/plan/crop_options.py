@@ -102,8 +102,9 @@ def batch_sizes(
 
 
 def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
-    """The same sizes, checked against a crop. Sizes of a schedule are checked when their epoch
-    comes.
+    """The same sizes, checked against a crop.
+
+    Sizes of a schedule are checked when their epoch comes.
     """
 
     def check_size(size: Size) -> Size:
@@ -119,8 +120,9 @@ def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
 def _checked_schedule(
     function: Callable[[int], Any], check: Callable[[Any], Size]
 ) -> Callable[[int], Size]:
-    """The same function of the epoch, with a check of its results; its errors name the epoch and
-    the result.
+    """The same function of the epoch, with a check of its results.
+
+    Its errors name the epoch and the result.
     """
 
     def schedule(epoch: int) -> Size:
@@ -164,9 +166,7 @@ def checked_crop(crop: object, size: Size, *, train: bool) -> Crop:
 
 
 def flip_probability(hflip: object, *, train: bool) -> float:
-    """Checks `hflip`: None (the value of `train`), True (a half), False (never), or a probability
-    in [0, 1].
-    """
+    """Checks `hflip`: None (as `train`), True (a half), False (never), or a probability."""
     if hflip is None:
         hflip = train
     if isinstance(hflip, bool):
@@ -180,9 +180,7 @@ def flip_probability(hflip: object, *, train: bool) -> float:
 
 
 def _describe_equivalent(crop: object) -> str:
-    """The end of the error about a crop: how a transform of another library, or a name, is written
-    here.
-    """
+    """The end of the error about a crop: how another library's transform is written here."""
     if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
     kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)

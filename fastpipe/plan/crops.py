@@ -1,6 +1,4 @@
-"""The kinds of crops: how an image becomes its row of the batch, or its rows, and how their pixels
-are made.
-"""
+"""The kinds of crops: how an image becomes its rows of a batch, and how their pixels are made."""
 
 from __future__ import annotations
 
@@ -43,8 +41,9 @@ class Rendering:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseCrop:
-    """A kind of crop. All options are keywords, because the first argument of torchvision's crops
-    is the size.
+    """A kind of crop.
+
+    All options are keywords, because the first argument of torchvision's crops is the size.
     """
 
     interpolation: str = "bilinear"
@@ -189,8 +188,9 @@ class CenterCrop(ResizedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class Resize(BaseCrop):
-    """The whole image, resized to the output's size, whatever its aspect ratio. Options: see
-    RandomResizedCrop.
+    """The whole image, resized to the output's size, whatever its aspect ratio.
+
+    Options: see RandomResizedCrop.
     """
 
     @classmethod
@@ -319,9 +319,7 @@ Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCr
 
 
 def shorter_side(crop: CenterCrop | FiveCrop, size: Size) -> int:
-    """The length of an image's shorter side, in pixels, before crops of (height, width) are cut
-    out.
-    """
+    """The length of an image's shorter side, in pixels, before crops of `size` are cut out."""
     if crop.resize is None:
         return round(max(size) * 256 / 224)
     return crop.resize

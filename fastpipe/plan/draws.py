@@ -1,7 +1,8 @@
 """(seed, epoch, stream, number) -> a random value, by a stateless hash.
 
 There is no generator and no order of calls: any draw can be made at any time, on any rank, alone or
-with others."""
+with others.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """(recipe, epoch) -> the plan of any batch of the epoch, and what is read and fetched ahead of it.
 
 Every random choice is made here, ahead of the engine, as arrays: results cannot depend on threads
-or timing."""
+or timing.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +120,9 @@ class EpochPlan:
             while end < last and self._size_of(end) == size:
                 end += 1
 
-        ids, valid, names = [], [], []
+        ids = []
+        valid = []
+        names = []
         row_edges = [0]
         for number in range(first, end):
             batch_ids, batch_valid, batch_names = self._rows(number)
@@ -128,14 +131,14 @@ class EpochPlan:
             names.append(batch_names)
             row_edges.append(row_edges[-1] + len(batch_ids))
         plan = self._plan(np.concatenate(ids), np.concatenate(valid), np.concatenate(names), size)
-        return {
-            first + i: plan.part(start, stop) for i, (start, stop) in enumerate(pairwise(row_edges))
-        }
+        parts = [plan.part(start, stop) for start, stop in pairwise(row_edges)]
+        return dict(zip(range(first, end), parts, strict=True))
 
     def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
         """A batch's ids, which of its rows count, and the names of its draws; (n,) each."""
         rank_rows = self._partition.rank_rows(number)
-        ids, names = [], []
+        ids = []
+        names = []
         for sequence, start, stop in rank_rows.spans:
             if self._grouping is None:
                 rows = self.orders[sequence].take(start, stop)
@@ -177,9 +180,8 @@ class EpochPlan:
                 self.orders[sequence].reads(start, stop, first=first, runs=is_in_shard_order)
             )
         ahead = np.concatenate(parts)  # runs of samples, or ids
-        if not first and not len(
-            ahead
-        ):  # the usual case, if a chunk has the samples of many batches
+        # The usual case, if a chunk has the samples of many batches.
+        if not first and not len(ahead):
             return np.empty(0, dtype=RANGE_DTYPE)
 
         if is_in_shard_order:
@@ -193,9 +195,7 @@ class EpochPlan:
         return ranges
 
     def upcoming(self, number: int, *, first: bool) -> Int64s:
-        """This rank's samples in the chunks that `reads` names before batch `number`, chunk by
-        chunk.
-        """
+        """This rank's samples in the chunks that `reads` names before a batch, chunk by chunk."""
         parts = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._spans_ahead(number, first=first):
             parts += self.orders[sequence].ahead(
@@ -206,9 +206,7 @@ class EpochPlan:
         return np.concatenate([samples[:1], samples[1:][is_new]])
 
     def _spans_ahead(self, number: int, *, first: bool) -> list[Span]:
-        """The spans that are used up to batch `number`, as far as no earlier batch has requested
-        them.
-        """
+        """The spans that are used up to a batch and that no earlier batch has requested."""
         if self._grouping is None:
             return self._partition.spans(number)
         spans = []
@@ -224,8 +222,9 @@ class EpochPlan:
         return self._partition.is_mine(sequence, positions)
 
     def others(self, plan: BatchPlan, rows: Int64s, attempt: int) -> BatchPlan:
-        """Random other samples for the rows, (m,), of a batch that cannot be decoded; a sampler
-        draws its own.
+        """Random other samples for the rows, (m,), of a batch that cannot be decoded.
+
+        A sampler draws its own.
         """
         recipe = self.recipe
         content = self._content
@@ -252,8 +251,9 @@ class EpochPlan:
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), content.numbers(others), size)
 
     def of(self, ids: Int64s, number: int = 0) -> BatchPlan:
-        """The plan of some samples at the size of batch `number`; with Buckets, at the size that
-        they have alone.
+        """The plan of some samples at the size of batch `number`.
+
+        With Buckets, at the size that they have alone.
         """
         crop = self.recipe.crop
         if isinstance(crop, Buckets):

@@ -1,5 +1,6 @@
-"""A batch in host memory, between the engine and a device; boxes and points -> the entries that a
-user asked for.
+"""A batch in host memory, between the engine and a device.
+
+Boxes and points -> the entries that a user asked for.
 """
 
 from __future__ import annotations
@@ -26,25 +27,19 @@ class HostFields:
     VIEW.NAME: "0.mask" is the mask of the first view.
     """
 
-    names: Mapping[
-        str, str
-    ]  # key in the batch -> name of the field ("image" for the images), in the batch's order
-    images: tuple[
-        str, ...
-    ] = ()  # masks (n * k, height, width), second images (n * k, height, width, channels)
+    # Key in the batch -> name of the field ("image" for the images), in the batch's order.
+    names: Mapping[str, str]
+    # Masks (n * k, height, width), second images (n * k, height, width, channels).
+    images: tuple[str, ...] = ()
     options: Mapping[str, Boxes] = field(default_factory=dict)  # of fields of boxes, by name
-    places: list[Places] = field(
-        default_factory=list
-    )  # boxes and points of each view, until they no longer move
-    arrays: dict[str, NDArray[np.generic]] = field(
-        default_factory=dict
-    )  # for the device, by name or VIEW.NAME
-    # The number of boxes or objects of each row, for entries that become a list with one tensor a
-    # row.
+    # Boxes and points of each view, until they no longer move.
+    places: list[Places] = field(default_factory=list)
+    # For the device, by name or VIEW.NAME.
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)
-    lists: dict[str, list[Any]] = field(
-        default_factory=dict
-    )  # values that stay on the host, by name
+    # Values that stay on the host, by name.
+    lists: dict[str, list[Any]] = field(default_factory=dict)
 
     def by_view(self, name: str) -> bool:
         """Whether each view has an entry of its own."""
@@ -56,7 +51,8 @@ class HostBatch:
     """A batch as the engine leaves it: n samples of k rows each.
 
     The images of each view are a slot of a SlotRing: (N, height, width, channels), uint8 or uint16,
-    N >= n * k."""
+    N >= n * k.
+    """
 
     number: int  # in its epoch
     epoch: int
@@ -68,9 +64,7 @@ class HostBatch:
 
 
 def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
-    """Adds the boxes and points of a view with so many rows to `fields`, without boxes that are too
-    small.
-    """
+    """Adds the boxes and points of a view to `fields`, without boxes that are too small."""
     for name, placed in places.items():
         entry = f"{view}.{name}"
         if not placed.are_boxes:
@@ -104,8 +98,9 @@ def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_s
 def _padded(
     array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Boxes or labels (M, ...) -> (rows, most, ...). Boxes are filled up with zeros, labels with
-    -1.
+    """Boxes or labels (M, ...) -> (rows, most, ...).
+
+    Boxes are filled up with zeros, labels with -1.
     """
     most = int(counts.max(initial=0))
     padding = 0 if array.ndim > 1 else -1

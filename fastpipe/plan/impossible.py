@@ -1,5 +1,6 @@
-"""The table of options that cannot go together by their meaning, and their errors; docs/together.md
-is made from it.
+"""The table of options that cannot go together by their meaning, and their errors.
+
+Docs/together.md is made from it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""(samples, seed, epoch) -> the order of an epoch, any stretch of it at a time, and the samples to
-read ahead of it.
+"""(samples, seed, epoch) -> any stretch of the order of an epoch, and the samples to read ahead.
 
 Note [chunked shuffle]
 Reading a shard front to back is many times faster than reading at random, and a full permutation of
@@ -37,9 +36,8 @@ Ids = Callable[[Int64s], Int64s]  # (n,) places of a pass -> (n,) ids
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
 MOST_SAMPLES_PER_CHUNK = 1024  # limits the time to sort a window of tiny images to 3 ms
-CHUNKS_EARLY = (
-    8  # how much earlier than its window, or without shuffle than its sample, a chunk is read
-)
+# How much earlier than its window, or without shuffle than its sample, a chunk is read.
+CHUNKS_EARLY = 8
 _FEISTEL_ROUNDS = 8
 _WINDOWS_KEPT = 3  # the current one, and those that are fetched ahead
 _PASSES_KEPT = 2  # a batch rarely lies in more
@@ -62,8 +60,7 @@ def cache_recent(size: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any
                 return cache[number]
             except KeyError:
                 oldest_first = list(cache)
-            # Make room before the method runs, so that never more than `size` results are in
-            # memory.
+            # Make room before the method runs: never more than `size` results are in memory.
             excess = len(oldest_first) + 1 - size
             for old_number in oldest_first[: max(0, excess)]:
                 cache.pop(old_number, None)
@@ -77,8 +74,9 @@ def cache_recent(size: int) -> Callable[[Callable[[Any, int], T]], Callable[[Any
 
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
-    """How many average samples make a chunk of about CHUNK_BYTES; at least 1, at most
-    MOST_SAMPLES_PER_CHUNK.
+    """How many average samples make a chunk of about CHUNK_BYTES.
+
+    At least 1, at most MOST_SAMPLES_PER_CHUNK.
     """
     average = round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))
     return min(max(1, average), MOST_SAMPLES_PER_CHUNK)
@@ -117,8 +115,9 @@ def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s
 
 
 class EpochOrder:
-    """The order of one pass through `samples` samples, at least 1; without shuffle, their own
-    order.
+    """The order of one pass through `samples` samples, at least 1.
+
+    Without shuffle, their own order.
 
     See Note [chunked shuffle].
     """
@@ -136,9 +135,7 @@ class EpochOrder:
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
 
     def take(self, start: int, stop: int) -> Int64s:
-        """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <=
-        samples.
-        """
+        """The sample numbers at positions [start, stop), 0 <= start <= stop <= samples."""
         if not self._shuffle:
             return np.arange(start, stop, dtype=np.int64)
         if self._chunk == 1:
@@ -201,8 +198,9 @@ class EpochOrder:
         return ((position // self._chunk + 1) * self._windows - 1) // self._chunks
 
     def _first_chunk(self, window: int) -> int:
-        """The place of a window's first chunk. The windows' numbers of chunks differ by at most
-        one.
+        """The place of a window's first chunk.
+
+        The windows' numbers of chunks differ by at most one.
         """
         return window * self._chunks // self._windows
 
@@ -211,9 +209,8 @@ class EpochOrder:
         """The samples of a window, in their order."""
         first_chunk = self._first_chunk(window)
         places = np.arange(first_chunk, self._first_chunk(window + 1), dtype=np.int64)
-        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(
-            self._chunk
-        )  # (chunks, samples)
+        # (chunks, samples).
+        samples = self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)
         samples = samples[samples < self._samples]  # the last chunk may be short
         samples = (samples + self._rotation) % self._samples
         begin = first_chunk * self._chunk
@@ -264,9 +261,8 @@ class Passes:
     repeats: int  # how often in a row a place comes
     shuffle: bool  # False: all passes have the order of the places
     ids: Callable[[int], Ids]  # number of a pass -> a function from places to ids
-    base: int = (
-        0  # added to the places of this sequence: the places of all sequences are numbered together
-    )
+    # Added to the places of this sequence: the places of all sequences are numbered together.
+    base: int = 0
 
     def take(self, start: int, stop: int) -> OrderRows:
         """The rows at positions [start, stop) of the epoch."""
@@ -301,9 +297,7 @@ class Passes:
     def ahead(
         self, start: int, stop: int, is_mine: Callable[[Int64s], Bools], *, first: bool
     ) -> list[Int64s]:
-        """For each run of `reads`, the ids of its samples that this epoch has at positions for
-        which `is_mine`.
-        """
+        """For each run of `reads`, the ids that this epoch has at positions of `is_mine`."""
         ids = []
         for piece in self._place_pieces(start, stop, first=first):
             order, ids_of = self._pass(piece.number)
@@ -325,9 +319,7 @@ class Passes:
         return self.places * self.repeats
 
     def _pieces(self, start: int, stop: int) -> list[_Piece]:
-        """The positions [start, stop) of the epoch, cut where a pass ends, in positions of their
-        pass.
-        """
+        """The positions [start, stop), cut where a pass ends, counted in their pass."""
         if start >= stop:
             return []
         length = self._length

@@ -1,5 +1,4 @@
-"""(rows, batch size, ranks, shares) -> which positions of an epoch's orders each rank takes, batch
-by batch.
+"""(rows, batch size, ranks, shares) -> the positions of an epoch that each rank takes, by batch.
 
 Note [partition]
 A global batch is one batch of every rank: batch_size * world_size samples. An epoch's order is cut
@@ -84,7 +83,8 @@ def floor_sum(count: int, divisor: int, factor: int, offset: int) -> int:
     """The sum of floor((factor * i + offset) / divisor) for i in [0, count).
 
     Source: the Euclidean-like algorithm for such sums in Graham, Knuth and Patashnik, "Concrete
-    Mathematics", 3.5."""
+    Mathematics", 3.5.
+    """
     total = 0
     while True:
         quotient, factor = divmod(factor, divisor)
@@ -110,8 +110,7 @@ class MixedRows:
         """Rows of each share in the first `batches` batches."""
         if len(self._ends) == 1:
             return [batches * (self._ends[0] // _ONE)]
-        # Batch i has ceil((end - h) / _ONE) rows up to a share's end, where h = _GOLDEN * i modulo
-        # _ONE.
+        # Batch i has ceil((end - h) / _ONE) rows up to a share's end, h = _GOLDEN * i modulo _ONE.
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
         ends = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
         return [end - start for start, end in pairwise([0, *ends])]
@@ -220,8 +219,7 @@ class Partition:
 
         available = _length(spans)
         if available == 0:
-            # Other nodes still have a sample and this one has none: it repeats the last one that it
-            # had.
+            # Other nodes still have a sample and this one has none: it repeats its last one.
             sequence, length = self.sequences[0]
             last = Span(sequence, length - 1, length)
             return RankRows([last], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
@@ -239,8 +237,9 @@ class Partition:
         return low + np.searchsorted(edges, positions, side="right") - 1
 
     def is_mine(self, sequence: int, positions: Int64s) -> Bools:
-        """(n,) which positions are this rank's. Of a last batch that is filled up, all are; of a
-        tail, none.
+        """(n,) which positions are this rank's.
+
+        Of a last batch that is filled up, all are; of a tail, none.
         """
         if not len(positions):
             return np.zeros(0, dtype=np.bool_)
@@ -252,8 +251,7 @@ class Partition:
             begins = [self._row_zero(sequence, batch) for batch in different.tolist()]
             rows: Int64s = positions - np.array(begins, dtype=np.int64)[inverse]
         else:
-            # All batches are alike, so this needs no loop over the batches, of which there may be
-            # many.
+            # All batches are alike, so this needs no loop over batches, which may be many.
             stretch = self._edges_of(1)[0]
             sequence_of_node = sequence - self._node * self._sequences_per_node
             rows = sequence_of_node * stretch + positions % stretch
@@ -266,8 +264,9 @@ class Partition:
         return is_owned & ~is_last
 
     def _row_zero(self, sequence: int, batch: int) -> int:
-        """The position of a sequence that would be row 0 of its node's rows of a batch; it may be
-        below 0.
+        """The position of a sequence that would be row 0 of its node's rows of a batch.
+
+        It may be below 0.
         """
         spans_before = [span for span in self.spans(batch) if span.sequence < sequence]
         return self.edge(sequence, batch) - _length(spans_before)

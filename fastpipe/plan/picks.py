@@ -42,9 +42,7 @@ class Pick:
         return False
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """(n,) places in [0, count) of pass `epoch` -> (n,) places in the reading order of the
-        share.
-        """
+        """(n,) places of pass `epoch` -> (n,) places in the reading order of the share."""
         raise NotImplementedError
 
 
@@ -68,8 +66,7 @@ class SpreadDraws(Pick):
 
 
 class DistinctDraws(Pick):
-    """Without replacement, by (n,) weights: the set that drawing one by one from the remaining
-    samples gives.
+    """Without replacement, by (n,) weights: as drawing one by one from the remaining samples.
 
     It is the set of the smallest of exponentially distributed numbers with the weights as rates
     (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
@@ -94,9 +91,9 @@ class DistinctDraws(Pick):
 
 @dataclass(frozen=True, eq=False)
 class TriedDraws(Pick):
-    """With replacement, without weights in memory: tries any sample, and accepts it with a
-    probability that is proportional to its weight.
-    """
+    """With replacement, without weights in memory: tries samples, and accepts them by weight.
+
+    A sample is accepted with a probability that is proportional to its weight."""
 
     samples: int  # that could be drawn
     weights_of: Callable[[Int64s], Float64s]  # (n,) samples -> (n,) weights, not all 0
@@ -131,8 +128,9 @@ class TriedDraws(Pick):
 
 
 class Listed(Pick):
-    """The samples that a function lists: epoch -> (n,) ids, checked. The lists of two epochs are
-    kept.
+    """The samples that a function lists: epoch -> (n,) ids, checked.
+
+    The lists of two epochs are kept.
     """
 
     def __init__(self, numbers_of: Callable[[int], Int64s]) -> None:

@@ -1,5 +1,4 @@
-"""Boxes and points on the images of a batch: the user's options, and how a crop and mirroring move
-them.
+"""Boxes and points on images: the user's options, and how crops and mirroring move them.
 
 Note [torchvision's order]
 Results equal those of torchvision.transforms.v2 on tv_tensors to the last bit of float32, because
@@ -32,8 +31,9 @@ _PAIRS_HINT = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2)
 
 @dataclass(frozen=True)
 class Boxes:
-    """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`. Its name alone
-    means these defaults.
+    """A field of boxes, in `fields=` of fastpipe.loader, or in `data.with_fields`.
+
+    Its name alone means these defaults.
 
     Args:
         name: of the field.
@@ -127,9 +127,7 @@ class Placed:
 
 
 def places_in_row(rows: Int64s, count: int) -> Int64s:
-    """(M,) ascending rows below `count` -> (M,) 0 for the first box or object of each row, 1 for
-    the second, ...
-    """
+    """(M,) ascending rows -> (M,) 0 for the first box or object of a row, 1 for the second, ..."""
     sizes = np.bincount(rows, minlength=count)
     first_of_row = np.cumsum(sizes) - sizes
     return np.asarray(np.arange(len(rows)) - first_of_row[rows])
@@ -137,8 +135,9 @@ def places_in_row(rows: Int64s, count: int) -> Int64s:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How n images become rows: resized, padded, cropped, resized, mirrored. A ratio of 1 is no
-    resize.
+    """How n images become rows: resized, padded, cropped, resized, mirrored.
+
+    A ratio of 1 is no resize.
     """
 
     before: Float32s  # (n, 2) ratios x, y of the resize before the crop
@@ -175,17 +174,15 @@ def geometry_of(
 
 
 def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
-    """Moves boxes (M, 4), x0, y0, x1, y1, as their images become rows, and clips them to the
-    output.
+    """Moves boxes (M, 4), x0, y0, x1, y1, as images become rows; clips them to the output.
 
     Args:
         boxes: in pixels of the images.
         rows: (M,) the image of each box.
         geometry: of the images.
     """
-    corners = _resized_and_cut(
-        boxes.reshape(-1, 2, 2), rows, geometry, clip=True
-    )  # (M, corners, x and y)
+    # (M, corners, x and y).
+    corners = _resized_and_cut(boxes.reshape(-1, 2, 2), rows, geometry, clip=True)
     is_mirrored = geometry.flips[rows]
     corners[is_mirrored, :, 0] = geometry.size[0] - corners[is_mirrored, ::-1, 0]
     np.clip(corners, 0, np.array(geometry.size, dtype=np.float32), out=corners)
@@ -204,8 +201,9 @@ def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
 def move_points(
     points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]
 ) -> Float32s:
-    """Moves points (M, K, 3), x, y and visibility, as `move_boxes` moves boxes; points outside the
-    output stay there.
+    """Moves points (M, K, 3), x, y and visibility, as `move_boxes` moves boxes.
+
+    Points outside the output stay there.
 
     The points of each of `flip_pairs` change places in a mirrored image.
     """

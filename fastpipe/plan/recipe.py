@@ -70,23 +70,20 @@ class Recipe:
     drop_last: bool  # leave out a last global batch that is not full
     seed: int  # in [0, 2**64)
     content: Content
-    picks: tuple[
-        Pick, ...
-    ] = ()  # a sampler's pick for each share; empty: epochs go through all samples
+    # A sampler's pick for each share; empty: epochs go through all samples.
+    picks: tuple[Pick, ...] = ()
     repeats: int = 1  # how often in a row a sample comes
     # Rows of an epoch. A mixture may have "smallest" (None) or "largest"; else None means the
     # number of samples.
     epoch_size: int | str | None = None
     ranks: Ranks = ALONE  # the ranks that share an epoch
-    sequences: int = (
-        1  # canonical nodes, into which the order of an epoch is cut; see Note [partition]
-    )
+    # Canonical nodes, into which the order of an epoch is cut; see Note [partition].
+    sequences: int = 1
     sizes: Sizes | None = None  # if sizes change; `size` is then the largest known one
     first_size: Size | None = None  # of the first view, if it is not `size`
     more: tuple[ViewRecipe, ...] = ()  # the views after the first; see Note [views]
-    sampling: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the sampler's part of a loader's state
+    # The sampler's part of a loader's state.
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
@@ -131,9 +128,7 @@ def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
 
 
 def check_batches(recipe: Recipe, epoch: int = 0) -> None:
-    """Raises ConfigError if an epoch has no batch: a loop over it would end at once, without a
-    word.
-    """
+    """Raises ConfigError if an epoch has no batch: a loop over it would end at once."""
     if partition_of(recipe, epoch).batches > 0:
         return
     needs = ""
