@@ -57,6 +57,8 @@ class Foreign(Operation):
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
         self.module = module
+        # The parts of a container of kornia are its modules; a module of a user may hold transforms
+        # anywhere.
         if kornia_modules.is_own(module):
             parts: list[object] = [module, *module.children()]
         else:

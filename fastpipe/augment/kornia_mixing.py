@@ -40,7 +40,8 @@ def _mixup(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arr
 
 def _cutmix(module: Any, parameters: Parameters, draws: Draws, size: Size) -> Arrays:
     """The partner's share is that of the box's pixels."""
-    # (n, 4, 2): x, y, clockwise from the left top.
+    # (n, 4, 2): x, y of the corners, clockwise from the left top. kornia counts x before y, and its
+    # bottom right corner is a pixel of the box.
     corners = parameters["crop_src"][0].numpy().astype(np.int64)
     boxes = np.concatenate([corners[:, 0, ::-1], corners[:, 2, ::-1] + 1], axis=1)
     return _arrays_of_boxes(parameters["mix_pairs"][0].numpy(), boxes, draws, size)

@@ -276,6 +276,7 @@ def on_rows(
     parameters = tuple(parameter[low:high] for parameter in parameters)
     if high - low == count:
         return function(images, *parameters)
+    # The rows on the device, counted from the first image of this part.
     places = index[low:high]
     if first:
         places = places - first

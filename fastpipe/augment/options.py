@@ -159,10 +159,10 @@ def _numbers(moment: Moments) -> tuple[float, ...]:
 
 
 def _parse_moment(name: str, value: object) -> Moments:
-    # Arrays and tensors of numbers count as well, so the value is only iterated.
     single = real_number(value)
     if single is not None and math.isfinite(single):
         return single
+    # A list, a tuple, an array or a tensor.
     try:
         numbers = tuple(float(number) for number in value)  # type: ignore[attr-defined]
     except (TypeError, ValueError):

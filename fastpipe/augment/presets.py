@@ -56,9 +56,8 @@ class Space:
     shear: float  # tangent of the angle
     translate: float | None  # pixels; None: 150/331 of the image's side
     rotate: float  # degrees
-    enhance: (
-        float  # distance from 1 of the factors of brightness, saturation, contrast and sharpness
-    )
+    # Distance from 1 of the factors of brightness, saturation, contrast and sharpness.
+    enhance: float
     posterize: int  # bits taken away
 
 

@@ -142,6 +142,7 @@ class Transfer:
         while self._working and self._working[0].ready.done():
             work = self._working.popleft()
             augment_s = work.ready.since(work.copied)
+            # Pauses for the host do not count as work of the device.
             if work.in_time:
                 self._unpaused_augment_s = augment_s
             copy_s = work.copied.since(work.first)
@@ -159,6 +160,7 @@ class Transfer:
             copies = self._copy(batch, arrays)
             queued = time.perf_counter()
             staged = self._augment(batch, plans, copies)
+        # Copies that are done by now left the device waiting for the augmentation.
         work = _Work(copies.first, copies.copied, staged.ready, in_time=not copies.copied.done())
         self._working.append(work)
         self._stats.transfer_s += queued - planned
@@ -229,6 +231,7 @@ class Transfer:
             partners, shares = augment.partners(plan)
             fields.arrays["mix_index"] = partners
             fields.arrays["mix_lam"] = shares
+        # On the host, before the copy: Note [points on the host].
         for view, places in enumerate(fields.places):
             if view in plans:
                 augment, plan = plans[view]
@@ -288,6 +291,7 @@ class Transfer:
                 memory.append(values[name])
             loop_batch = _as_dict(batch.fields, values, len(views), batch.plan.rows_per_sample)
         ready = self._stream.mark()
+        # The training stream has to know each piece of memory once, however many tensors are in it.
         different = {tensor.untyped_storage().data_ptr(): tensor for tensor in memory}
         return StagedBatch(
             loop_batch, tuple(views), labels, valid, tuple(different.values()), ready

@@ -82,6 +82,7 @@ class BatchPlan:
         `valid` and `names` stay, so the augmentation of a row does not depend on which sample
         stands in.
         """
+        # The arrays may be parts of larger plans, which stay as they are.
         plan = deepcopy(self)
         plan.ids[rows] = others.ids
         plan.samples[rows] = others.samples

@@ -220,7 +220,7 @@ class Grouping:
             places[in_window] = begin + place_of_position[positions[in_window] - begin]
         return places
 
-    def due(self, sequence: int, batch: int, *, first: bool) -> Size:
+    def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
         """The positions [start, stop) to request before `batch`, one window ahead of their use.
 
         `first`: it is the first batch of an iteration, which needs its own window as well. Any

@@ -33,6 +33,7 @@ def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     """
     pieces = _cut_at_shards(runs, index.shard_starts)
     first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
+    # Offsets of a damaged index may lie anywhere, so all of them are clipped to the shard.
     shard = first["shard"]
     is_known = (shard == last["shard"]) & (shard < len(index.shards))
     shard_bytes = index.shard_sizes[np.where(is_known, shard, 0)]

@@ -154,9 +154,8 @@ class Canvas:
     pictures: Int64s  # widths and heights of the images
     resized: Int64s  # widths and heights after the resize
     before: Int64s  # pixels of padding left and above
-    room: (
-        Int64s  # by how many pixels the canvas, with all padding, is wider and higher than the crop
-    )
+    # By how many pixels the canvas, with all padding, is wider and higher than the crop.
+    room: Int64s
 
 
 def canvas_of(crop: Crop | Buckets, size: Size, widths: Int64s, heights: Int64s) -> Canvas:

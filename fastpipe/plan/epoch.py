@@ -95,6 +95,7 @@ class EpochPlan:
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         if number not in self._planned:
+            # Twice as many as the last time, up to the limit of `_plan_batches`.
             count = self._plan_at_once
             self._plan_at_once = 2 * count
             try:
@@ -136,6 +137,7 @@ class EpochPlan:
 
     def _rows(self, number: int) -> tuple[Int64s, Bools, Int64s]:
         """A batch's ids, which of its rows count, and the names of its draws; (n,) each."""
+        # The rows of all spans are taken, and then those of this rank chosen from them.
         rank_rows = self._partition.rank_rows(number)
         ids = []
         names = []
@@ -368,6 +370,7 @@ def _ids_of(recipe: Recipe, epoch: int, share: int, number: int) -> Ids:
     ids_at: Ids = content.ids_at if recipe.shuffle else np.asarray
     if not recipe.picks:
         return ids_at
+    # A pick counts the places of a share from 0, the content those of all shares together.
     start = content.starts[share]
     seed = key(recipe.seed, share, Stream.SEQUENCE) if content.mixed else recipe.seed
     pick = recipe.picks[share].ids(recipe.places(share, epoch), seed=seed, epoch=number)

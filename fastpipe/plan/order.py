@@ -95,6 +95,7 @@ def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s
     """
     counts = np.broadcast_to(np.asarray(count, dtype=np.uint64), numbers.shape)
     bit_counts = np.frexp(counts - np.uint64(1))[1]
+    # (n,) each: the number is cut into a high and a low half of so many bits.
     half_bits = (np.maximum(bit_counts + 1, 2) // 2).astype(np.uint64)
     masks = (np.uint64(1) << half_bits) - np.uint64(1)
     round_keys = bits(permutation_key, np.arange(_FEISTEL_ROUNDS)[:, None])
@@ -115,11 +116,9 @@ def permute(numbers: Int64s, count: int | Int64s, permutation_key: int | Uint64s
 
 
 class EpochOrder:
-    """The order of one pass through `samples` samples, at least 1.
+    """The order of one pass through `samples` samples, at least 1; see Note [chunked shuffle].
 
-    Without shuffle, their own order.
-
-    See Note [chunked shuffle].
+    Without shuffle the samples keep their own order.
     """
 
     def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
