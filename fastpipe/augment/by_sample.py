@@ -1,11 +1,14 @@
-"""torch's random functions, called for a batch -> numbers that depend on each sample's seed, not on the batch.
+"""torch's random functions, called for a batch -> numbers that depend on each sample's seed.
 
-Note [draws by sample]: other people's modules draw with torch.rand and the like, mostly one row a sample: the first
-dimension is the number of images, or a multiple of it. Such a call is answered row by row, from a hash of the sample's
-seed, the number of the call and the place in the row: so a sample gets the same numbers in any batch, at any place and
-on any device. All other draws (torch.randperm, one number a batch) are left to a generator.
+Note [draws by sample]: modules of other libraries draw with torch.rand and the like, mostly one row
+a sample: the first
+dimension is the number of images, or a multiple of it. Such a call is answered row by row, from a
+hash of the sample's seed, the number of the call and the place in the row. So a sample gets the
+same numbers in any batch, at any place and on any device. All other draws (torch.randperm, one
+number a batch) are left to a generator.
 
-Source of the hash: the finaliser of MurmurHash3 (Appleby, public domain), over Weyl steps as in splitmix.
+Source of the hash: the finaliser of MurmurHash3 (Appleby, public domain), over Weyl steps as in
+splitmix.
 """
 
 from __future__ import annotations
@@ -16,17 +19,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
 _STEP = 0x9E3779B9  # 2**32 divided by the golden ratio, odd
-_ROW_BYTES = 2**19  # on a CPU, rows as large as this are made one by one, in its cache
+_ROW_BYTES = 2**19  # larger rows are made one by one on a CPU, in its cache
+Shape = Sequence[int]
 Arguments = tuple[Any, ...]
 Keywords = Mapping[str, Any]
 
 
-class _OtherError(Exception):
+class _NotBySampleError(Exception):
     """A draw is not one row a sample."""
 
 
@@ -34,14 +39,18 @@ class BySample(TorchFunctionMode):
     """While it is entered, random functions of torch are answered as Note [draws by sample] says.
 
     Args:
-        seeds: (n,) int64, one a sample, on each device where draws are asked for.
-        generator: makes all `others`, the draws that are not one row a sample; None: torch's global generators do.
-        onto: a device where all tensors are made that the code inside wants on the CPU, or on no device in particular;
-            None: nothing is moved.
+        seeds: (n,) int64, one a sample, on each device on which the code inside draws.
+        generator: of all `others`, the draws that are not one row a sample; None: torch's global
+            generators.
+        onto: device of all tensors that the code inside makes on the CPU, or on no device in
+            particular; None: they stay where they are.
     """
 
     def __init__(
-        self, *seeds: Tensor, generator: torch.Generator | None = None, onto: torch.device | None = None
+        self,
+        *seeds: Tensor,
+        generator: torch.Generator | None = None,
+        onto: torch.device | None = None,
     ) -> None:
         super().__init__()
         self._seeds = {tensor.device.type: tensor for tensor in seeds}
@@ -52,56 +61,88 @@ class BySample(TorchFunctionMode):
         self.others = 0
 
     def __torch_function__(
-        self, function: Callable[..., Any], types: Sequence[type], args: Arguments = (), kwargs: Keywords | None = None
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        args: Arguments = (),
+        kwargs: Keywords | None = None,
     ) -> Any:
         keywords = dict(kwargs or {})
         if self._onto is not None:
-            args, keywords = self._moved(function, args, keywords)
+            args = self._redirect(function, args, keywords, self._onto)
         draw = _DRAWS.get(function)
         if draw is None or keywords.get("generator") is not None:
             return function(*args, **keywords)
+        # torch calls the first argument of some functions `input`; the functions below do not.
         if "input" in keywords:
             args = (keywords.pop("input"), *args)
         try:
-            made = draw(self, *args, **keywords)
-        except _OtherError:
+            numbers = draw(self, *args, **keywords)
+        except _NotBySampleError:
             self.others += 1
             if self._generator is not None and function not in _WITHOUT_GENERATOR:
                 keywords["generator"] = self._generator
             return function(*args, **keywords)
         out = keywords.get("out")
-        return made if out is None else out.resize_(made.shape).copy_(made)
+        if out is None:
+            return numbers
+        return out.resize_(numbers.shape).copy_(numbers)
 
-    def _moved(self, function: Callable[..., Any], args: Arguments, kwargs: dict[str, Any]) -> tuple[Arguments, Any]:
-        args = tuple(self._onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args)
-        device = kwargs.get("device")
-        if function in _device_constructors() if device is None else torch.device(device).type == "cpu":
-            kwargs["device"] = self._onto
-        return args, kwargs
+    def _redirect(
+        self,
+        function: Callable[..., Any],
+        args: Arguments,
+        keywords: dict[str, Any],
+        onto: torch.device,
+    ) -> Arguments:
+        """The arguments with `onto` in place of the CPU; changes the keywords."""
+        device = keywords.get("device")
+        makes_on_default = device is None and function in _device_constructors()
+        makes_on_cpu = device is not None and torch.device(device).type == "cpu"
+        if makes_on_default or makes_on_cpu:
+            keywords["device"] = onto
+        return tuple(
+            onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args
+        )
 
-    def uniform(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor:
-        """Numbers in [0, 1), multiples of 2**-24; _OtherError: the shape is not of one row a sample."""
-        words, wide = self._words(shape, device), dtype or torch.get_default_dtype()
-        numbers = words.bitwise_right_shift_(8).bitwise_and_(0xFFFFFF).to(torch.promote_types(wide, torch.float32))
-        return numbers.mul_(2.0**-24).to(wide)
+    def uniform(self, shape: Shape, dtype: torch.dtype | None, device: object) -> Tensor:
+        """Numbers in [0, 1), multiples of 2**-24.
 
-    def normal(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor:
+        Raises _NotBySampleError if the shape is not one row a sample.
+        """
+        words = self._words(shape, device)
+        dtype = dtype or torch.get_default_dtype()
+        upper_bits = words.bitwise_right_shift_(8).bitwise_and_(0xFFFFFF)
+        # A narrower dtype is rounded once, at the end.
+        numbers = upper_bits.to(torch.promote_types(dtype, torch.float32))
+        return numbers.mul_(2.0**-24).to(dtype)
+
+    def normal(self, shape: Shape, dtype: torch.dtype | None, device: object) -> Tensor:
         """Numbers of the standard normal distribution."""
         numbers = self.uniform(shape, torch.float32, device)
-        return numbers.mul_(2).add_(2.0**-24 - 1).erfinv_().mul_(math.sqrt(2)).to(dtype or torch.get_default_dtype())
+        # From [0, 1) to the open interval (-1, 1), because erfinv is infinite at its ends.
+        numbers = numbers.mul_(2).add_(2.0**-24 - 1)
+        numbers = numbers.erfinv_().mul_(math.sqrt(2))
+        return numbers.to(dtype or torch.get_default_dtype())
 
-    def _words(self, shape: Sequence[int], device: object) -> Tensor:
+    def _words(self, shape: Shape, device: object) -> Tensor:
         """32 random bits for each element, int32."""
         rows = shape[0] if len(shape) else 0
-        seeds = self._seeds.get(torch.device("cpu" if device is None else device).type)  # type: ignore[call-overload]
+        device = "cpu" if device is None else device
+        seeds = self._seeds.get(torch.device(device).type)  # type: ignore[call-overload]
         if seeds is None or rows == 0 or rows % self._count:
-            raise _OtherError
+            raise _NotBySampleError
         self._calls += 1
-        keys = _mix((seeds & 0xFFFFFFFF).add_(self._calls * _STEP).to(torch.int32)).bitwise_xor_(
-            (seeds >> 32).to(torch.int32)
+
+        # (n,) a key for each sample and call, of both halves of the seed.
+        low_halves = (seeds & 0xFFFFFFFF).add_(self._calls * _STEP).to(torch.int32)
+        high_halves = (seeds >> 32).to(torch.int32)
+        keys = _mix(low_halves).bitwise_xor_(high_halves)
+        places = torch.arange(
+            math.prod(shape) // self._count, dtype=torch.int32, device=seeds.device
         )
-        places = torch.arange(math.prod(shape) // self._count, dtype=torch.int32, device=seeds.device)
         places.mul_(_signed(_STEP))
+        # (n, places) hashed at once or, if the rows are large, row by row in the CPU's cache.
         if seeds.device.type != "cpu" or 4 * len(places) < _ROW_BYTES:
             return _mix(places ^ keys[:, None]).view(*shape)
         words = torch.empty(self._count, len(places), dtype=torch.int32, device=seeds.device)
@@ -110,87 +151,132 @@ class BySample(TorchFunctionMode):
         return words.view(*shape)
 
 
+def by_sample_on_cpu(seeds: NDArray[np.int64], seed: int) -> BySample:
+    """The mode for n seeds, one a sample, in which all draws are made on the CPU.
+
+    `seed` is that of a generator for the draws that are not one row a sample.
+    """
+    generator = torch.Generator("cpu").manual_seed(seed)
+    return BySample(torch.from_numpy(seeds), generator=generator, onto=torch.device("cpu"))
+
+
 def _signed(word: int) -> int:
+    """32 bits as torch.int32 has them."""
     return word - 2**32 if word >= 2**31 else word
 
 
 def _mix(words: Tensor) -> Tensor:
     """Spreads each bit of an int32 over all of them, in place; a bijection."""
-    words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF)).mul_(_signed(0x85EBCA6B))
-    words.bitwise_xor_(words.bitwise_right_shift(13).bitwise_and_(0x7FFFF)).mul_(_signed(0xC2B2AE35))
+    # torch shifts an int32 with its sign: the mask takes the copies of the sign away.
+    words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
+    words.mul_(_signed(0x85EBCA6B))
+    words.bitwise_xor_(words.bitwise_right_shift(13).bitwise_and_(0x7FFFF))
+    words.mul_(_signed(0xC2B2AE35))
     return words.bitwise_xor_(words.bitwise_right_shift(16).bitwise_and_(0xFFFF))
 
 
-def _shape(size: Arguments, keywords: Keywords) -> Sequence[int]:
+def _shape(size: Arguments, keywords: Keywords) -> Shape:
     """The size of a call, which may be written f(2, 3), f((2, 3)) or f(size=(2, 3))."""
-    given: Sequence[Any] = keywords.get("size", size)
-    return tuple(given[0]) if len(given) == 1 and np.ndim(given[0]) else given
+    size = keywords.get("size", size)
+    if len(size) == 1 and np.ndim(size[0]):
+        return tuple(size[0])
+    return size
 
 
-Numbers = Callable[[BySample, Sequence[int], torch.dtype | None, object], Tensor]
+# The functions below have the arguments of torch's functions, after the mode.
 
 
-def _sized(numbers: Numbers) -> Callable[..., Tensor]:
-    """torch.rand or torch.randn."""
-    return lambda mode, *size, dtype=None, device=None, **keywords: numbers(mode, _shape(size, keywords), dtype, device)
+def _rand(
+    mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any
+) -> Tensor:
+    return mode.uniform(_shape(size, keywords), dtype, device)
 
 
-def _alike(numbers: Numbers) -> Callable[..., Tensor]:
-    """torch.rand_like or torch.randn_like."""
-    return lambda mode, like, dtype=None, device=None, **_: numbers(
-        mode, like.shape, dtype or like.dtype, device or like.device
-    )
+def _randn(
+    mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any
+) -> Tensor:
+    return mode.normal(_shape(size, keywords), dtype, device)
 
 
-def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor:
-    *given, size = (*limits, keywords["size"]) if "size" in keywords else limits
-    given += [keywords["high"]] if "high" in keywords else []
-    high = given[-1]
-    low = given[0] if len(given) > 1 else keywords.get("low", 0)
-    numbers = mode.uniform(size, torch.float64, device)
-    return numbers.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
+def _rand_like(
+    mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    return mode.uniform(like.shape, dtype or like.dtype, device or like.device)
+
+
+def _randn_like(
+    mode: BySample, like: Tensor, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor:
+    return mode.normal(like.shape, dtype or like.dtype, device or like.device)
+
+
+def _randint(
+    mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any
+) -> Tensor:
+    """torch.randint(low=0, high, size)."""
+    numbers = list(limits)
+    size = keywords["size"] if "size" in keywords else numbers.pop()
+    if "high" in keywords:
+        numbers.append(keywords["high"])
+    high = numbers[-1]
+    low = numbers[0] if len(numbers) > 1 else keywords.get("low", 0)
+    draws = mode.uniform(size, torch.float64, device)
+    return draws.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
 
 
 def _bernoulli(mode: BySample, probability: Tensor, p: float | None = None, **_: Any) -> Tensor:
-    numbers = mode.uniform(probability.shape, torch.float32, probability.device)
-    return (numbers < (probability if p is None else p)).to(probability.dtype)
+    draws = mode.uniform(probability.shape, torch.float32, probability.device)
+    return (draws < (probability if p is None else p)).to(probability.dtype)
 
 
 def _bernoulli_(mode: BySample, out: Tensor, p: Any = 0.5, **_: Any) -> Tensor:
     return out.copy_(mode.uniform(out.shape, torch.float32, out.device) < p)
 
 
-def _uniform_(mode: BySample, out: Tensor, low: Any = 0.0, high: Any = 1.0, **keywords: Any) -> Tensor:
-    low, high = keywords.get("from", low), keywords.get("to", high)
-    return out.copy_(mode.uniform(out.shape, out.dtype, out.device).mul_(high - low).add_(low))
+def _uniform_(
+    mode: BySample, out: Tensor, low: Any = 0.0, high: Any = 1.0, **keywords: Any
+) -> Tensor:
+    low = keywords.get("from", low)
+    high = keywords.get("to", high)
+    draws = mode.uniform(out.shape, out.dtype, out.device)
+    return out.copy_(draws.mul_(high - low).add_(low))
 
 
 def _normal_(mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
-    return out.copy_(mode.normal(out.shape, out.dtype, out.device).mul_(std).add_(mean))
+    draws = mode.normal(out.shape, out.dtype, out.device)
+    return out.copy_(draws.mul_(std).add_(mean))
 
 
 def _normal(
-    mode: BySample, mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None, **_: Any
+    mode: BySample,
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    **_: Any,
 ) -> Tensor:
-    given = [each for each in (mean, std) if isinstance(each, Tensor)]
-    if not given and size is None:
-        raise _OtherError
-    if given:
-        size, dtype, device = np.broadcast_shapes(*(each.shape for each in given)), given[0].dtype, given[0].device
+    tensors = [value for value in (mean, std) if isinstance(value, Tensor)]
+    if tensors:
+        size = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        dtype = tensors[0].dtype
+        device = tensors[0].device
+    elif size is None:
+        raise _NotBySampleError
     numbers: Tensor = mode.normal(size, dtype, device) * std + mean
     return numbers
 
 
-def _left(*_: Any, **__: Any) -> Tensor:
-    """Never one row a sample."""
-    raise _OtherError
+def _never_by_sample(*_: Any, **__: Any) -> Tensor:
+    raise _NotBySampleError
 
 
 _DRAWS: dict[Any, Callable[..., Tensor]] = {
-    torch.rand: _sized(BySample.uniform),
-    torch.randn: _sized(BySample.normal),
-    torch.rand_like: _alike(BySample.uniform),
-    torch.randn_like: _alike(BySample.normal),
+    torch.rand: _rand,
+    torch.randn: _randn,
+    torch.rand_like: _rand_like,
+    torch.randn_like: _randn_like,
     torch.randint: _randint,
     torch.bernoulli: _bernoulli,
     torch.Tensor.bernoulli: _bernoulli,
@@ -198,7 +284,10 @@ _DRAWS: dict[Any, Callable[..., Tensor]] = {
     torch.Tensor.uniform_: _uniform_,
     torch.Tensor.normal_: _normal_,
     torch.normal: _normal,
-    **dict.fromkeys((torch.randperm, torch.multinomial, torch._sample_dirichlet, torch._standard_gamma), _left),
-    torch.Tensor.exponential_: _left,
+    torch.randperm: _never_by_sample,
+    torch.multinomial: _never_by_sample,
+    torch._sample_dirichlet: _never_by_sample,
+    torch._standard_gamma: _never_by_sample,
+    torch.Tensor.exponential_: _never_by_sample,
 }
-_WITHOUT_GENERATOR = {torch.rand_like, torch.randn_like}
+_WITHOUT_GENERATOR = (torch.rand_like, torch.randn_like)  # functions that take none

@@ -1,7 +1,9 @@
 """How pixels are laid out, cut out and normalised, on a CPU or on an accelerator.
 
-Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last without a dimension
-of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as slow.
+Note [rows]: a CPU normalises an output as (n, height, width * channels), the bytes of channels_last
+without a dimension
+of channels, so that arithmetic runs along whole rows. Along a dimension of 3 it is several times as
+slow.
 """
 
 from __future__ import annotations
@@ -17,27 +19,31 @@ from fastpipe.augment.operation import Array
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-# A CPU takes a batch in parts that stay in its cache from the first operation to the last; other devices take it whole.
-# Bytes of float32 images a thread: where operations make copies, and where pixels are only normalised.
+# A CPU works on parts of a batch that stay in its cache from the first operation to the last. These
+# are bytes of float32 images a thread: where operations make copies, and where pixels are only
+# normalised.
 PART_BYTES = 2**20
 NORMALISE_BYTES = 2**22
 
 
 def on_cpu(device: torch.device) -> bool:
-    """True: memory and the cache count, so images are taken one by one, boxes by slices, at places that the host knows.
-    False: launches count, so a batch is taken at once, boxes by masks, whose places the device has.
+    """Whether work is laid out for a CPU.
+
+    True: memory and the cache count, so images are changed one by one, and boxes by slices at
+    places that the host knows. False: launches count, so a batch is changed at once, and boxes by
+    masks, whose places the device has.
     """
     return device.type == "cpu"
 
 
 def cut_out(image: Tensor, box: Sequence[int]) -> Tensor:
-    """A view of one image (height, width, c): what is in a box (top, left, bottom, right) that the host knows."""
+    """A view of the pixels of one image (height, width, c) in a box (top, left, bottom, right)."""
     top, left, bottom, right = box
     return image[top:bottom, left:right]
 
 
 def inside(boxes: Tensor, height: int, width: int) -> Tensor:
-    """Boxes (n, 4) int64 on the device -> (n, height, width) bool: what is in each image's box."""
+    """Boxes (n, 4) int64 on the device -> (n, height, width) bool: the pixels in each box."""
     y = torch.arange(height, device=boxes.device)[:, None]
     x = torch.arange(width, device=boxes.device)
     top, left, bottom, right = boxes[:, :, None, None].unbind(1)
@@ -45,7 +51,9 @@ def inside(boxes: Tensor, height: int, width: int) -> Tensor:
 
 
 def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
-    """(first row, row after the last) of each part of a batch, of so many bytes of float32 a thread; None: of all."""
+    """The rows [first, end) of each part of a batch, of `part_bytes` bytes of float32 a thread;
+    None: one part.
+    """
     count = len(images)
     step = count
     if on_cpu(images.device) and part_bytes is not None:
@@ -55,38 +63,54 @@ def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
 
 
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
-    """uint8 or uint16 -> float32 in [0, 1], fresh memory in the order asked for."""
-    out = torch.empty(images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format)
+    """uint8 or uint16 -> float32 in [0, 1], in fresh memory of this format."""
+    out = torch.empty(
+        images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format
+    )
     if on_cpu(images.device) or images.dtype == torch.uint16:  # torch has no arithmetic of uint16
         return out.copy_(images).mul_(1 / full_of(8 * images.element_size()))
-    # One pass over memory. A plain number would make it one of torch's default dtype, whatever that is set to.
-    return torch.mul(images, torch.full((), 1 / 255, dtype=torch.float32, device=images.device), out=out)
+    # One pass over memory. A Python number would have torch's default dtype.
+    factor = torch.full((), 1 / 255, dtype=torch.float32, device=images.device)
+    return torch.mul(images, factor, out=out)
 
 
 def full_of(bits: int) -> int:
-    """What stands for 1: 255 or 65535."""
+    """The value that stands for 1: 255 or 65535."""
     return (1 << bits) - 1
 
 
 def affine(mean: Sequence[float], std: Sequence[float], *, full: int) -> dict[str, Array]:
     """(pixel / full - mean) / std as pixel * scale + shift: two (c,) float32 arrays."""
-    m, s = np.array(mean), np.array(std)
-    return {"scale": (1 / (full * s)).astype(np.float32), "shift": (-m / s).astype(np.float32)}
+    means = np.array(mean)
+    stds = np.array(std)
+    return {
+        "scale": (1 / (full * stds)).astype(np.float32),
+        "shift": (-means / stds).astype(np.float32),
+    }
 
 
 def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None:
-    """Writes images, uint8, uint16 or float32, * scale + shift, (c,) float32; `out`, channels_last, is rounded once."""
+    """Writes images * scale + shift to `out`, which is channels_last; it is rounded once.
+
+    Args:
+        images: (n, c, height, width) uint8, uint16 or float32.
+        scale, shift: (c,) float32.
+        out: (n, c, height, width) of any floating dtype.
+    """
     if not on_cpu(images.device):
-        images = images.to(torch.float32) if images.dtype == torch.uint16 else images  # which has no arithmetic
-        torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))  # one kernel
+        if images.dtype == torch.uint16:  # torch has no arithmetic of it
+            images = images.to(torch.float32)
+        # One kernel.
+        torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))
         return
-    # The CPU's addcmul would convert all of the images first. So: convert into the output, then multiply there,
-    # while it is in the cache; a narrower dtype goes through a float32 buffer of this part.
-    whole = out.dtype == torch.float32
-    work = out if whole else torch.empty_like(out, dtype=torch.float32)
+    # The CPU's addcmul would convert all of the images first. So: convert into the output, then
+    # multiply there, while it is in the cache. A narrower dtype goes through a float32 buffer of
+    # this part.
+    is_float32 = out.dtype == torch.float32
+    work = out if is_float32 else torch.empty_like(out, dtype=torch.float32)
     work.copy_(images)
     count, channels, height, width = work.shape
     rows = work.permute(0, 2, 3, 1).view(count, height, width * channels)  # Note [rows]
     torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)
-    if not whole:
+    if not is_float32:
         out.copy_(work)

@@ -1,1 +1,1 @@
-"""An index, options, seed and epoch -> what is read, cropped and mirrored, batch by batch, ahead of all work."""
+"""(index, options, seed, epoch) -> the samples, crops and flips of each batch, drawn ahead."""

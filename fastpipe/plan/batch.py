@@ -1,4 +1,4 @@
-"""The plan of one batch: its samples, their crops, and which are mirrored."""
+"""The plan of one batch: its samples, their crops, and which rows are mirrored."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from fastpipe.plan.draws import Bools, Int64s
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives."""
+    """The work of the engine for n samples.
 
-    ids: Int64s  # (n,) places of the samples in the dataset
-    samples: Int64s  # (n,) their numbers in its index
-    records: NDArray[np.void]  # (n,) their index records
-    crops: Crops  # the n * k rows', those of a sample one after the other
-    flips: Bools  # (n * k,) mirror left and right
-    valid: Bools  # (n,) samples that count; the others are there twice, so that all ranks' batches are of one size
-    names: Int64s  # (n,) that name the random draws of each row; those of the samples, where none comes twice
+    Each sample becomes k rows: 1, or as many as the crop has (FiveCrop: 5).
+    """
+
+    ids: Int64s  # (n,) positions of the samples in the dataset
+    samples: Int64s  # (n,) numbers of the samples in the index
+    records: NDArray[np.void]  # (n,) index records of the samples
+    crops: Crops  # of the n * k rows; the rows of a sample are neighbours
+    flips: Bools  # (n * k,) True: the row is mirrored left and right
+    # (n,) samples that count. The others are repeats, to give the batches of all ranks one size.
+    valid: Bools
+    # (n,) names of the random draws; the samples' numbers, unless a sample may come twice.
+    names: Int64s
     more: tuple[BatchPlan, ...] = ()  # the same samples in the views after the first
 
     def __len__(self) -> int:
@@ -30,7 +35,7 @@ class BatchPlan:
 
     @property
     def views(self) -> tuple[BatchPlan, ...]:
-        """The plans of all views; where there is but one, this one."""
+        """The plans of all views, this one first."""
         return self, *self.more
 
     @property
@@ -38,11 +43,11 @@ class BatchPlan:
         return len(self.flips) // max(len(self.samples), 1)
 
     def by_row(self) -> BatchPlan:
-        """The plan of the n * k rows as if each were that of a sample."""
+        """The plan of n * k samples of one row each: each sample is repeated for its rows."""
         k = self.rows_per_sample
         if k == 1:
             return self
-        return self._of(np.repeat(np.arange(len(self)), k), self.crops, self.flips)
+        return self._select(np.repeat(np.arange(len(self)), k), self.crops, self.flips)
 
     @property
     def labels(self) -> Int64s:
@@ -50,29 +55,48 @@ class BatchPlan:
         return self.records["label"].astype(np.int64)
 
     def part(self, start: int, stop: int) -> BatchPlan:
+        """The plan of the samples [start, stop) of this batch."""
         k = self.rows_per_sample
-        rows, more = slice(start * k, stop * k), tuple(view.part(start, stop) for view in self.more)
-        return self._of(slice(start, stop), self.crops.part(rows), self.flips[rows], more)
+        rows = slice(start * k, stop * k)
+        more = tuple(view.part(start, stop) for view in self.more)
+        return self._select(slice(start, stop), self.crops.part(rows), self.flips[rows], more)
 
-    def _of(self, some: Int64s | slice, crops: Crops, flips: Bools, more: tuple[BatchPlan, ...] = ()) -> BatchPlan:
-        ids, samples, records = self.ids[some], self.samples[some], self.records[some]
-        return BatchPlan(ids, samples, records, crops, flips, self.valid[some], self.names[some], more)
+    def _select(
+        self, chosen: Int64s | slice, crops: Crops, flips: Bools, more: tuple[BatchPlan, ...] = ()
+    ) -> BatchPlan:
+        """The plan of some samples of this batch, with these crops and flips of their rows."""
+        return BatchPlan(
+            ids=self.ids[chosen],
+            samples=self.samples[chosen],
+            records=self.records[chosen],
+            crops=crops,
+            flips=flips,
+            valid=self.valid[chosen],
+            names=self.names[chosen],
+            more=more,
+        )
 
     def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
-        """The same plan with other samples in some places, (m,), which `others` plans."""
+        """The same plan with the samples of `others` in place of those at `rows`, (m,).
+
+        `valid` and `names` stay, so the augmentation of a row does not depend on which sample
+        stands in.
+        """
+        # The arrays may be parts of larger plans, which stay as they are.
         plan = deepcopy(self)
         plan.ids[rows] = others.ids
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
-        made = rows_of(rows, self.rows_per_sample)
+        image_rows = rows_of(rows, self.rows_per_sample)
         for view, other in zip(plan.views, others.views, strict=True):
-            view.crops.boxes[made] = other.crops.boxes
-            view.crops.bounds[made] = other.crops.bounds
+            view.crops.boxes[image_rows] = other.crops.boxes
+            view.crops.bounds[image_rows] = other.crops.bounds
             if view.crops.shown is not None and other.crops.shown is not None:
-                view.crops.shown[made] = other.crops.shown
-            view.flips[made] = other.flips
+                view.crops.shown[image_rows] = other.crops.shown
+            view.flips[image_rows] = other.flips
         return plan
 
 
 def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
+    """The rows of samples at these positions of a batch: (n,) -> (n * rows_per_sample,)."""
     return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()

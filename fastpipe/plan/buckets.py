@@ -1,11 +1,12 @@
-"""Pictures of any shape -> whole pictures of about one size, in batches of like shape.
+"""Images of any shape -> whole images of about one size, in batches of similar shape.
 
 Note [grouped batches]
-The batches of an epoch are taken some at a time: as many as make a window of the shuffled order, at least 16. The
-samples of these batches are sorted by shape and dealt out again: each batch gets a stretch of the sorted samples, and
-which batch gets which stretch is drawn. So every batch is full, no sample is left over, reading stays in the window,
-and any batch is found without the windows before it. Of each sequence of a Note [partition] the samples are sorted by
-themselves, since a node may read its own only. Batch and size depend on the global batch, not on ranks.
+Some batches that follow one another form a window: as many as a window of the shuffled order fills,
+at least 16. The samples of a window are sorted by shape and dealt out again: each batch gets one
+stretch of the sorted samples, and a draw decides which. So every batch is full, no sample is left
+over, reads stay inside the window, and any batch can be planned without the windows before it.
+The samples of each sequence of Note [partition] are sorted on their own, because a node may read
+its own only. A batch's samples and size depend on the global batch, not on the number of ranks.
 """
 
 from __future__ import annotations
@@ -17,33 +18,36 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from fastpipe.errors import ConfigError, whole
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop, Size
 from fastpipe.plan.draws import Int64s, bits
-from fastpipe.plan.order import CHUNKS_PER_WINDOW, recent
+from fastpipe.plan.order import CHUNKS_PER_WINDOW, cache_recent
 from fastpipe.plan.partition import Partition
 
-_AREA = 224 * 224
-_LONGEST = 2  # sides of the square of the same area: only pictures more elongated than 4:1 become smaller
-_LEAST_BATCHES = 16  # fewer would leave much padding
-_MOST_SAMPLES = 1 << 18  # sorted at once, unless a global batch has more
-_MOST_WINDOWS = 4  # in memory: that at hand, and those that are fetched ahead
-# Some batches whose samples are dealt out anew: the size of each, (height, width), and of each sequence (n,) the
-# position, from the window's first on, that stands at each grouped one.
-_Window = tuple[list[tuple[int, int]], dict[int, Int64s]]
+_DEFAULT_AREA = 224 * 224
+# The longest side, in sides of a square of the same area. Only images more elongated than 4:1
+# become smaller.
+_LONGEST_SIDE_RATIO = 2
+_MIN_WINDOW_BATCHES = 16  # fewer batches would leave much padding
+_MAX_WINDOW_SAMPLES = 1 << 18  # sorted at once, unless one global batch has more
+_WINDOWS_KEPT = 4  # the current one, and those that are fetched ahead
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets(PaddedCrop):
-    """Whole images in their own aspect ratio, in batches of images of like shape: fastpipe.loader(size=Buckets(...)).
+    """Whole images in their own aspect ratio, in batches of similar shape:
+    fastpipe.loader(size=Buckets(...)).
 
-    Each image is resized by its own width and height only, put at the top left of its row, and padded at the right and
-    below. A batch is as high and as wide as its largest image, rounded up to a multiple of `size_divisible`.
+    Each image is resized by its own width and height only, put at the top left of its row, and
+    padded at the right and below. A batch is as high and as wide as its largest image, rounded up
+    to a multiple of `size_divisible`.
 
     Args:
-        area: pixels of each resized image; sides are rounded down. None: 224 * 224, unless there is min_size.
-        min_size: instead of the area: length of the shorter side in pixels, as in torchvision's detection models.
-        max_size: longest side in pixels; an image that would be longer becomes smaller. None: with min_size 5 / 3 of
-            it, with an area twice its root.
+        area: pixels of each resized image; sides are rounded down. None: 224 * 224, unless
+            `min_size` is given.
+        min_size: instead of the area: length of the shorter side in pixels, as in torchvision's
+            detection models.
+        max_size: longest side in pixels; an image that would be longer becomes smaller. None: with
+            min_size 5 / 3 of it, with an area twice its root.
         size_divisible: height and width of batches are multiples of this.
         fill, padding_mode: of the padding; see RandomCrop.
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
@@ -62,30 +66,41 @@ class Buckets(PaddedCrop):
                 f"min_size={self.min_size!r}; leave one out"
             )
         whole("size_divisible", self.size_divisible, least=1, most=1024)
+
+        # `side` is the length that the longest side may not fall below.
         if self.min_size is not None:
             side = whole("min_size", self.min_size, least=1, most=MAX_OUTPUT_PIXELS)
-            longest = side * 5 // 3
+            default_max_size = side * 5 // 3
         else:
-            area = whole("area", _AREA if self.area is None else self.area, least=1, most=MAX_OUTPUT_PIXELS**2)
+            area = _DEFAULT_AREA if self.area is None else self.area
+            area = whole("area", area, least=1, most=MAX_OUTPUT_PIXELS**2)
             object.__setattr__(self, "area", area)
             side = math.isqrt(area)
-            longest = _LONGEST * side
+            default_max_size = _LONGEST_SIDE_RATIO * side
+
         if self.max_size is None:
-            object.__setattr__(self, "max_size", min(longest, MAX_OUTPUT_PIXELS))
+            object.__setattr__(self, "max_size", min(default_max_size, MAX_OUTPUT_PIXELS))
         elif whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS) < side:
-            of = "min_size" if self.area is None else "the sides of a square of that area"
+            limit = "min_size" if self.area is None else "the sides of a square of that area"
             raise ConfigError(
-                f"Buckets: max_size={self.max_size} is shorter than {of}, {side}; pass a larger one, or leave it out"
+                f"Buckets: max_size={self.max_size} is shorter than {limit}, {side}; pass a larger "
+                "one, or leave it out"
             )
 
     @classmethod
     def _hint(cls, size: object) -> str:
         side = size if isinstance(size, int) else 800
-        return f"For a shorter side of {side} pixels: fastpipe.loader(..., size=fastpipe.Buckets(min_size={side}))"
+        return (
+            f"For a shorter side of {side} pixels: "
+            f"fastpipe.loader(..., size=fastpipe.Buckets(min_size={side}))"
+        )
 
     @property
-    def largest(self) -> tuple[int, int]:
-        """(height, width) of a batch that has room for any single image of usual shape: memory is made for it first."""
+    def largest(self) -> Size:
+        """(height, width) of a batch that holds any single image of usual shape.
+
+        The first memory has this size.
+        """
         if self.area is not None:
             side = self.rounded_up(math.isqrt(self.area) + self.size_divisible)
             return side, side
@@ -95,107 +110,152 @@ class Buckets(PaddedCrop):
 
     @property
     def identity(self) -> list[int | None]:
-        """What decides which samples are in one batch, for a state."""
+        """The options that decide which samples share a batch. A loader's state compares them."""
         return [self.area, self.min_size, self.max_size, self.size_divisible]
 
     def rounded_up(self, side: int) -> int:
-        """The side of a batch that holds a picture of this side."""
+        """The side of a batch that holds an image with this side."""
         return -(-side // self.size_divisible) * self.size_divisible
 
     def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
-        """(n, 2) int64: width and height of each picture in its row."""
+        """(n, 2) int64: width and height of each image in its row."""
         assert self.max_size is not None
-        shorter, longer = np.minimum(widths, heights), np.maximum(widths, heights)
+        shorter = np.minimum(widths, heights)
+        longer = np.maximum(widths, heights)
         if self.area is not None:
-            # Roots of whole numbers below 2**52 are exact where they are whole.
+            # float64 has the exact root of a square below 2**52.
             short = np.sqrt(self.area * shorter // longer).astype(np.int64)
             long = np.sqrt(self.area * longer // shorter).astype(np.int64)
-            of_longest = self.max_size * shorter // longer
-        else:  # torchvision's Resize(min_size, max_size=max_size)
+            short_if_too_long = self.max_size * shorter // longer
+        else:
+            # The rule of torchvision's Resize(min_size, max_size=max_size).
             assert self.min_size is not None
-            short, long = np.full_like(shorter, self.min_size), self.min_size * longer // shorter
-            of_longest = self.max_size * self.min_size // long
-        too_long = long > self.max_size
-        short = np.maximum(np.where(too_long, of_longest, short), 1)
-        long = np.where(too_long, self.max_size, long)
-        wide = widths >= heights
-        return np.stack([np.where(wide, long, short), np.where(wide, short, long)], axis=1)
+            short = np.full_like(shorter, self.min_size)
+            long = self.min_size * longer // shorter
+            short_if_too_long = self.max_size * self.min_size // long
 
-    def shape(self, resized: Int64s) -> tuple[int, int]:
-        """(height, width) of a batch that holds pictures of (n, 2) widths and heights, n at least 1."""
+        too_long = long > self.max_size
+        short = np.maximum(np.where(too_long, short_if_too_long, short), 1)
+        long = np.where(too_long, self.max_size, long)
+        is_wide = widths >= heights
+        return np.stack([np.where(is_wide, long, short), np.where(is_wide, short, long)], axis=1)
+
+    def shape(self, resized: Int64s) -> Size:
+        """(height, width) of a batch that holds images of these widths and heights, (n, 2)."""
         width, height = resized.max(axis=0).tolist()
         return self.rounded_up(height), self.rounded_up(width)
 
     def likeness(self, resized: Int64s) -> Int64s:
-        """(n,) numbers by which pictures of one shape, rounded up, stand together, and like shapes near each other."""
+        """(n,) numbers to sort images by: equal for one rounded shape, near for similar ones.
+
+        Ascending by width and, within one width, descending by height.
+        """
         steps: Int64s = -(-resized // self.size_divisible)
         return steps @ (2 * MAX_OUTPUT_PIXELS, -1)
 
 
+@dataclass(frozen=True)
+class _Window:
+    """Some batches that follow one another, after their samples were dealt out again."""
+
+    sizes: list[Size]  # (height, width) of each batch
+    # By sequence, (n,): for each place of the window, the position of its sample, counted from the
+    # window's start.
+    positions: dict[int, Int64s]
+
+
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """See Note [grouped batches]."""
+    """Deals the samples of each window of batches out by shape; see Note [grouped batches]."""
 
-    partition: Partition  # with all sequences
-    resized: Callable[[int, int, int], Int64s]  # sequence, start, stop -> (n, 2) sides of the pictures in their rows
+    # With the sequences of all nodes, so that all ranks agree on a batch's size.
+    partition: Partition
+    # (sequence, start, stop) -> (n, 2) width and height in the row.
+    resized: Callable[[int, int, int], Int64s]
     buckets: Buckets
     _: KW_ONLY
-    batches: int  # that are grouped together
-    key: int | None  # of the draws of their order; None: from narrow to wide, window by window
+    batches: int  # of a window
+    # Of the draws of the batches' order; None: a window goes from narrow to wide images.
+    key: int | None
 
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
-        """How many batches are grouped together, where `chunk` samples of the order are read together."""
-        wanted = max(_LEAST_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size)
-        return max(1, min(wanted, _MOST_SAMPLES // global_batch_size))
+        """The number of batches in a window, if the order is read in chunks of `chunk` samples."""
+        wanted = max(_MIN_WINDOW_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size)
+        return max(1, min(wanted, _MAX_WINDOW_SAMPLES // global_batch_size))
 
-    def size(self, batch: int) -> tuple[int, int]:
-        return self._window(batch // self.batches)[0][batch % self.batches]
+    def size(self, batch: int) -> Size:
+        """(height, width) of a batch."""
+        return self._window(batch // self.batches).sizes[batch % self.batches]
 
     def positions(self, sequence: int, batch: int, start: int, stop: int) -> tuple[int, Int64s]:
-        """The first position of a batch's window, and what stands at [start, stop) of the batch, counted from it."""
-        if self.partition.edge(sequence, batch) > start:  # a sample that stands in where a node has none left
+        """The samples at the places [start, stop) of a sequence, which lie in `batch`.
+
+        Returns:
+            The first position of the batch's window, and (stop - start,) positions counted from it.
+        """
+        # A node that has no sample left for this batch repeats its last one, of the batch before.
+        if self.partition.edge(sequence, batch) > start:
             batch -= 1
-        begin = self.partition.edge(sequence, batch // self.batches * self.batches)
-        _, chosen = self._window(batch // self.batches)
-        return begin, chosen[sequence][start - begin : stop - begin]
+        window = batch // self.batches
+        begin = self.partition.edge(sequence, window * self.batches)
+        return begin, self._window(window).positions[sequence][start - begin : stop - begin]
 
     def grouped(self, sequence: int, positions: Int64s) -> Int64s:
-        """Where positions of the order stand in the batches; those that no batch has stay in place."""
-        found = positions.copy()
-        inside = positions < self.partition.edge(sequence, self.partition.batches)
-        if not inside.any():
-            return found
+        """The inverse: the places of the samples at these positions after they were dealt out.
+
+        Positions after the last batch stay as they are.
+        """
+        places = positions.copy()
+        is_in_batch = positions < self.partition.edge(sequence, self.partition.batches)
+        if not is_in_batch.any():
+            return places
         windows = np.full(len(positions), -1, dtype=np.int64)
-        windows[inside] = self.partition.batches_of(sequence, positions[inside]) // self.batches
-        for number in np.unique(windows[inside]).tolist():
-            begin, mine = self.partition.edge(sequence, number * self.batches), windows == number
-            places = np.argsort(self._window(number)[1][sequence])
-            found[mine] = begin + places[positions[mine] - begin]
-        return found
+        batches = self.partition.batches_of(sequence, positions[is_in_batch])
+        windows[is_in_batch] = batches // self.batches
+        for window in np.unique(windows[is_in_batch]).tolist():
+            begin = self.partition.edge(sequence, window * self.batches)
+            in_window = windows == window
+            place_of_position = np.argsort(self._window(window).positions[sequence])
+            places[in_window] = begin + place_of_position[positions[in_window] - begin]
+        return places
 
     def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
-        """The positions that must be on their way before a batch: a window's first batch may need any of them."""
-        begin = batch // self.batches * self.batches if first else batch + self.batches
-        start, stop = (min(each, self.partition.batches) for each in (begin, batch + self.batches + 1))
-        return self.partition.edge(sequence, start), self.partition.edge(sequence, stop)
+        """The positions [start, stop) to request before `batch`, one window ahead of their use.
 
-    @recent(_MOST_WINDOWS)
-    def _window(self, number: int) -> _Window:
-        first = number * self.batches
-        batches = np.arange(first, min(first + self.batches, self.partition.batches), dtype=np.int64)
-        ranks = np.arange(len(batches))  # which stretch of the sorted samples each batch gets
+        `first`: it is the first batch of an iteration, which needs its own window as well. Any
+        batch of a window may need any of the window's samples.
+        """
+        window_batch = batch // self.batches * self.batches
+        start_batch = window_batch if first else batch + self.batches
+        stop_batch = batch + self.batches + 1
+        last = self.partition.batches
+        start = self.partition.edge(sequence, min(start_batch, last))
+        return start, self.partition.edge(sequence, min(stop_batch, last))
+
+    @cache_recent(_WINDOWS_KEPT)
+    def _window(self, window: int) -> _Window:
+        first = window * self.batches
+        end = min(first + self.batches, self.partition.batches)
+        count = end - first
+        stretch_of_batch = np.arange(count)  # which stretch of the sorted samples each batch gets
         if self.key is not None:
-            ranks = np.argsort(bits(self.key, batches), kind="stable")
-        largest = np.ones((len(batches), 2), dtype=np.int64)
-        chosen = {}
+            draws = bits(self.key, np.arange(first, end, dtype=np.int64))
+            stretch_of_batch = np.argsort(draws, kind="stable")
+        batch_of_stretch = np.argsort(stretch_of_batch)
+
+        # Width and height of the largest image of each batch.
+        largest = np.ones((count, 2), dtype=np.int64)
+        positions = {}
         for sequence, _ in self.partition.sequences:
-            edges = [self.partition.edge(sequence, batch) for batch in range(first, first + len(batches) + 1)]
+            edges = [self.partition.edge(sequence, batch) for batch in range(first, end + 1)]
             resized = self.resized(sequence, edges[0], edges[-1])
-            order = np.argsort(self.buckets.likeness(resized), kind="stable")
-            stretches = np.split(order, np.cumsum(np.diff(edges)[np.argsort(ranks)])[:-1])
-            dealt = [stretches[rank] for rank in ranks]
+            by_shape = np.argsort(self.buckets.likeness(resized), kind="stable")
+            # Batches may differ in length by one sample, so each stretch is as long as its batch.
+            lengths = np.diff(edges)[batch_of_stretch]
+            stretches = np.split(by_shape, np.cumsum(lengths)[:-1])
+            dealt = [stretches[stretch] for stretch in stretch_of_batch]
             for batch, rows in enumerate(dealt):
                 largest[batch] = np.maximum(largest[batch], resized[rows].max(axis=0, initial=1))
-            chosen[sequence] = np.concatenate(dealt)
-        return [self.buckets.shape(each[None]) for each in largest], chosen
+            positions[sequence] = np.concatenate(dealt)
+        return _Window([self.buckets.shape(sides[None]) for sides in largest], positions)

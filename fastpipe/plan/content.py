@@ -1,10 +1,11 @@
-"""Which samples of an index a dataset has, in shares, and with which labels: the dataset as a plan sees it."""
+"""The samples of a dataset as a plan sees them: their numbers in an index, shares and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,22 +22,29 @@ class ById(Protocol):
     """A column: a value for each sample of a dataset."""
 
     def take(self, ids: Int64s) -> Any:
-        """The values of the n samples at these places of the dataset: (n, ...), a list of n, or a Ragged."""
+        """The values of the n samples with these ids: (n, ...), a list of n, or a Ragged."""
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """The samples of a dataset. A sample's id is its place among them, its number that in the index."""
+    """The samples of a dataset.
 
-    index: Index  # of the packed dataset, or of several one behind the other
-    samples: Int64s | None  # (n,) their numbers, each once; None: all of the index, in its order
-    starts: Int64s  # (shares + 1,) the first id of each share, and the number of samples; no mixture: one share
+    A sample's id is its position in the dataset, its number is its row in the index.
+    """
+
+    index: Index  # of the packed dataset, or of several, one behind the other
+    # (n,) the number of each id, all different; None: id and number are the same.
+    samples: Int64s | None
+    # (shares + 1,) the first id of each share, and the number of samples; one share unless mixed.
+    starts: Int64s
     weights: tuple[float, ...] = (1.0,)  # of the shares, above 0
-    labels: ById | None = None  # in place of those of the index
-    identity: Mapping[str, Any] = field(default_factory=dict)  # by which a state knows the order that it is for
+    labels: ById | None = None  # in place of the labels of the index
+    # A loader's state compares it with its own.
+    identity: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: Index) -> Content:
+        """All samples of an index."""
         return cls(index, None, np.array([0, len(index)], dtype=np.int64))
 
     def __len__(self) -> int:
@@ -48,9 +56,11 @@ class Content:
         return len(self.weights) > 1
 
     def counts(self) -> list[int]:
-        return [int(each) for each in np.diff(self.starts)]
+        """The number of samples of each share."""
+        return [int(count) for count in np.diff(self.starts)]
 
     def numbers(self, ids: Int64s) -> Int64s:
+        """(n,) ids -> (n,) numbers in the index."""
         return ids if self.samples is None else self.samples[ids]
 
     def read(self, ids: Int64s) -> NDArray[np.void]:
@@ -61,31 +71,42 @@ class Content:
         return records
 
     @property
-    def plain(self) -> bool:
+    def is_in_shard_order(self) -> bool:
         """Whether neighbours in the reading order are neighbours in the shards."""
         return self.samples is None and self.index.packed
 
     def ids_at(self, places: Int64s) -> Int64s:
-        """(n,) the ids at places of the order that shuffled epochs are cut from: as samples lie in the shards."""
+        """(n,) places of the reading order -> (n,) ids.
+
+        Shuffled epochs cut their chunks out of the reading order. It follows the samples' positions
+        in the shards, so a chunk can be read front to back.
+        """
         if self.samples is None:
             return self.index.samples_at(places)
-        return places if self._reading_order is None else self._reading_order[places]
+        if self._reading_order is None:
+            return places
+        return self._reading_order[places]
 
     @cached_property
     def _reading_order(self) -> Int64s | None:
-        """(n,) the ids of each share as their samples are read best; None: as they stand."""
+        """(n,) the ids in reading order, share by share; None: they are in this order already."""
         assert self.samples is not None
-        ranks = self.samples
+        ranks = self.samples  # the place of each id in the reading order of the whole index
         if not self.index.packed:
-            ranks = np.empty(len(self.index), dtype=np.int64)
-            ranks[self.index.samples_at(np.arange(len(self.index), dtype=np.int64))] = np.arange(len(self.index))
-            ranks = ranks[self.samples]
+            all_samples = np.arange(len(self.index), dtype=np.int64)
+            rank_of_number = np.empty(len(self.index), dtype=np.int64)
+            rank_of_number[self.index.samples_at(all_samples)] = all_samples
+            ranks = rank_of_number[self.samples]
         if bool((ranks[1:] > ranks[:-1]).all()):
             return None
-        shares = zip(self.starts, self.starts[1:], strict=False)
-        return np.concatenate([first + np.argsort(ranks[first:end], kind="stable") for first, end in shares])
+        shares = []
+        for start, stop in pairwise(self.starts):
+            shares.append(start + np.argsort(ranks[start:stop], kind="stable"))
+        return np.concatenate(shares)
 
     @property
     def chunk(self) -> int:
-        """Places of that order that are read together."""
-        return 1 if self.index.scattered else samples_per_chunk(len(self.index), self.index.jpeg_bytes)
+        """The number of neighbours in the reading order that are read together."""
+        if self.index.scattered:
+            return 1
+        return samples_per_chunk(len(self.index), self.index.jpeg_bytes)

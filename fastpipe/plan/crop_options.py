@@ -8,140 +8,200 @@ from typing import Any, get_args
 
 from fastpipe.errors import ConfigError, real_number, whole
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
+from fastpipe.plan.crops import (
+    MAX_OUTPUT_PIXELS,
+    CenterCrop,
+    Crop,
+    FiveCrop,
+    RandomResizedCrop,
+    Size,
+    shorter_side,
+)
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.recipe import Size, Sizes
+from fastpipe.plan.recipe import Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
-_OURS = {"random": "RandomResizedCrop", "center": "CenterCrop"} | {
-    kind.__name__.lower(): kind.__name__ for kind in _KINDS
+_CLASS_NAMES = {kind.__name__.lower(): kind.__name__ for kind in _KINDS}
+_CLASS_NAMES["random"] = "RandomResizedCrop"
+_CLASS_NAMES["center"] = "CenterCrop"
+# The options of torchvision's transforms that are written in the same way here.
+_SHARED_OPTIONS = {
+    "RandomResizedCrop": ("scale", "ratio"),
+    "RandomCrop": ("padding", "padding_mode", "pad_if_needed"),
 }
+_DEFAULTS = (0, "constant", "bilinear")  # of these options; also False, which equals 0
 _NOT_A_CROP = (
-    ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what comes after as "
-    "augment=, which gets the batch of tensors. A transform of single images works with torch's "
-    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
+    ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what "
+    "comes after as augment=, which gets the batch of tensors. A transform of single images works "
+    "with torch's DataLoader(fastpipe.open(FOLDER).with_transform(transform))"
 )
 
 
-def output_size(value: object, name: str = "size") -> tuple[int, int]:
-    """Checks `size`: a number for a square, or (height, width), as torchvision takes them."""
+def output_size(value: object, name: str = "size") -> Size:
+    """Checks `size`: a number for a square, or (height, width), as in torchvision."""
     sides = value if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2:
         raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
     hint = "pass a number for a square, or (height, width)"
-    height, width = (whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides)
+    height, width = (
+        whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides
+    )
     return height, width
 
 
 def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
-    """Checks `size` where it is "bucket" or Buckets, and that no other argument is against it; None: it is neither."""
+    """Checks `size` if it is "bucket" or Buckets, and the arguments that do not go with it; None if
+    it is neither.
+    """
     if isinstance(crop, Buckets):
-        raise ConfigError(f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as size=")
+        raise ConfigError(
+            f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as "
+            "size="
+        )
     if size is Buckets or (isinstance(size, str) and size != "bucket"):
         expected = 'a number, (height, width), "bucket" or a function'
-        raise ConfigError(f"size: expected {expected}, got {size!r}; for options of buckets fastpipe.Buckets(area=...)")
+        raise ConfigError(
+            f"size: expected {expected}, got {size!r}; for options of buckets "
+            "fastpipe.Buckets(area=...)"
+        )
     if not isinstance(size, (str, Buckets)):
         return None
     if choices is not None:
         raise impossible("sizes of buckets", f"size_choices={choices!r}")
     if crop is not None:
         raise impossible("crops of buckets", type(crop).__name__)
-    return Buckets() if isinstance(size, str) else size
+    if isinstance(size, str):
+        return Buckets()
+    return size
 
 
-def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:
-    """Checks `size` and `size_choices`: the largest size that is known, and what decides where sizes change."""
+def batch_sizes(
+    size: object, choices: object, crop: object, *, train: bool
+) -> tuple[Size, Sizes | None]:
+    """Checks `size` and `size_choices`.
+
+    Returns:
+        The largest size that is known, and the Sizes if sizes change, else None.
+    """
     if choices is not None:
-        if not isinstance(size, int) or size != 224:  # != of an array is an array
+        if not isinstance(size, int) or size != 224:  # a numpy array has no single !=
             raise ConfigError(
-                f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; leave one out"
+                f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; "
+                "leave one out"
             )
         if not isinstance(choices, (tuple, list)) or not choices:
-            raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
-        checked = tuple(output_size(each, "size_choices") for each in choices)
+            raise ConfigError(
+                f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}"
+            )
+        checked = tuple(output_size(choice, "size_choices") for choice in choices)
         return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
     if not callable(size):
         return output_size(size), None
-    sizes = fitting(Sizes(schedule=_checked(size, output_size)), crop, train=train)
+    sizes = fitting(Sizes(schedule=_checked_schedule(size, output_size)), crop, train=train)
     return sizes.in_epoch(0, 0)(0), sizes
 
 
 def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
-    """The same sizes, checked against a crop: those of a function in the epochs that they are for."""
+    """The same sizes, checked against a crop.
 
-    def fits(size: tuple[int, int]) -> tuple[int, int]:
+    Sizes of a schedule are checked when their epoch comes.
+    """
+
+    def check_size(size: Size) -> Size:
         checked_crop(crop, size, train=train)
         return size
 
-    schedule = None if sizes.schedule is None else _checked(sizes.schedule, fits)
-    return Sizes(schedule, tuple(map(fits, sizes.choices)))
+    schedule = None
+    if sizes.schedule is not None:
+        schedule = _checked_schedule(sizes.schedule, check_size)
+    return Sizes(schedule, tuple(map(check_size, sizes.choices)))
 
 
-def _checked(function: Callable[[int], Any], check: Callable[[Any], Size]) -> Callable[[int], Size]:
-    """The same function of the epoch, whose errors name the epoch, and what was returned."""
+def _checked_schedule(
+    function: Callable[[int], Any], check: Callable[[Any], Size]
+) -> Callable[[int], Size]:
+    """The same function of the epoch, with a check of its results.
 
-    def schedule(epoch: int) -> tuple[int, int]:
+    Its errors name the epoch and the result.
+    """
+
+    def schedule(epoch: int) -> Size:
         try:
-            found = function(epoch)
-        except ConfigError:  # of a check before this one
+            size = function(epoch)
+        except ConfigError:
+            # The function is a checked schedule itself, whose message is complete.
             raise
         except Exception as problem:
-            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
+            raise ConfigError(
+                f"size: the function failed for epoch {epoch}: {problem!r}"
+            ) from problem
         try:
-            return check(found)
+            return check(size)
         except ConfigError as problem:
-            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
+            raise ConfigError(
+                f"size: the function returned {size!r} for epoch {epoch}: {problem}"
+            ) from None
 
     return schedule
 
 
-def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
-    """Checks `crop` against the output's (height, width); None: `train` decides."""
+def checked_crop(crop: object, size: Size, *, train: bool) -> Crop:
+    """Checks `crop` against the output's (height, width); None: the default of `train`."""
     if crop is None:
         crop = RandomResizedCrop() if train else CenterCrop()
     if isinstance(crop, (CenterCrop, FiveCrop)):
         resize = shorter_side(crop, size)
         if resize < max(size):
             raise ConfigError(
-                f"crop: {type(crop).__name__}(resize={resize}) makes the image smaller than size={size}; expected "
-                f"resize of at least {max(size)}"
+                f"crop: {type(crop).__name__}(resize={resize}) makes the image smaller than "
+                f"size={size}; expected resize of at least {max(size)}"
             )
     if isinstance(crop, _KINDS):
         return crop
+    others = ", ".join(kind.__name__ for kind in _KINDS[1:])
     raise ConfigError(
-        f"crop: expected fastpipe.RandomResizedCrop(...), {', '.join(kind.__name__ for kind in _KINDS[1:])}, "
-        f"got {crop!r}{_instead(crop)}"
+        f"crop: expected fastpipe.RandomResizedCrop(...), {others}, got "
+        f"{crop!r}{_describe_equivalent(crop)}"
     )
 
 
 def flip_probability(hflip: object, *, train: bool) -> float:
-    """Checks `hflip`: None (as `train` says), True (a half), False (never), or a probability in [0, 1]."""
-    hflip = train if hflip is None else hflip
+    """Checks `hflip`: None (as `train`), True (a half), False (never), or a probability."""
+    if hflip is None:
+        hflip = train
     if isinstance(hflip, bool):
         return 0.5 if hflip else 0.0
     probability = real_number(hflip)
     if probability is None or not 0.0 <= probability <= 1.0:
-        raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
+        raise ConfigError(
+            f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}"
+        )
     return probability
 
 
-def _instead(crop: object) -> str:
-    """How a transform of another library, or a name, is written here."""
+def _describe_equivalent(crop: object) -> str:
+    """The end of the error about a crop: how another library's transform is written here."""
     if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
     kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)
-    name = _OURS.get(kind.lower().replace("_", ""))
+    name = _CLASS_NAMES.get(kind.lower().replace("_", ""))
     if name is None:
         return _NOT_A_CROP if callable(crop) else ""
     size = getattr(crop, "size", None)
     if name == "Resize" and isinstance(size, int):
-        return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
-    wanted = {"RandomResizedCrop": ("scale", "ratio"), "RandomCrop": ("padding", "padding_mode", "pad_if_needed")}
-    values = {option: getattr(crop, option, None) for option in wanted.get(name, ())}
+        return (
+            f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the "
+            "output's size= too"
+        )
+
+    values = {option: getattr(crop, option, None) for option in _SHARED_OPTIONS.get(name, ())}
+    # torchvision's InterpolationMode is an Enum.
     values["interpolation"] = getattr(getattr(crop, "interpolation", None), "value", None)
-    options = (
-        f"{option}={tuple(value) if isinstance(value, list) else value!r}"
-        for option, value in values.items()
-        if isinstance(value, (tuple, list, str, int)) and value not in (0, "constant", "bilinear")
-    )
-    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({', '.join(options)})"
+    options = []
+    for option, value in values.items():
+        if isinstance(value, list):
+            value = tuple(value)
+        if isinstance(value, (tuple, str, int)) and value not in _DEFAULTS:
+            options.append(f"{option}={value!r}")
+    size_option = "" if size is None else f"size={size!r}, "
+    return f". Write {size_option}crop=fastpipe.{name}({', '.join(options)})"

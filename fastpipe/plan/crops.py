@@ -1,4 +1,4 @@
-"""The kinds of crops: how an image becomes its row of the batch, or its rows, and how their pixels are made."""
+"""The kinds of crops: how an image becomes its rows of a batch, and how their pixels are made."""
 
 from __future__ import annotations
 
@@ -10,57 +10,77 @@ from typing import Any, Self
 from fastpipe.errors import ConfigError, choice, flag, pair, whole
 from fastpipe.format.pixel_form import PixelForm
 
-MAX_OUTPUT_PIXELS = 16384  # a side of the output
+Size = tuple[int, int]  # (height, width) in pixels
+
+MAX_OUTPUT_PIXELS = 16384  # of a side of the output
 INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """How the pixels of rows are made from those of pictures, in the names of the engine's keywords."""
+    """How the pixels of rows are made from those of images. The names are the engine's keywords."""
 
     interpolation: str = "bilinear"
-    antialias: bool = True  # where a picture shrinks, all pixels that one of the output covers have a part in it
-    padding_mode: str = "none"  # or one of PADDING_MODES; "none": no crop reaches beyond its picture
+    antialias: bool = True  # a pixel of a shrunk image is a mean of all pixels that it covers
+    padding_mode: str = "none"  # or one of PADDING_MODES; "none": no crop reaches beyond its image
     fill: tuple[int, ...] = (0, 0, 0, 0)  # of "constant": red, green, blue, alpha, 0 to 255
-    mask_fill: int = 0  # the id in masks where nothing of a picture's own mask is
+    mask_fill: int = 0  # the id in masks outside an image's own mask
 
     def keywords(self, form: PixelForm) -> dict[str, Any]:
-        """For the engine, where rows have this form: `fill` is converted as pictures are."""
-        red, green, blue, _ = self.fill
-        luma = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16  # Pillow's L
-        fill = (luma,) if form.channels == 1 else self.fill[: form.channels]
-        return {**asdict(self), "fill": tuple(each * (257 if form.bits == 16 else 1) for each in fill)}
+        """The engine's keywords for rows of this form; `fill` is converted as images are."""
+        fill = self.fill[: form.channels]
+        if form.channels == 1:
+            red, green, blue, _ = self.fill
+            # Pillow's formula for convert("L").
+            fill = ((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16,)
+        if form.bits == 16:
+            fill = tuple(257 * value for value in fill)
+        return {**asdict(self), "fill": fill}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BaseCrop:
-    """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
+    """A kind of crop.
+
+    All options are keywords, because the first argument of torchvision's crops is the size.
+    """
 
     interpolation: str = "bilinear"
     antialias: bool = True
     mask_fill: int = 0
 
-    rows = 1  # that a picture becomes
+    rows = 1  # of each image
     is_random = False  # each epoch has other crops
-    may_be_reduced = False  # the picture may be decoded at a fraction of its size, where it is not to be exact
-
-    def __post_init__(self) -> None:
-        name = self.interpolation.name.lower() if isinstance(self.interpolation, Enum) else self.interpolation
-        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
-        if not flag("antialias", self.antialias) and name == "nearest":
-            raise ConfigError("antialias: nearest takes single pixels in any case; leave antialias out")
-        whole("mask_fill", self.mask_fill, least=0, most=255)
+    may_be_reduced = False  # True: the image may be decoded at a fraction of its size
 
     def __new__(cls, *size: object, **options: object) -> Self:
-        known = [f"{name}=" for kind in cls.__mro__[:-1] for name in inspect.get_annotations(kind)]  # its own first
-        expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
+        # Without this, a size or a wrong option would give Python's message, which does not say
+        # where a size belongs.
+        known = []
+        for kind in cls.__mro__[:-1]:  # the options of the class itself come first
+            known += [f"{name}=" for name in inspect.get_annotations(kind)]
         if not size and "size" in options:
             size = (options["size"],)
-        if got := [repr(each) for each in size] or [f"{name}=" for name in options if f"{name}=" not in known]:
+        wrong = [repr(value) for value in size]
+        if not wrong:
+            wrong = [f"{name}=" for name in options if f"{name}=" not in known]
+        if wrong:
+            expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
             hint = f". {cls._hint(size[0])}" if size else ""
-            raise ConfigError(f"{cls.__name__}: expected {expected}, got {', '.join(got)}{hint}")
+            raise ConfigError(f"{cls.__name__}: expected {expected}, got {', '.join(wrong)}{hint}")
         return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        name = self.interpolation
+        if isinstance(name, Enum):  # torchvision's or Pillow's
+            name = name.name.lower()
+        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
+        if not flag("antialias", self.antialias) and name == "nearest":
+            raise ConfigError(
+                "antialias: nearest takes single pixels in any case; leave antialias out"
+            )
+        whole("mask_fill", self.mask_fill, least=0, most=255)
 
     @property
     def rendering(self) -> Rendering:
@@ -68,7 +88,7 @@ class BaseCrop:
 
     @classmethod
     def _hint(cls, size: object) -> str:
-        """Where a size belongs, and what else it may have been meant for."""
+        """The end of the error about a size: where it belongs."""
         return (
             f"The size of the output belongs to the loader: fastpipe.loader(..., size={size!r}, "
             f"crop=fastpipe.{cls.__name__}())"
@@ -77,6 +97,8 @@ class BaseCrop:
 
 @dataclass(frozen=True, kw_only=True)
 class PaddedCrop(BaseCrop):
+    """A crop that may reach beyond the image."""
+
     fill: int | tuple[int, int, int] | tuple[int, int, int, int] = 0
     padding_mode: str = "constant"
 
@@ -85,13 +107,18 @@ class PaddedCrop(BaseCrop):
         parts = tuple(self.fill) if isinstance(self.fill, (tuple, list)) else (self.fill,) * 4
         if len(parts) not in (3, 4):
             raise ConfigError(
-                f"fill: expected a number or (red, green, blue) or (red, green, blue, alpha), got {self.fill!r}"
+                "fill: expected a number or (red, green, blue) or (red, green, blue, alpha), got "
+                f"{self.fill!r}"
             )
-        checked = tuple(whole("fill", part, least=0, most=255) for part in parts)
-        object.__setattr__(self, "fill", checked if len(checked) == 4 else (*checked, 255))
+        fill = tuple(whole("fill", part, least=0, most=255) for part in parts)
         choice("padding_mode", self.padding_mode, PADDING_MODES)
-        if self.padding_mode != "constant" and any(checked[:3]):
-            raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
+        if self.padding_mode != "constant" and any(fill[:3]):
+            raise ConfigError(
+                f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out"
+            )
+        if len(fill) == 3:
+            fill = (*fill, 255)
+        object.__setattr__(self, "fill", fill)
 
     @property
     def pads(self) -> bool:
@@ -100,8 +127,10 @@ class PaddedCrop(BaseCrop):
     @property
     def rendering(self) -> Rendering:
         assert isinstance(self.fill, tuple)
-        plain = super().rendering
-        return replace(plain, padding_mode=self.padding_mode, fill=self.fill) if self.pads else plain
+        rendering = super().rendering
+        if not self.pads:
+            return rendering
+        return replace(rendering, padding_mode=self.padding_mode, fill=self.fill)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,23 +147,26 @@ class ResizedCrop(BaseCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomResizedCrop(BaseCrop):
-    """A random part of the image, resized, with the sampling rule of torchvision's RandomResizedCrop.
+    """A random part of the image, resized, with the sampling rule of torchvision's
+    RandomResizedCrop.
 
     Args:
         scale: minimum and maximum share of the image's area, in (0, 1].
         ratio: minimum and maximum of width divided by height.
-        interpolation: "bilinear", "bicubic" or "nearest", as Pillow computes them; also as torchvision's
-            InterpolationMode or Pillow's Resampling.
-        antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel of the output, as
-            in torch's interpolate of uint8 tensors, bit by bit.
-        mask_fill: the id, 0 to 255, of pixels that come from outside the image: in the padding, and where `augment=`
-            moves masks or erases pixels of them. A sample without a mask has it everywhere.
+        interpolation: "bilinear", "bicubic" or "nearest", as Pillow computes them; also as
+            torchvision's InterpolationMode or Pillow's Resampling.
+        antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel
+            of the output, as in torch's interpolate of uint8 tensors, bit by bit.
+        mask_fill: the id, 0 to 255, of pixels that come from outside the image: in the padding, and
+            where `augment=` moves masks or erases pixels of them. A sample without a mask has it
+            everywhere.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
-    is_random = may_be_reduced = True
+    is_random = True
+    may_be_reduced = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,40 +176,55 @@ class RandomResizedCrop(BaseCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class CenterCrop(ResizedCrop):
-    """The image resized so that its shorter side is `resize`, then its centre: torchvision's Resize and CenterCrop.
+    """The image resized so that its shorter side is `resize`, then its centre: torchvision's Resize
+    and CenterCrop.
 
     Args:
-        resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
+        resize: length of the shorter side in pixels before the crop; None: size * 256 / 224,
+            rounded.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resize(BaseCrop):
-    """The whole image, resized to the output's size, whatever its aspect ratio. Options: see RandomResizedCrop."""
+    """The whole image, resized to the output's size, whatever its aspect ratio.
+
+    Options: see RandomResizedCrop.
+    """
 
     @classmethod
     def _hint(cls, size: object) -> str:
-        more = f". For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: crop=fastpipe.CenterCrop"
-        return super()._hint(size) + (f"{more}(resize={size!r})" if isinstance(size, int) else "")
+        hint = super()._hint(size)
+        if not isinstance(size, int):
+            return hint
+        return (
+            f"{hint}. For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: "
+            f"crop=fastpipe.CenterCrop(resize={size!r})"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomCrop(PaddedCrop, ResizedCrop):
-    """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also after its Resize.
+    """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also
+    after its Resize.
 
-    An image that is smaller than the output, after resizing and padding, is a ConfigError without `pad_if_needed`: when
-    the loader is made, for the index has the widths and heights. `on_error="replace"` replaces no such image.
+    An image that is smaller than the output, after resizing and padding, is a ConfigError without
+    `pad_if_needed`: when the loader is made, for the index has the widths and heights.
+    `on_error="replace"` replaces no such image.
 
     Args:
-        resize: length of the shorter side in pixels before padding and crop; None: the image as it is.
-        padding: pixels around the (resized) image: a number, (left and right, top and bottom), or (left, top, right,
-            bottom).
-        pad_if_needed: where the image is smaller than the output, adds the difference at both sides, as torchvision.
-        fill: of padding_mode="constant", 0 to 255: a number for all channels, (red, green, blue), which is opaque, or
-            (red, green, blue, alpha). It is converted to the loader's `channels` and `dtype` as images are.
-        padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge once) or "symmetric"
-            (mirrored, the edge twice).
+        resize: length of the shorter side in pixels before padding and crop; None: the image as it
+            is.
+        padding: pixels around the (resized) image: a number, (left and right, top and bottom), or
+            (left, top, right, bottom).
+        pad_if_needed: where the image is smaller than the output, adds the difference at both
+            sides, as torchvision.
+        fill: of padding_mode="constant", 0 to 255: a number for all channels, (red, green, blue),
+            which is opaque, or (red, green, blue, alpha). It is converted to the loader's
+            `channels` and `dtype` as images are.
+        padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge
+            once) or "symmetric" (mirrored, the edge twice).
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
     """
 
@@ -191,21 +238,25 @@ class RandomCrop(PaddedCrop, ResizedCrop):
         parts = tuple(self.padding) if isinstance(self.padding, (tuple, list)) else (self.padding,)
         if len(parts) not in (1, 2, 4):
             raise ConfigError(
-                "padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), "
-                f"got {self.padding!r}"
+                "padding: expected a number, (left and right, top and bottom) or (left, top, "
+                f"right, bottom), got {self.padding!r}"
             )
-        checked = tuple(whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts)
-        object.__setattr__(self, "padding", checked * (4 // len(parts)))
+        padding = tuple(whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts)
+        object.__setattr__(self, "padding", padding * (4 // len(parts)))  # left, top, right, bottom
         flag("pad_if_needed", self.pad_if_needed)
+
         assert isinstance(self.fill, tuple)
-        if not self.pads and (self.fill[:3], self.padding_mode) != ((0, 0, 0), "constant"):
+        changes_padding = self.fill[:3] != (0, 0, 0) or self.padding_mode != "constant"
+        if changes_padding and not self.pads:
             raise ConfigError(
-                "RandomCrop: fill and padding_mode work only with padding= or pad_if_needed=True; pass one of these, "
-                "or leave them out"
+                "RandomCrop: fill and padding_mode work only with padding= or pad_if_needed=True; "
+                "pass one of these, or leave them out"
             )
-        if self.resize is None and (self.interpolation, self.antialias) != ("bilinear", True):
+        changes_resize = self.interpolation != "bilinear" or not self.antialias
+        if changes_resize and self.resize is None:
             raise ConfigError(
-                "RandomCrop: interpolation and antialias work only with resize=; pass it, or leave them out"
+                "RandomCrop: interpolation and antialias work only with resize=; pass it, or leave "
+                "them out"
             )
 
     @property
@@ -215,14 +266,16 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class Letterbox(PaddedCrop):
-    """The whole image in its own aspect ratio: resized so that it just fits into the output, and padded.
+    """The whole image in its own aspect ratio: resized so that it just fits into the output, and
+    padded.
 
     With a square output this is the padding to a square of detection models.
 
     Args:
         centered: True: the image is in the middle of the output. False: at its top left.
-        rounded: True: the size of the resized image is rounded to whole pixels, as in timm (crop_mode="border") and
-            Ultralytics. False: it is rounded down, as in torchvision's Resize(size=None, max_size=).
+        rounded: True: the size of the resized image is rounded to whole pixels, as in timm
+            (crop_mode="border") and Ultralytics. False: it is rounded down, as in torchvision's
+            Resize(size=None, max_size=).
         fill, padding_mode: see RandomCrop.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
@@ -238,12 +291,15 @@ class Letterbox(PaddedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class FiveCrop(ResizedCrop):
-    """For evaluation: the four corners and the centre of the image, as torchvision's Resize and FiveCrop give them.
+    """For evaluation: the four corners and the centre of the image, as torchvision's Resize and
+    FiveCrop give them.
 
-    A batch has images of shape (N, 5, 3, height, width): top left, top right, bottom left, bottom right, centre.
+    A batch has images of shape (N, 5, 3, height, width): top left, top right, bottom left, bottom
+    right, centre.
 
     Args:
-        resize: length of the shorter side in pixels before the crops; None: size * 256 / 224, rounded.
+        resize: length of the shorter side in pixels before the crops; None: size * 256 / 224,
+            rounded.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
@@ -252,8 +308,8 @@ class FiveCrop(ResizedCrop):
 
 @dataclass(frozen=True, kw_only=True)
 class TenCrop(FiveCrop):
-    """For evaluation: the crops of FiveCrop, whose options it has, and those of the mirrored image, as torchvision's
-    Resize and TenCrop. A batch has images of shape (N, 10, 3, height, width).
+    """For evaluation: the crops of FiveCrop, whose options it has, and those of the mirrored image,
+    as torchvision's Resize and TenCrop. A batch has images of shape (N, 10, 3, height, width).
     """
 
     rows = 10
@@ -262,6 +318,8 @@ class TenCrop(FiveCrop):
 Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCrop | TenCrop
 
 
-def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
-    """What an image's shorter side is resized to before crops of a (height, width) are cut out."""
-    return round(max(size) * 256 / 224) if crop.resize is None else crop.resize
+def shorter_side(crop: CenterCrop | FiveCrop, size: Size) -> int:
+    """The length of an image's shorter side, in pixels, before crops of `size` are cut out."""
+    if crop.resize is None:
+        return round(max(size) * 256 / 224)
+    return crop.resize

@@ -1,4 +1,8 @@
-"""(seed, epoch, stream, number) -> a random value, by a stateless hash: no generator, no order of calls."""
+"""(seed, epoch, stream, number) -> a random value, by a stateless hash.
+
+There is no generator and no order of calls: any draw can be made at any time, on any rank, alone or
+with others.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
+Uint64s = NDArray[np.uint64]
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -18,7 +23,11 @@ _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio, odd: splitmix
 
 
 class Stream(IntEnum):
-    """What a draw is for. Each stream is independent; the numbers are part of the order that a seed stands for."""
+    """The purpose of a draw. The streams are independent of each other.
+
+    The numbers decide what a seed draws: changing one changes the batches of every user. Where the
+    comment says nothing else, a draw is named by (seed, epoch, sample or position).
+    """
 
     ROTATE = 1
     CHUNKS = 2
@@ -28,17 +37,17 @@ class Stream(IntEnum):
     CROP_Y = 6
     REPLACE = 7
     SEQUENCE = 8
+    DRAW = 9  # a sampler's draws by weight
+    LUCK = 10
+    LIMIT = 11  # without seed and epoch
+    FOLD = 12
+    DATASET = 13  # rows of a mixture
+    VIEW = 14  # by number of the view, in place of the epoch
+    CLASS = 15  # by round, without epoch
+    MEMBER = 16  # by class, without epoch
+    LIST = 17  # of a sampler
     SIZE = 24  # by batch
     GROUP = 25  # by batch
-    DRAW = 9  # by weights
-    LUCK = 10
-    LIMIT = 11  # of no seed and epoch
-    FOLD = 12
-    DATASET = 13  # of a mixture
-    VIEW = 14  # by number of the view, in place of the epoch
-    CLASS = 15  # by round, of no epoch
-    MEMBER = 16  # by class
-    LIST = 17  # of a sampler
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64
@@ -58,8 +67,8 @@ class Stream(IntEnum):
     MIX_ANGLE = 78
     CUT_X = 79
     CUT_Y = 80
-    MODULE = 81  # of others: by sample, by group or by batch
-    CALL = 82  # by call, without a loader
+    MODULE = 81  # modules of other libraries: by sample, by group or by batch
+    CALL = 82  # by call, for an Augment without a loader
     MODULE_GROUP = 83
     ERASE_COUNT = 84
     ERASE_NOISE = 85
@@ -74,11 +83,11 @@ class Stream(IntEnum):
     SIGN = 160  # to 175
 
 
-def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(value: Uint64s) -> Uint64s:
     """Spreads each bit of 64 over all of them; a bijection.
 
-    Source: Stafford's variant 13 of the MurmurHash3 finaliser, as in splitmix64 (Steele, Lea and Flood, "Fast
-    Splittable Pseudorandom Number Generators", 2014).
+    Source: Stafford's variant 13 of the MurmurHash3 finaliser, as in splitmix64 (Steele, Lea and
+    Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
     """
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -86,6 +95,7 @@ def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _mix_one(value: int) -> int:
+    """`mix` for one number, in Python's integers."""
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
     return value ^ (value >> 31)
@@ -100,24 +110,27 @@ def key(seed: int, epoch: int, stream: int) -> int:
     return hashed
 
 
-def keys(seeds: Sequence[int], epoch: int, stream: int) -> NDArray[np.uint64]:
+def keys(seeds: Sequence[int], epoch: int, stream: int) -> Uint64s:
+    """(n,) the keys of one stream for several seeds."""
     return np.array([key(seed, epoch, stream) for seed in seeds], dtype=np.uint64)
 
 
-def bits(stream_key: int | NDArray[np.uint64], numbers: Int64s) -> NDArray[np.uint64]:
-    """64 random bits for each number, the same whenever and wherever they are asked for."""
-    hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(stream_key, dtype=np.uint64)
+def bits(stream_key: int | Uint64s, numbers: Int64s) -> Uint64s:
+    """64 random bits for each number. Numbers and keys are broadcast against each other."""
+    hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(
+        stream_key, dtype=np.uint64
+    )
     return mix(mix(hashed))
 
 
-def uniform(stream_key: int | NDArray[np.uint64], numbers: Int64s) -> Float64s:
-    """For each number a float64 in [0, 1): the upper 53 bits."""
-    if isinstance(stream_key, int) and numbers.shape == (1,):
+def uniform(stream_key: int | Uint64s, numbers: Int64s) -> Float64s:
+    """A float64 in [0, 1) for each number: the upper 53 bits of its 64."""
+    if isinstance(stream_key, int) and numbers.shape == (1,):  # numpy is slow for arrays of one
         return np.array([uniform_one(stream_key, int(numbers[0]))])
     return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def uniform_one(stream_key: int, number: int) -> float:
-    """`uniform` for one number: arrays of one are slow."""
+    """`uniform` for one number, without numpy."""
     hashed = _mix_one(_mix_one((number * _GOLDEN + stream_key) & _MASK))
     return (hashed >> 11) * 2.0**-53

@@ -1,4 +1,7 @@
-"""A batch in host memory, between the engine and a device; boxes and points -> the entries that a user asked for."""
+"""A batch in host memory, between the engine and a device.
+
+Boxes and points -> the entries that a user asked for.
+"""
 
 from __future__ import annotations
 
@@ -17,70 +20,90 @@ Places = Mapping[str, Placed]  # boxes and points, by name of the field
 
 @dataclass(frozen=True)
 class HostFields:
-    """What a batch that is a dict has besides images and labels.
+    """The fields of a batch that is a dict, besides images and labels.
 
-    Note [entries of views]: each view has boxes, points, masks and second pictures of its own. Their entries are called
-    VIEW.NAME: "0.mask" is that of the first view.
+    Note [entries of views]: each view has boxes, points, masks and second images of its own. Their
+    entries are called
+    VIEW.NAME: "0.mask" is the mask of the first view.
     """
 
-    # The keys of the batch, in order, and the name of what each has: "image" is that of images.
+    # Key in the batch -> name of the field ("image" for the images), in the batch's order.
     names: Mapping[str, str]
-    images: tuple[str, ...] = ()  # masks, (n * k, height, width) ids, second pictures, (n * k, height, width, channels)
-    options: Mapping[str, Boxes] = field(default_factory=dict)  # of boxes, by name of the field
-    places: list[Places] = field(default_factory=list)  # of each view; arrays when nothing moves them any more
-    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)  # for the device, by name or entry of a view
-    # Of the entries that become one tensor a row: how many boxes or objects each row has.
+    # Masks (n * k, height, width), second images (n * k, height, width, channels).
+    images: tuple[str, ...] = ()
+    options: Mapping[str, Boxes] = field(default_factory=dict)  # of fields of boxes, by name
+    # Boxes and points of each view, until they no longer move.
+    places: list[Places] = field(default_factory=list)
+    # For the device, by name or VIEW.NAME.
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    # Boxes or objects of each row, for entries that become a list with one tensor a row.
     counts: dict[str, list[int]] = field(default_factory=dict)
-    lists: dict[str, list[Any]] = field(default_factory=dict)  # what stays on the host, by name
+    # Values that stay on the host, by name.
+    lists: dict[str, list[Any]] = field(default_factory=dict)
 
     def by_view(self, name: str) -> bool:
+        """Whether each view has an entry of its own."""
         return f"0.{name}" in self.arrays
 
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A batch as the engine leaves it: n samples of k rows each. Its images are, by view, (N, height, width, channels)
-    uint8 or uint16, N >= n * k, a slot of a SlotRing.
+    """A batch as the engine leaves it: n samples of k rows each.
+
+    The images of each view are a slot of a SlotRing: (N, height, width, channels), uint8 or uint16,
+    N >= n * k.
     """
 
     number: int  # in its epoch
     epoch: int
-    plan: BatchPlan  # by which the augmentation is drawn
-    there: BatchPlan  # the same with the samples that are there: bad ones may have been replaced
+    plan: BatchPlan  # names the draws of the augmentation
+    # The same with the samples that are in the images: damaged ones may have been replaced.
+    there: BatchPlan
     views: tuple[NDArray[Any], ...]
-    fields: HostFields | None = None  # what else the batch has; None: it is (images, labels)
+    fields: HostFields | None = None  # None: the batch is (images, labels)
 
 
 def lay_out(fields: HostFields, view: int, places: Places, rows: int, rows_per_sample: int) -> None:
-    """Adds the boxes and points of a view, which has so many rows, to `fields`; drops small boxes."""
-    for name, each in places.items():
+    """Adds the boxes and points of a view to `fields`, without boxes that are too small."""
+    for name, placed in places.items():
         entry = f"{view}.{name}"
-        if not each.are_boxes:
-            fields.arrays[entry] = each.values
-            fields.counts[entry] = np.bincount(each.rows, minlength=rows).tolist()
+        if not placed.are_boxes:
+            fields.arrays[entry] = placed.values
+            fields.counts[entry] = np.bincount(placed.rows, minlength=rows).tolist()
             continue
+
         options = fields.options[name]
-        kept = each.take(large_enough(each.values, options.min_size, options.min_area))
+        kept = placed.take(large_enough(placed.values, options.min_size, options.min_area))
         counts = np.bincount(kept.rows, minlength=rows)
         arrays: dict[str, NDArray[Any]] = {entry: kept.values}
         if kept.labels is not None:
             arrays[f"{entry}_labels"] = kept.labels
+
         if options.form == "list":
-            fields.counts.update(dict.fromkeys(arrays, counts.tolist()))
+            for key in arrays:
+                fields.counts[key] = counts.tolist()
         elif options.form == "flat":
             arrays[f"{entry}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
         else:
             arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}
             arrays[f"{entry}_counts"] = counts
             if rows_per_sample > 1:
-                grid = rows // rows_per_sample, rows_per_sample
-                arrays = {key: a.reshape(*grid, *a.shape[1:]) for key, a in arrays.items()}
+                grid = (rows // rows_per_sample, rows_per_sample)
+                arrays = {
+                    key: array.reshape(*grid, *array.shape[1:]) for key, array in arrays.items()
+                }
         fields.arrays.update(arrays)
 
 
-def _padded(array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[Any]:
-    """(M, ...) -> (n, most, ...): behind a row's boxes there are zeros, behind its labels -1."""
+def _padded(
+    array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Boxes or labels (M, ...) -> (rows, most, ...).
+
+    Boxes are filled up with zeros, labels with -1.
+    """
     most = int(counts.max(initial=0))
-    out = np.full((len(counts), most, *array.shape[1:]), 0 if array.ndim > 1 else -1, dtype=array.dtype)
+    padding = 0 if array.ndim > 1 else -1
+    out = np.full((len(counts), most, *array.shape[1:]), padding, dtype=array.dtype)
     out[rows, places_in_row(rows, len(counts))] = array
     return out

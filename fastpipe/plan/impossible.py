@@ -1,4 +1,7 @@
-"""Options that cannot go together by their meaning -> the error; docs/together.md has the same table."""
+"""The table of options that cannot go together by their meaning, and their errors.
+
+Docs/together.md is made from it.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from fastpipe.errors import ConfigError
 
 
 class Pair(NamedTuple):
-    """Two options, why they cannot go together, and what to do."""
+    """Two options that cannot go together. The texts are Markdown."""
 
     one: str
     other: str
-    reason: str
-    instead: str
+    reason: str  # why they cannot
+    instead: str  # what to do, as an imperative
 
 
 IMPOSSIBLE = {
@@ -51,13 +54,15 @@ IMPOSSIBLE = {
         "`augment=` with soft labels (mixup, cutmix, `label_smoothing=`)",
         "samples without labels",
         "there is nothing to make soft",
-        "leave them out with data.select(data['label'] >= 0), or give labels with data.with_labels(...)",
+        "leave them out with data.select(data['label'] >= 0), or give labels with "
+        "data.with_labels(...)",
     ),
     "labels of views": Pair(
         "`views=` with several `augment=`",
         "soft labels (mixup, cutmix, `label_smoothing=`) that differ",
         "a batch has its labels once, for all views",
-        "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing modules",
+        "give all views the same mixup=, cutmix=, label_smoothing=, num_classes= and mixing "
+        "modules",
     ),
     "crops of views": Pair(
         "`views=`",
@@ -69,7 +74,8 @@ IMPOSSIBLE = {
         "`hflip=`",
         "`crop=` FiveCrop or TenCrop",
         "they are for evaluation, and mirror by themselves or not at all",
-        "pass hflip=False, or train=False without hflip; TenCrop has the crops of the mirrored image, too",
+        "pass hflip=False, or train=False without hflip; TenCrop has the crops of the mirrored "
+        "image, too",
     ),
     "crops of buckets": Pair(
         '`size="bucket"`',
@@ -87,13 +93,15 @@ IMPOSSIBLE = {
         "`augment=` with modules that may move pixels",
         "boxes, points, masks and second images in `fields=` that these cannot move",
         "they would stay in place",
-        "use kornia's AugmentationSequential with data_keys=, or an augmentation that changes colours only, such as "
-        "Augment.simclr(); or call the module in the training loop with the fields",
+        "use kornia's AugmentationSequential with data_keys=, or an augmentation that changes "
+        "colours only, such as Augment.simclr(); or call the module in the training loop with the "
+        "fields",
     ),
     "padding": Pair(
         '`size="bucket"`',
         "`augment=` with modules that may move pixels, and of which fastpipe does not know how",
-        "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be wrong",
+        "nobody could say where the padding is afterwards, so image_sizes and pixel_mask would be "
+        "wrong",
         "use kornia's geometric modules, Augment.randaugment() or one that changes colours only",
     ),
     "classes of buckets": Pair(
@@ -117,13 +125,15 @@ IMPOSSIBLE = {
     "mixture without replacement": Pair(
         "`fastpipe.mix(...)`",
         "`sampler=` Weighted(replacement=False)",
-        "a mixture reads each dataset without an end, so there is no epoch in which a sample could come once only",
+        "a mixture reads each dataset without an end, so there is no epoch in which a sample could "
+        "come once only",
         "leave replacement out, or use fastpipe.concat(...)",
     ),
     "listed parts": Pair(
         '`partition="node"` or a number',
         "`sampler=` PerClass, a torch Sampler or a function of the epoch",
-        "the sampler says which samples a batch has, so a node cannot keep to its own part of the dataset",
+        "the sampler says which samples a batch has, so a node cannot keep to its own part of the "
+        "dataset",
         'use partition="sample"',
     ),
     "shuffled list": Pair(
@@ -142,8 +152,17 @@ IMPOSSIBLE = {
 
 
 def impossible(pair: str, got: str = "", way: str = "") -> ConfigError:
-    """The error of a pair of IMPOSSIBLE; `got` says which names or objects they are, `way` what to do about these."""
-    one, other, reason, usual = IMPOSSIBLE[pair]
-    instead = way or usual
-    words = f"{one} does not go with {other}{got and f' ({got})'}: {reason}. {instead[0].upper()}{instead[1:]}"
-    return ConfigError(words.replace("`", ""))
+    """The error of a pair of IMPOSSIBLE.
+
+    Args:
+        pair: its key.
+        got: the names or objects that the user passed; they follow the pair in brackets.
+        way: what to do about these, in place of the pair's own advice.
+    """
+    one, other, reason, instead = IMPOSSIBLE[pair]
+    if way:
+        instead = way
+    values = f" ({got})" if got else ""
+    advice = instead[0].upper() + instead[1:]
+    message = f"{one} does not go with {other}{values}: {reason}. {advice}"
+    return ConfigError(message.replace("`", ""))

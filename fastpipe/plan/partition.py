@@ -1,25 +1,29 @@
-"""(rows, batch size, ranks, shares) -> which positions of an epoch's orders each rank takes, batch by batch.
+"""(rows, batch size, ranks, shares) -> the positions of an epoch that each rank takes, by batch.
 
 Note [partition]
-A global batch is one batch of every rank: batch_size * world_size samples. An epoch's order is cut into sequences, and
-global batch b takes the b-th stretch of each, so it is the same set of samples however many ranks share it.
-partition="sample" has one sequence, and all ranks share each stretch. partition="node" has one sequence for every
-canonical node, each over its own part of the dataset, and a node's ranks share the stretches of its sequences only: it
-never reads what other nodes read. The nodes' number may change to any divisor of that of the canonical ones.
-Ranks take consecutive rows of a stretch; or, where samples come several times in a row, one row in turn, so that the
-crops of a sample go to different ranks.
-Every rank has the same number of batches, and batches of the same size. In training the tail that fills no global batch
-is dropped; else the last batch is filled up with samples of its own that do not count.
-Of a mixture each share has orders of its own: a sequence for each canonical node and share, and of each a batch takes
-as many positions as Note [mixed batches] says. Its batches are always full, ranks take rows in turn, and each rank's
-rows are mixed. A dataset that is no mixture is the case of one share.
+A global batch is one batch of every rank: batch_size * world_size samples. An epoch's order is cut
+into sequences, and global batch b takes stretch b of each, so it is the same set of samples for any
+number of ranks. partition="sample" has one sequence, and all ranks share each stretch.
+partition="node" has one sequence for every canonical node, each over its own part of the dataset,
+and a node's ranks share the stretches of its sequences only: it never reads the samples of other
+nodes. The number of nodes may change to any divisor of the number of canonical nodes. Ranks take
+consecutive rows of a stretch. If samples come several times in a row, ranks take rows in turn, so
+that the crops of a sample go to different ranks.
+Every rank has the same number of batches, and batches of the same size. In training the tail that
+fills no global batch is dropped. In evaluation the last batch is filled up with repeated samples
+that do not count.
+A mixture has orders of its own for each share: a sequence for each canonical node and share. Note
+[mixed batches] says how many positions of each a batch takes. Its batches are always full, ranks
+take rows in turn, and each rank's rows are mixed. A dataset that is not a mixture is the case of
+one share.
 
 Note [mixed batches]
-In a batch of g rows, row r stands for the point (r + h) / g, and belongs to the dataset whose stretch of the weights
-covers it; h changes from batch to batch as the multiples of the golden ratio do, modulo 1. So a batch has of each
-dataset as many rows as its weight says, rounded up or down, and over the batches the mean is exact. How many rows all
-batches before one have had is a sum of rounded numbers, for which there is a fast formula. So any batch is found at
-once, and each dataset is read in its own order, without a gap, epoch after epoch, at its own pace.
+In a batch of g rows, row r stands for the point (r + h) / g and belongs to the dataset whose part
+of the weights covers this point; h changes from batch to batch as the multiples of the golden ratio
+do, modulo 1. So a batch has as many rows of each dataset as its weight says, rounded up or down,
+and the mean over the batches is exact. The number of rows in all batches before one is a sum of
+rounded numbers, for which there is a fast formula. So any batch is found at once, and each dataset
+is read in its own order, without a gap, epoch after epoch, at its own pace.
 """
 
 from __future__ import annotations
@@ -30,51 +34,63 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from fastpipe.plan.draws import Bools, Int64s, Stream, bits, key
-from fastpipe.plan.order import recent
+from fastpipe.plan.order import cache_recent
 
-_MOST_EDGES = 256  # batches whose edges are kept
-_ONE = 2**40  # fractions are whole numbers of this
+_EDGES_KEPT = 256  # batches
+_ONE = 2**40  # fractions are whole numbers of 1 / _ONE
 _GOLDEN = 679_536_467_969  # 2**40 divided by the golden ratio, odd
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where this process stands among those that train together."""
+    """The place of this process among those that train together."""
 
     rank: int = 0  # in [0, world_size)
     world_size: int = 1
-    # Groups of ranks, as large as each other, that share what they read: rank // (world_size / nodes) is its group's
-    # number. 1: all ranks share all.
+    # Groups of ranks, all of one size, that share their reads; rank // (world_size / nodes) is the
+    # group's number. 1: all ranks share everything.
     nodes: int = 1
 
 
 ALONE = Ranks()
 
 
+class Span(NamedTuple):
+    """Positions [start, stop) of a sequence."""
+
+    sequence: int
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
-class Share:
+class RankRows:
     """A rank's rows of a global batch."""
 
-    spans: list[tuple[int, int, int]]  # (sequence, start, stop) that the rank's node takes, positions in each sequence
-    rows: Int64s  # (n,) the rank's rows, as positions in all the spans' samples put together
-    valid: Bools  # (n,) rows that count. Others repeat a sample, so that all ranks' batches are of one size.
+    spans: list[Span]  # all that the rank's node takes
+    # (n,) the rank's rows, as indices into the positions of all spans, one span after the other.
+    rows: Int64s
+    # (n,) rows that count. The others are repeats, so that the batches of all ranks have one size.
+    valid: Bools
 
 
 def floor_sum(count: int, divisor: int, factor: int, offset: int) -> int:
     """The sum of floor((factor * i + offset) / divisor) for i in [0, count).
 
-    Source: the Euclidean-like algorithm for such sums in Graham, Knuth and Patashnik, "Concrete Mathematics", 3.5.
+    Source: the Euclidean-like algorithm for such sums in Graham, Knuth and Patashnik, "Concrete
+    Mathematics", 3.5.
     """
     total = 0
     while True:
-        whole, factor = divmod(factor, divisor)
-        total += whole * (count * (count - 1) // 2)
-        whole, offset = divmod(offset, divisor)
-        total += whole * count
+        quotient, factor = divmod(factor, divisor)
+        total += quotient * (count * (count - 1) // 2)
+        quotient, offset = divmod(offset, divisor)
+        total += quotient * count
         last = factor * count + offset
         if last < divisor:
             return total
@@ -83,32 +99,38 @@ def floor_sum(count: int, divisor: int, factor: int, offset: int) -> int:
 
 
 class MixedRows:
-    """How many rows of each share stretches of `rows` rows have; see Note [mixed batches]."""
+    """The rows that each share has in batches of `rows` rows; see Note [mixed batches]."""
 
     def __init__(self, weights: Sequence[float], rows: int) -> None:
         ends = np.cumsum(weights) / math.fsum(weights)
         self._ends = [round(float(end) * rows * _ONE) for end in ends]
-        self._ends[-1] = rows * _ONE
+        self._ends[-1] = rows * _ONE  # whatever the rounding
 
     def before(self, batches: int) -> list[int]:
-        """Rows of each dataset in the first `batches` stretches."""
+        """Rows of each share in the first `batches` batches."""
         if len(self._ends) == 1:
             return [batches * (self._ends[0] // _ONE)]
+        # Batch i has ceil((end - h) / _ONE) rows up to a share's end, h = _GOLDEN * i modulo _ONE.
         jitters = floor_sum(batches, _ONE, _GOLDEN, 0)
-        # Of a stretch: ceil((end - h) / _ONE) rows up to a dataset's end, where h = _GOLDEN * i modulo _ONE.
-        upto = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
-        return [end - start for start, end in zip([0, *upto], upto, strict=False)]
+        ends = [jitters - floor_sum(batches, _ONE, _GOLDEN, -end) for end in self._ends]
+        return [end - start for start, end in pairwise([0, *ends])]
 
 
-def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: str) -> int:
-    """Rows of an epoch: until the "smallest" share comes to its end, or the "largest" does."""
+def rows_of_mixture(
+    weights: Sequence[float], counts: Sequence[int], repeats: int, size: str
+) -> int:
+    """Rows of an epoch that ends with the "smallest" share, or with the "largest"."""
     total = math.fsum(weights)
-    lasts = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
-    return math.floor((min if size == "smallest" else max)(lasts))
+    ends = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
+    return math.floor(min(ends) if size == "smallest" else max(ends))
 
 
 class Partition:
-    """See Note [partition]. `ranks.nodes` divides world_size and `sequences`, and these batch_size * world_size."""
+    """See Note [partition].
+
+    `ranks.nodes` divides world_size and `sequences`, the number of canonical nodes, and these
+    divide batch_size * world_size.
+    """
 
     def __init__(
         self,
@@ -124,24 +146,38 @@ class Partition:
         seed: int = 0,
     ) -> None:
         self.global_batch_size = batch_size * ranks.world_size
-        self._shares, self._nodes, self._batch_size = len(weights), ranks.nodes, batch_size
-        self._mixed = self._shares > 1
-        self._full, tail = divmod(rows, self.global_batch_size)
-        self.batches = self._full + (tail > 0 and not drop_last)
-        self._in_turn = in_turn or self._mixed
+        self._batch_size = batch_size
+        self._nodes = ranks.nodes
         self._ranks_per_node = ranks.world_size // ranks.nodes
-        self._node, self._local = divmod(ranks.rank, self._ranks_per_node)
-        self._per_node = sequences * self._shares // ranks.nodes
-        self._rows_of = MixedRows(weights, self.global_batch_size // sequences)
+        self._node, self._local_rank = divmod(ranks.rank, self._ranks_per_node)
+        self._shares = len(weights)
+        self._is_mixed = self._shares > 1
+        self._in_turn = in_turn or self._is_mixed
+        self._sequences_per_node = sequences * self._shares // ranks.nodes
+        self._mixed_rows = MixedRows(weights, self.global_batch_size // sequences)
         self._key = key(seed, epoch, Stream.DATASET)
-        if self._mixed:
-            self._full = self.batches = max(1, self._full)
-        self._first = epoch * self.batches if self._mixed else 0  # of the batches of all epochs
-        self._begins = self._rows_of.before(self._first)  # of that batch, of each share
-        # Of each sequence: its positions in the epoch, and where in its endless order the epoch begins.
-        if self._mixed:
-            self._lengths, self.begins = self._edges_of(self.batches) * sequences, self._begins * sequences
-        else:  # as long as each other, give or take one
+
+        # The full batches come first. `batches` may count one more, which is filled up.
+        self._full_batches, tail = divmod(rows, self.global_batch_size)
+        if self._is_mixed:
+            self._full_batches = max(1, self._full_batches)
+            self.batches = self._full_batches
+        elif tail and not drop_last:
+            self.batches = self._full_batches + 1
+        else:
+            self.batches = self._full_batches
+
+        # The batches of a mixture are numbered on through all epochs.
+        self._first_batch = epoch * self.batches if self._is_mixed else 0
+        self._share_begins = self._mixed_rows.before(self._first_batch)
+
+        # Of each sequence: its positions in this epoch, and where in its endless order the epoch
+        # begins.
+        if self._is_mixed:
+            self._lengths = self._edges_of(self.batches) * sequences
+            self.begins = self._share_begins * sequences
+        else:
+            # The lengths differ by at most one.
             starts = [sequence * rows // sequences for sequence in range(sequences + 1)]
             self._lengths = [end - start for start, end in pairwise(starts)]
             self.begins = [epoch * length for length in self._lengths]
@@ -149,72 +185,102 @@ class Partition:
     @property
     def sequences(self) -> list[tuple[int, int]]:
         """(number, positions of the epoch) of each sequence that this rank's node reads."""
-        return [(number, self._lengths[number]) for number in self._of_node(self._node)]
+        return [(number, self._lengths[number]) for number in self._sequences_of(self._node)]
 
     def edge(self, sequence: int, batch: int) -> int:
         """The position of a sequence at which a global batch begins."""
         return min(self._edges_of(batch)[sequence % self._shares], self._lengths[sequence])
 
-    def spans(self, number: int, node: int | None = None) -> list[tuple[int, int, int]]:
-        """(sequence, start, stop): the stretches of global batch `number` that a node takes; None: this rank's."""
-        mine = self._of_node(self._node if node is None else node)
-        return [(each, self.edge(each, number), self.edge(each, number + 1)) for each in mine]
+    def spans(self, number: int, node: int | None = None) -> list[Span]:
+        """The stretches of global batch `number` that a node takes; None: the node of this rank."""
+        sequences = self._sequences_of(self._node if node is None else node)
+        return [
+            Span(sequence, self.edge(sequence, number), self.edge(sequence, number + 1))
+            for sequence in sequences
+        ]
 
-    def share(self, number: int) -> Share:
+    def rank_rows(self, number: int) -> RankRows:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
-        spans, size = self.spans(number), self._batch_size
-        if number >= self._full:
-            most = max(_samples(self.spans(number, node)) for node in range(self._nodes))
-            size = -(-most // self._ranks_per_node)
-        rows = np.arange(size, dtype=np.int64)
-        rows = rows * self._ranks_per_node + self._local if self._in_turn else rows + self._local * size
-        if self._mixed:
-            rows = rows[np.argsort(bits(self._key, rows + (number << 40)), kind="stable")]
-        have = _samples(spans)
-        if have == 0:  # other nodes have a sample left, this one has none: one it had before stands in
+        spans = self.spans(number)
+        size = self._batch_size
+        if number >= self._full_batches:
+            # The last batch is not full: all ranks have as many rows as the longest one.
+            longest = max(_length(self.spans(number, node)) for node in range(self._nodes))
+            size = -(-longest // self._ranks_per_node)
+
+        # The rank's rows among those of its node.
+        first = self._local_rank * size
+        rows = np.arange(first, first + size, dtype=np.int64)
+        if self._in_turn:
+            rows = np.arange(size, dtype=np.int64) * self._ranks_per_node + self._local_rank
+        if self._is_mixed:
+            draws = bits(self._key, rows + (number << 40))
+            rows = rows[np.argsort(draws, kind="stable")]
+
+        available = _length(spans)
+        if available == 0:
+            # Other nodes still have a sample and this one has none: it repeats its last one.
             sequence, length = self.sequences[0]
-            return Share([(sequence, length - 1, length)], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
-        return Share(spans, rows % have, rows < have)
+            last = Span(sequence, length - 1, length)
+            return RankRows([last], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
+        return RankRows(spans, rows % available, rows < available)
 
     def batches_of(self, sequence: int, positions: Int64s) -> Int64s:
-        """Which global batch has each position of a sequence."""
-        if not self._mixed:
+        """(n,) the global batch of each position of a sequence."""
+        if not self._is_mixed:
             return positions // self._edges_of(1)[0]
-        edge, ends = partial(self.edge, sequence), range(1, self.batches)
-        low, high = (bisect_right(ends, int(each), key=edge) for each in (positions.min(), positions.max()))
+        edge = partial(self.edge, sequence)
+        next_batches = range(1, self.batches)
+        low = bisect_right(next_batches, int(positions.min()), key=edge)
+        high = bisect_right(next_batches, int(positions.max()), key=edge)
         edges = [edge(batch) for batch in range(low, high + 2)]
         return low + np.searchsorted(edges, positions, side="right") - 1
 
-    def mine(self, sequence: int, positions: Int64s) -> Bools:
-        """Which positions of a sequence are this rank's; of a last batch that is not full, everyone's or nobody's."""
+    def is_mine(self, sequence: int, positions: Int64s) -> Bools:
+        """(n,) which positions are this rank's.
+
+        Of a last batch that is filled up, all are; of a tail, none.
+        """
         if not len(positions):
             return np.zeros(0, dtype=np.bool_)
         batches = self.batches_of(sequence, positions)
-        if self._mixed:
-            different, which = np.unique(batches, return_inverse=True)
-            begins = np.array([self._begin(sequence, batch) for batch in different.tolist()], dtype=np.int64)
-            rows: Int64s = positions - begins[which]  # of the node's
-        else:  # without a step for each batch, of which there may be many
+
+        # The row of each position among its node's rows of the batch.
+        if self._is_mixed:
+            different, inverse = np.unique(batches, return_inverse=True)
+            begins = [self._row_zero(sequence, batch) for batch in different.tolist()]
+            rows: Int64s = positions - np.array(begins, dtype=np.int64)[inverse]
+        else:
+            # All batches are alike, so this needs no loop over batches, which may be many.
             stretch = self._edges_of(1)[0]
-            rows = (sequence - self._node * self._per_node) * stretch + positions % stretch
+            sequence_of_node = sequence - self._node * self._sequences_per_node
+            rows = sequence_of_node * stretch + positions % stretch
+
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
-        owned: Bools = owners == self._local
-        tail = batches >= self._full
-        return owned | tail if self.batches > self._full else owned & ~tail
+        is_owned: Bools = owners == self._local_rank
+        is_last = batches >= self._full_batches
+        if self.batches > self._full_batches:
+            return is_owned | is_last
+        return is_owned & ~is_last
 
-    def _begin(self, sequence: int, batch: int) -> int:
-        """Of the node's rows of a batch, the one at which a sequence would have its position 0."""
-        return self.edge(sequence, batch) - _samples([span for span in self.spans(batch) if span[0] < sequence])
+    def _row_zero(self, sequence: int, batch: int) -> int:
+        """The position of a sequence that would be row 0 of its node's rows of a batch.
 
-    def _of_node(self, node: int) -> range:
-        return range(node * self._per_node, (node + 1) * self._per_node)
+        It may be below 0.
+        """
+        spans_before = [span for span in self.spans(batch) if span.sequence < sequence]
+        return self.edge(sequence, batch) - _length(spans_before)
 
-    @recent(_MOST_EDGES)
+    def _sequences_of(self, node: int) -> range:
+        first = node * self._sequences_per_node
+        return range(first, first + self._sequences_per_node)
+
+    @cache_recent(_EDGES_KEPT)
     def _edges_of(self, batch: int) -> list[int]:
-        """The position at which a batch begins, of each share."""
-        ends = self._rows_of.before(self._first + batch)
-        return [end - begin for begin, end in zip(self._begins, ends, strict=True)]
+        """The position at which a batch begins in a sequence of each share."""
+        ends = self._mixed_rows.before(self._first_batch + batch)
+        return [end - begin for begin, end in zip(self._share_begins, ends, strict=True)]
 
 
-def _samples(spans: list[tuple[int, int, int]]) -> int:
-    return sum(stop - start for _, start, stop in spans)
+def _length(spans: list[Span]) -> int:
+    return sum(span.stop - span.start for span in spans)

@@ -1,11 +1,12 @@
 """Weights, classes or lists of numbers -> the samples that the places of a pass stand for.
 
 Note [spread draws]
-Draw i of n takes a random point in the i-th of n equal parts of the sum of all weights, and the sample whose weight
-covers that point. Each sample comes as often as its weight says, on average exactly; in one epoch a sample that is due
-2.4 times comes 1 to 4 times, where independent draws scatter far more. And the samples of draws ascend with i: so
-neighbouring draws are neighbours in the shards, the chunked shuffle works on draws as it does on samples, and any batch
-is found without the draws before it.
+Draw i of n takes a random point in the i-th of n equal parts of the sum of all weights, and the
+sample whose weight covers that point. Each sample comes as often as its weight says, on average
+exactly; a sample that is due 2.4 times in an epoch comes 1 to 4 times, where independent draws
+scatter far more. And the samples ascend with i: so neighbouring draws are neighbours in the shards,
+the chunked shuffle works on draws as it does on samples, and any batch is found without the draws
+before it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ import numpy as np
 from fastpipe.plan.draws import Float64s, Int64s, Stream, bits, key, uniform
 from fastpipe.plan.order import Ids, permute
 
-MOST_KEPT = 1 << 24  # more samples' weights are not kept in memory
-MOST_TRIES = 64  # a draw, on average, where they are not
-_TRY = 1 << 40
+MOST_KEPT = 1 << 24  # weights of more samples are not kept in memory
+MOST_TRIES = 64  # of a draw, on average, without weights in memory
+_TRY = 1 << 40  # the random numbers of try t of a draw have the names draw + t * _TRY
+_LISTS_KEPT = 2  # epochs
 
 
 class Pick:
     """How the places of a pass become samples."""
 
-    together = True  # neighbouring places are neighbouring samples, or taken as they stand
+    # Neighbouring places are neighbouring samples, so that chunks of places are worth shuffling.
+    together = True
 
     def rows(self, epoch: int) -> int | None:
-        """Places that an epoch goes through; None: as many as it is long."""
+        """Places of an epoch; None: the loader decides."""
         return None
 
     def distinct(self, epoch: int) -> bool:
@@ -39,7 +42,7 @@ class Pick:
         return False
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        """(n,) places in [0, count) of pass `epoch` -> (n,) places in the reading order of the share."""
+        """(n,) places of pass `epoch` -> (n,) places in the reading order of the share."""
         raise NotImplementedError
 
 
@@ -53,17 +56,20 @@ class SpreadDraws(Pick):
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
         stream = key(seed, epoch, Stream.DRAW)
 
-        def drawn(numbers: Int64s) -> Int64s:
-            points = (numbers + uniform(stream, numbers)) * (self._ends[-1] / count)
-            return np.asarray(np.minimum(np.searchsorted(self._ends, points, side="right"), self._last))
+        def draw(places: Int64s) -> Int64s:
+            points = (places + uniform(stream, places)) * (self._ends[-1] / count)
+            samples = np.searchsorted(self._ends, points, side="right")
+            # Rounding may move a point to the end of all weights.
+            return np.asarray(np.minimum(samples, self._last))
 
-        return drawn
+        return draw
 
 
 class DistinctDraws(Pick):
-    """Without replacement, by (n,) weights: the set that drawing one by one gives, each time among those that are left:
-    that of the smallest of exponentially distributed numbers with the weights as rates (Efraimidis and Spirakis,
-    "Weighted random sampling with a reservoir", 2006).
+    """Without replacement, by (n,) weights: as drawing one by one from the remaining samples.
+
+    It is the set of the smallest of exponentially distributed numbers with the weights as rates
+    (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006).
     """
 
     def __init__(self, weights: Float64s) -> None:
@@ -77,98 +83,135 @@ class DistinctDraws(Pick):
         return len(self._drawable)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        times = -np.log1p(-uniform(key(seed, epoch, Stream.DRAW), self._drawable)) / self._weights
-        return np.sort(self._drawable[np.argpartition(times, count - 1)[:count]]).__getitem__
+        draws = uniform(key(seed, epoch, Stream.DRAW), self._drawable)
+        times = -np.log1p(-draws) / self._weights
+        smallest = np.argpartition(times, count - 1)[:count]
+        return np.sort(self._drawable[smallest]).__getitem__
 
 
 @dataclass(frozen=True, eq=False)
 class TriedDraws(Pick):
-    """With replacement, without weights in memory: any sample is tried, and taken as likely as its weight is great."""
+    """With replacement, without weights in memory: tries samples, and accepts them by weight.
+
+    A sample is accepted with a probability that is proportional to its weight."""
 
     samples: int  # that could be drawn
-    weights_of: Callable[[Int64s], Float64s]  # of places of samples, not all 0
+    weights_of: Callable[[Int64s], Float64s]  # (n,) samples -> (n,) weights, not all 0
     most: float  # the greatest weight
-    tries: float  # that a draw takes on average
+    tries: float  # of a draw, on average
 
     together = False
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        which, luck = key(seed, epoch, Stream.DRAW), key(seed, epoch, Stream.LUCK)
-        at_once = max(1, round(self.tries))
+        sample_key = key(seed, epoch, Stream.DRAW)
+        luck_key = key(seed, epoch, Stream.LUCK)
+        tries_at_once = max(1, round(self.tries))
 
-        def drawn(numbers: Int64s) -> Int64s:
-            found = np.empty(len(numbers), dtype=np.int64)
-            todo, tried = np.arange(len(numbers)), 0
+        def draw(places: Int64s) -> Int64s:
+            result = np.empty(len(places), dtype=np.int64)
+            todo = np.arange(len(places))
+            first_try = 0
             while len(todo):
-                tries = numbers[todo, None] + _TRY * np.arange(tried, tried + at_once)
-                positions = (bits(which, tries) % np.uint64(self.samples)).astype(np.int64)
-                good = uniform(luck, tries) * self.most < self.weights_of(positions.ravel()).reshape(tries.shape)
-                hit = good.any(axis=1)
-                found[todo[hit]] = positions[hit, good[hit].argmax(axis=1)]
-                todo, tried = todo[~hit], tried + at_once
-            return found
+                try_numbers = np.arange(first_try, first_try + tries_at_once)
+                names = places[todo, None] + _TRY * try_numbers  # (draws, tries)
+                samples = (bits(sample_key, names) % np.uint64(self.samples)).astype(np.int64)
+                weights = self.weights_of(samples.ravel()).reshape(names.shape)
+                is_accepted = uniform(luck_key, names) * self.most < weights
+                is_done = is_accepted.any(axis=1)
+                first_accepted = is_accepted[is_done].argmax(axis=1)
+                result[todo[is_done]] = samples[is_done, first_accepted]
+                todo = todo[~is_done]
+                first_try += tries_at_once
+            return result
 
-        return drawn
+        return draw
 
 
 class Listed(Pick):
-    """The samples that a function names: epoch -> (n,) ids, checked. Those of two epochs are kept."""
+    """The samples that a function lists: epoch -> (n,) ids, checked.
+
+    The lists of two epochs are kept.
+    """
 
     def __init__(self, numbers_of: Callable[[int], Int64s]) -> None:
-        def of(epoch: int) -> tuple[Int64s, bool]:
-            numbers = numbers_of(epoch)
-            return numbers, len(np.unique(numbers)) == len(numbers)
+        kept_numbers_of = lru_cache(_LISTS_KEPT)(numbers_of)
 
-        self._numbers_of, self._of = numbers_of, lru_cache(2)(of)
+        def all_differ(epoch: int) -> bool:
+            numbers = kept_numbers_of(epoch)
+            return len(np.unique(numbers)) == len(numbers)
+
+        self._numbers_of = numbers_of
+        self._kept_numbers_of = kept_numbers_of
+        self._all_differ = lru_cache(_LISTS_KEPT)(all_differ)
 
     def changed(self, epoch: int) -> bool:
-        """Whether the function names other samples now than when it was asked before."""
-        return not np.array_equal(self._numbers_of(epoch), self._of(epoch)[0])
+        """Calls the function again: whether it lists other samples than before."""
+        return not np.array_equal(self._numbers_of(epoch), self._kept_numbers_of(epoch))
 
     def digest(self, epoch: int) -> str:
-        """The hash of an epoch's numbers, in hex."""
-        import xxhash  # most programs list nothing
+        """The hash of an epoch's list, in hex."""
+        import xxhash  # slow to import, and most programs list nothing
 
-        return xxhash.xxh3_64_hexdigest(self._of(epoch)[0].astype("<i8").tobytes())
+        return xxhash.xxh3_64_hexdigest(self._kept_numbers_of(epoch).astype("<i8").tobytes())
 
     def rows(self, epoch: int) -> int | None:
-        return len(self._of(epoch)[0])
+        return len(self._kept_numbers_of(epoch))
 
     def distinct(self, epoch: int) -> bool:
-        return self._of(epoch)[1]
+        return self._all_differ(epoch)
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        return self._of(epoch)[0].__getitem__
+        return self._kept_numbers_of(epoch).__getitem__
 
 
 class ByClass(Pick):
     """P classes in each global batch, and K samples of each, one class behind the other.
 
     Note [P x K]
-    Batches follow one another without end, epoch after epoch. A round of them goes through all classes in one order as
-    often as it takes to end with a full batch; the next round has a new order. So the classes of a batch differ, and
-    each class comes equally often. A class goes through its samples in the same way, K at a time: so these differ,
-    unless the class has fewer, and each comes equally often. Samples with a label below 0 are in no batch.
+    Batches follow one another without end, epoch after epoch. A round of them goes through all
+    classes in one order, repeated until a batch is full; the next round has a new order. So the
+    classes of a batch differ, and each class comes equally often. A class goes through its samples
+    in the same way, K at a time: so these differ, unless the class has fewer, and each comes
+    equally often. Samples with a label below 0 are in no batch.
     """
 
     def __init__(self, labels: Int64s, classes: int, samples: int) -> None:
-        ids = np.flatnonzero(labels >= 0)
-        self._members = ids[np.argsort(labels[ids], kind="stable")]
-        _, self._firsts, self._counts = np.unique(labels[self._members], return_index=True, return_counts=True)
-        self._classes, self._samples = classes, samples
+        labelled = np.flatnonzero(labels >= 0)
+        self._members = labelled[np.argsort(labels[labelled], kind="stable")]  # ids, class by class
+        sorted_labels = labels[self._members]
+        # (all classes,): where each class begins in the members, and its number of samples.
+        _, self._firsts, self._counts = np.unique(
+            sorted_labels, return_index=True, return_counts=True
+        )
+        self._classes_per_batch = classes
+        self._samples_per_class = samples
 
     def ids(self, count: int, *, seed: int, epoch: int) -> Ids:
-        many, each, total = self._classes, self._samples, len(self._counts)
-        order, members = key(seed, 0, Stream.CLASS), key(seed, 0, Stream.MEMBER)
+        samples_per_class = self._samples_per_class
+        class_count = len(self._counts)
+        class_key = key(seed, 0, Stream.CLASS)
+        member_key = key(seed, 0, Stream.MEMBER)
+        # A "turn" is a class with its K samples. A round is the least number of turns that uses
+        # every class equally often and ends with a full batch.
+        turns_per_round = math.lcm(class_count, self._classes_per_batch)
+        uses_per_round = turns_per_round // class_count
 
-        def at(places: Int64s) -> Int64s:
-            row, place = np.divmod(places + epoch * count, each)
-            rounds, row = np.divmod(row, math.lcm(total, many))
-            chosen = permute(row % total, total, bits(order, rounds))
-            times = rounds * (math.lcm(total, many) // total) + row // total  # that the class came before
-            of = self._counts[chosen]
-            again, turn = np.divmod(times * each + place, np.lcm(of, each))
-            within = permute(turn % of, of, bits(members, chosen + again * total))
-            return np.asarray(self._members[self._firsts[chosen] + within])
+        def pick(places: Int64s) -> Int64s:
+            turns, place_in_turn = np.divmod(places + epoch * count, samples_per_class)
+            rounds, turn_in_round = np.divmod(turns, turns_per_round)
+            classes = permute(turn_in_round % class_count, class_count, bits(class_key, rounds))
+            # How often the class was used before this turn.
+            uses = rounds * uses_per_round + turn_in_round // class_count
 
-        return at
+            # The members of a class are permuted anew after the least number of uses that ends with
+            # its last member.
+            sizes = self._counts[classes]
+            cycle_lengths = np.lcm(sizes, samples_per_class)
+            cycles, place_in_cycle = np.divmod(
+                uses * samples_per_class + place_in_turn, cycle_lengths
+            )
+            member_keys = bits(member_key, classes + cycles * class_count)
+            members = permute(place_in_cycle % sizes, sizes, member_keys)
+            return np.asarray(self._members[self._firsts[classes] + members])
+
+        return pick

@@ -1,9 +1,10 @@
-"""What decides a loader's batches, and how many there are.
+"""The checked options that decide a loader's batches, and how many batches an epoch has.
 
 Note [views]
-The first view of a loader is what the loader would be without views=. View k, from 1 on, draws its crops, mirroring and
-augmentation with a seed of its own, `view_seed(seed, k)`: so it has the rows that a loader of this seed has, in the
-order of the loader's seed. Nothing else of a plan depends on a view.
+The first view of a loader is what the loader would give without views=. View k, from 1 on, draws
+its crops, mirroring and augmentation with a seed of its own, `view_seed(seed, k)`: so it has the
+rows that a loader of this seed has, in the order of the loader's seed. Nothing else of a plan
+depends on a view.
 """
 
 from __future__ import annotations
@@ -16,89 +17,103 @@ from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Crop
+from fastpipe.plan.crops import Size as Size
 from fastpipe.plan.draws import Stream, key, uniform_one
 from fastpipe.plan.partition import ALONE, Partition, Ranks, rows_of_mixture
 from fastpipe.plan.picks import Pick
 
-Size = tuple[int, int]  # (height, width) in pixels
-
 
 @dataclass(frozen=True)
 class Sizes:
-    """What decides sizes that change. One of the two."""
+    """Sizes that change with the epoch or the batch: either a schedule or choices."""
 
     schedule: Callable[[int], Size] | None = None  # epoch -> the size of its batches
-    choices: tuple[Size, ...] = ()  # each batch has one: the same on all ranks, whichever batches were before it
+    choices: tuple[Size, ...] = ()  # each batch draws one by its number, so all ranks draw the same
 
     def in_epoch(self, epoch: int, seed: int) -> Callable[[int], Size]:
-        """The number of a batch -> its size. The schedule is asked once."""
-        choices = (self.schedule(epoch),) if self.schedule is not None else self.choices
+        """A function from the number of a batch to its size. The schedule is called once."""
+        choices = self.choices
+        if self.schedule is not None:
+            choices = (self.schedule(epoch),)
         stream = key(seed, epoch, Stream.SIZE)
-        return lambda batch: choices[int(uniform_one(stream, batch) * len(choices))]
+
+        def size_of(batch: int) -> Size:
+            return choices[int(uniform_one(stream, batch) * len(choices))]
+
+        return size_of
 
 
 @dataclass(frozen=True)
 class ViewRecipe:
-    """How a picture becomes its row of one view."""
+    """How an image becomes its row of one view."""
 
-    size: Size | None  # None: that of the loader, which may change
+    size: Size | None  # None: the size of the loader, which may change
     crop: Crop | Buckets
     flip: float  # probability of mirroring left and right
     seed: int
 
 
 def view_seed(seed: int, view: int) -> int:
-    """The seed of a view's draws; of the first view, 0, it is the loader's own."""
+    """The seed of a view's draws. The first view, 0, has the loader's own."""
     return seed if view == 0 else key(seed, view, Stream.VIEW)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a loader's batches, checked; nothing else does."""
+    """All that decides a loader's batches, checked."""
 
     batch_size: int  # of each rank
     size: Size
-    crop: Crop | Buckets  # Buckets also decide which samples are in one batch, and its size
+    crop: Crop | Buckets  # Buckets also decide which samples share a batch, and its size
     flip: float  # probability of mirroring left and right
-    shuffle: bool  # a new order each epoch; False: the order of the dataset
+    shuffle: bool  # True: a new order each epoch; False: the order of the dataset
     drop_last: bool  # leave out a last global batch that is not full
     seed: int  # in [0, 2**64)
     content: Content
-    picks: tuple[Pick, ...] = ()  # of the samples of each of its shares; none: epochs go through all of them
+    # A sampler's pick for each share; empty: epochs go through all samples.
+    picks: tuple[Pick, ...] = ()
     repeats: int = 1  # how often in a row a sample comes
-    # Rows of an epoch; of a mixture also "smallest" (None) or "largest". None: as many as there are samples.
+    # Rows of an epoch. A mixture may have "smallest" (None) or "largest"; else None means the
+    # number of samples.
     epoch_size: int | str | None = None
-    ranks: Ranks = ALONE  # that share an epoch
-    sequences: int = 1  # that an epoch's order is cut into; see Note [partition]
-    sizes: Sizes | None = None  # where they change, instead of `size`, which is the largest that is known
-    first_size: Size | None = None  # of the first view, where it is not `size`
-    more: tuple[ViewRecipe, ...] = ()  # the views after the first, which crop and flip describe; see Note [views]
-    sampling: Mapping[str, Any] = field(default_factory=dict)  # what a state has to say of the sampler
+    ranks: Ranks = ALONE  # the ranks that share an epoch
+    # Canonical nodes, into which the order of an epoch is cut; see Note [partition].
+    sequences: int = 1
+    sizes: Sizes | None = None  # if sizes change; `size` is then the largest known one
+    first_size: Size | None = None  # of the first view, if it is not `size`
+    more: tuple[ViewRecipe, ...] = ()  # the views after the first; see Note [views]
+    # The sampler's part of a loader's state.
+    sampling: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def views(self) -> tuple[ViewRecipe, ...]:
-        return ViewRecipe(self.first_size, self.crop, self.flip, self.seed), *self.more
+        first = ViewRecipe(self.first_size, self.crop, self.flip, self.seed)
+        return first, *self.more
 
     def rows(self, epoch: int) -> int:
-        """Rows of an epoch of all ranks; the last ones may fill no batch."""
-        content = self.content
-        picked = self.picks[0].rows(epoch) if self.picks else None
-        if picked is not None:
-            return picked * self.repeats
+        """Rows of an epoch over all ranks. The last ones may fill no batch."""
+        if self.picks:
+            picked = self.picks[0].rows(epoch)
+            if picked is not None:
+                return picked * self.repeats
         if isinstance(self.epoch_size, int):
             return self.epoch_size
+        content = self.content
         if content.mixed:
-            return rows_of_mixture(content.weights, content.counts(), self.repeats, self.epoch_size or "smallest")
+            end = self.epoch_size or "smallest"
+            return rows_of_mixture(content.weights, content.counts(), self.repeats, end)
         return len(content)
 
     def places(self, share: int, epoch: int) -> int:
-        """Places of a pass through a share; its sequences get equal parts of draws."""
+        """Places of a pass through a share; see Note [passes]."""
         if not self.picks or self.content.mixed:
             return self.content.counts()[share]
+        # Draws are made for the rows of one epoch, and each sequence gets equally many.
         return self.sequences * -(-self.rows(epoch) // (self.sequences * self.repeats))
 
 
 def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
+    """How the ranks share the rows of an epoch."""
     return Partition(
         recipe.rows(epoch),
         recipe.batch_size,
@@ -113,12 +128,15 @@ def partition_of(recipe: Recipe, epoch: int = 0) -> Partition:
 
 
 def check_batches(recipe: Recipe, epoch: int = 0) -> None:
-    """Raises ConfigError if an epoch has none: a loop over it would end at once, and nobody would be told."""
-    if partition_of(recipe, epoch).batches == 0:
-        world = recipe.ranks.world_size
-        needs = f", and a global batch of {world} ranks needs {recipe.batch_size * world}" if world > 1 else ""
-        raise ConfigError(
-            f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
-            f"{recipe.content.index.path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller batch_size, or "
-            "drop_last=False"
-        )
+    """Raises ConfigError if an epoch has no batch: a loop over it would end at once."""
+    if partition_of(recipe, epoch).batches > 0:
+        return
+    needs = ""
+    world_size = recipe.ranks.world_size
+    if world_size > 1:
+        needs = f", and a global batch of {world_size} ranks needs {recipe.batch_size * world_size}"
+    raise ConfigError(
+        f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: epoch {epoch} of "
+        f"{recipe.content.index.path} has {recipe.rows(epoch)} samples{needs}. Pass a smaller "
+        "batch_size, or drop_last=False"
+    )

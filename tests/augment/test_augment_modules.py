@@ -28,7 +28,7 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.foreign import seeded
 from fastpipe.augment.operation import Draws
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
-from fastpipe.device.transfer import pack, unpack
+from fastpipe.device.staging import pack, unpack
 from fastpipe.plan.draws import Stream
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,7 +9,7 @@ from support.batches.kornia_cases import CASES, MIXING_CASES
 from support.batches.kornia_waits import carried_out, planned, waits_of
 from support.devices.simulated_gpu import simulated
 
-from fastpipe.augment.kornia_operation import WithoutWaits
+from fastpipe.augment.without_waits import WithoutWaits
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpipe.device.transfer import pack, unpack
+from fastpipe.device.staging import pack, unpack
 
 DTYPES = (np.uint8, np.bool_, np.int32, np.int64, np.float32, np.float64)
 

@@ -149,7 +149,7 @@ def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
         list(loader)
         with pytest.raises(ConfigError, match=named):
             list(loader)
-    monkeypatch.setattr("fastpipe.plan.epoch._MOST_LOOKED_AT", 36)
+    monkeypatch.setattr("fastpipe.plan.epoch._MAX_SAMPLES_CHECKED", 36)
     with fastpipe.loader(flat, 37, size=26, **given) as loader, pytest.raises(ConfigError, match=named):
         next(iter(loader))
 

@@ -59,7 +59,7 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
         sizes = dict(partition.sequences)
         taken: dict[int, list[int]] = {sequence: [] for sequence in sizes}
         for number in range(batches):
-            share = partition.share(number)
+            share = partition.rank_rows(number)
             assert len(share.rows) == size
             assert share.valid.all()
             rows = [(sequence, at) for sequence, start, stop in share.spans for at in range(start, stop)]
@@ -68,9 +68,10 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
                 taken[rows[row][0]].append(rows[row][1])
         for sequence, positions in taken.items():
             every = np.arange(sizes[sequence])
-            assert every[partition.mine(sequence, every)].tolist() == sorted(positions)
+            assert every[partition.is_mine(sequence, every)].tolist() == sorted(positions)
             some = every[data.draw(st.integers(0, len(every))) :]
-            assert some[partition.mine(sequence, some)].tolist() == [each for each in sorted(positions) if each in some]
+            mine = some[partition.is_mine(sequence, some)]
+            assert mine.tolist() == [position for position in sorted(positions) if position in some]
         datasets = len(weights)
         assert [
             begin + sizes[partition.sequences[0][0] + number]

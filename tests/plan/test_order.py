@@ -19,8 +19,8 @@ from fastpipe.plan.order import (
     CHUNKS_PER_WINDOW,
     MOST_SAMPLES_PER_CHUNK,
     EpochOrder,
+    cache_recent,
     permute,
-    recent,
     samples_per_chunk,
 )
 
@@ -190,7 +190,7 @@ def test_without_shuffle_only_the_next_chunks_are_read_ahead() -> None:
 
 def test_threads_that_ask_for_what_is_kept_get_their_own_number() -> None:
     class Doubles:
-        @recent(2)
+        @cache_recent(2)
         def of(self, number: int) -> int:
             return 2 * number
 

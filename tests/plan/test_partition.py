@@ -19,7 +19,7 @@ def positions_of(samples: int, batch_size: int, ranks: Ranks, drop_last: bool, s
     firsts = {number: number * samples // sequences for number, _ in partition.sequences}
     found = []
     for number in range(partition.batches):
-        share = partition.share(number)
+        share = partition.rank_rows(number)
         taken = [np.arange(firsts[sequence] + start, firsts[sequence] + stop) for sequence, start, stop in share.spans]
         mine = np.concatenate(taken)[share.rows]
         found.append((mine[share.valid], mine[~share.valid]))

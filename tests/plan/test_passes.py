@@ -118,8 +118,8 @@ def test_repeats_go_to_the_ranks_as_timm_deals_them(world_size: int, repeats: in
         passes = passes_of(samples, samples, repeats, 0, 76)
         mine = []
         for number in range(partition.batches):
-            share = partition.share(number)
+            share = partition.rank_rows(number)
             ((_, start, stop),) = share.spans
             mine.append(passes.take(start, stop).ids[share.rows])
-            assert partition.mine(0, np.arange(start, stop)).nonzero()[0].tolist() == share.rows.tolist()
+            assert partition.is_mine(0, np.arange(start, stop)).nonzero()[0].tolist() == share.rows.tolist()
         assert np.array_equal(np.concatenate(mine), timm_rule(order, repeats, world_size, rank))

@@ -14,8 +14,9 @@ from fastpipe.engine.engine import Engine
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
-from fastpipe.plan import order
-from fastpipe.plan.order import MOST_RANGE_BYTES, RANGE_DTYPE, EpochOrder, run_ranges, sample_ranges, samples_per_chunk
+from fastpipe.plan import byte_ranges, order
+from fastpipe.plan.byte_ranges import MOST_RANGE_BYTES, RANGE_DTYPE, run_ranges, sample_ranges
+from fastpipe.plan.order import EpochOrder, samples_per_chunk
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_damaged_records_never_lead_beyond_a_shard(
 def test_huge_samples_are_read_ahead_only_so_far(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(flat)
     assert MOST_RANGE_BYTES < 2**28
-    monkeypatch.setattr(order, "MOST_RANGE_BYTES", 1000)
+    monkeypatch.setattr(byte_ranges, "MOST_RANGE_BYTES", 1000)
     runs = np.array([[0, len(index)]])
     assert run_ranges(index, runs)["size"].tolist() == [1000]
     assert run_ranges(index, runs)["offset"][0] == index.records["offset"][0]

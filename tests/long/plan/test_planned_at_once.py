@@ -60,5 +60,5 @@ def test_sixteen_datasets_are_planned_at_once() -> None:
     partition = Partition(rows, 256, drop_last=True, ranks=Ranks(1, 8), weights=weights, epoch=3)
     started = time.process_time()
     for number in range(10**6, 10**6 + 20):
-        partition.share(number)
+        partition.rank_rows(number)
     assert in_time((time.process_time() - started) / 20, 0.005)

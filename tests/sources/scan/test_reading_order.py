@@ -11,10 +11,11 @@ from support.sources.unpacked_sources import web_tars
 
 import fastpipe
 from fastpipe.format.index import Index
+from fastpipe.plan.byte_ranges import RANGE_DTYPE, joined
 from fastpipe.plan.content import Content
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.epoch import EpochPlan
-from fastpipe.plan.order import RANGE_DTYPE, EpochOrder, joined, members
+from fastpipe.plan.order import EpochOrder, members
 from fastpipe.plan.recipe import Recipe
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.order import RANGE_DTYPE
+from fastpipe.plan.byte_ranges import RANGE_DTYPE
 
 PAGE = mmap.PAGESIZE
 

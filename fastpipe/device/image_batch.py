@@ -1,0 +1,107 @@
+"""The batch of a training loop: images and labels, and which samples they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+
+class ImageBatch(tuple[Any, torch.Tensor]):
+    """(images, labels), and which samples they are of.
+
+    With several views, images is a list of tensors, one a view.
+
+    Programs that rebuild batches take it for a named tuple (torch's pytree, pin_memory, Lightning),
+    or for a tuple (Hugging Face's Trainer). A batch that they build has images and labels, but no
+    `ids`, `valid` and `epoch`.
+
+    Attributes:
+        ids: (N,) int64, the samples' numbers in `loader.dataset`. If it is packed again, they mean
+            others: keys do not.
+        valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another
+            rank.
+        epoch: number of the epoch.
+        image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at
+            the top left of each row, before the augmentation moves or mixes pixels. The rest of the
+            row is padding.
+        pixel_mask: (N, height, width) bool, with size="bucket": True for the pixels of the image,
+            False for padding. It moves with the image; of mixed images it shows where either is.
+            With several views, a list.
+    """
+
+    _fields = ("images", "labels")
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    epoch: int
+    image_sizes: torch.Tensor
+    pixel_mask: Any
+
+    def __new__(
+        cls, images: Any, labels: torch.Tensor | None = None, **attributes: Any
+    ) -> ImageBatch:
+        if labels is None:  # called with one pair, as a tuple is
+            images, labels = images
+        batch = super().__new__(cls, (images, labels))
+        vars(batch).update(attributes)
+        return batch
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+    @classmethod
+    def _make(cls, parts: Iterable[torch.Tensor]) -> ImageBatch:
+        return cls(*parts)
+
+    def _asdict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self._fields, self, strict=True))
+
+    @property
+    def images(self) -> Any:
+        """As the loader's `augment` leaves them; without it (N, channels, height, width).
+
+        A list of these by view.
+        """
+        return self[0]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """(N,) int64, or soft ones (N, classes)."""
+        return self[1]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pixel_mask" and "image_sizes" in vars(self):
+            # If nothing moves it, it is only made for programs that use it.
+            return pixel_mask(self.image_sizes, self[0])
+        if name in ("ids", "valid", "epoch"):
+            raise AttributeError(
+                f"this batch has no {name}: another program has made it anew of (images, labels). "
+                "Pass "
+                'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is '
+                "then a dict with them"
+            )
+        if name in ("image_sizes", "pixel_mask"):
+            raise AttributeError(
+                f'this batch has no {name}: its images fill it. Batches of size="bucket" have it'
+            )
+        raise AttributeError(
+            f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch"
+        )
+
+
+def pixel_mask(image_sizes: torch.Tensor, images: Any) -> Any:
+    """(N, height, width) bool: the pixels at the top left of each row that its image fills.
+
+    A list by view.
+    """
+    if isinstance(images, list):
+        return [pixel_mask(image_sizes, view) for view in images]
+    row_count, column_count = images.shape[-2:]
+    rows = torch.arange(row_count, device=image_sizes.device)
+    columns = torch.arange(column_count, device=image_sizes.device)
+    heights, widths = image_sizes.unbind(1)
+    in_height = rows < heights[:, None]
+    in_width = columns < widths[:, None]
+    return in_height[:, :, None] & in_width[:, None, :]
