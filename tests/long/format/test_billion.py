@@ -91,7 +91,7 @@ WEIGHTED = """
     weights = {str(name): 1 + (name + 3) % 7 for name in range(1000)}  # of class 0 the mean
     sampler = fastpipe.Repeated(2, fastpipe.Weighted(weights))
     recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
-    plan = EpochPlan(sampling_of(sampler, data, shuffle=True, seed=0).of(recipe), 3)
+    plan = EpochPlan(sampling_of(sampler, data, shuffle=True, seed=0).apply_to(recipe), 3)
     open_s = time.process_time() - started
     order = plan.orders[0]
     seconds, drawn = [], []
