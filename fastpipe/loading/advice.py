@@ -79,6 +79,7 @@ class LoadWatch:
         self._step_s += step_s
         if self._count < _WATCHED_BATCHES:
             return
+        # The next batches are another window.
         load_s = self._load_s
         step_s = self._step_s
         self._count = 0
@@ -87,16 +88,19 @@ class LoadWatch:
         if load_s > _MOST_RATIO * step_s and step_s > _WATCHED_BATCHES * _LEAST_STEP_S:
             self._has_warned = True
             after = self._read_stats()
-            _LOG.warning("%s", advice(self._before, after, self._settings, load_s / step_s))
+            _LOG.warning(
+                "%s", describe_bottleneck(self._before, after, self._settings, load_s / step_s)
+            )
 
 
-def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
+def describe_bottleneck(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
     """Says what delayed a training loop between two readings, and what to change.
 
     `ratio` is the loop's time in the loader divided by the time of its steps.
     """
     spent = after.since(before)
     seconds = asdict(spent)
+    # A part of wait_s is compared with wait_s, any other stage with all stages of the loader.
     stage = spent.slowest
     whole = ["wait_s"] if stage in _WAIT_PARTS else _LOADER_STAGES
     share = f"{_share(seconds, stage, whole)} of the wait"
@@ -149,6 +153,7 @@ def _suggest(stage: str, spent: Stats, settings: Settings) -> str:
             "put the shards on a faster disk, or pass num_workers larger than "
             f"{settings.workers}: threads that wait for the disk use no CPU"
         )
+    # The stages that are left, decoding and resizing, need CPUs.
     if settings.workers < settings.cpus:
         return (
             f"pass num_workers={settings.cpus} (now {settings.workers}; {settings.cpus} CPUs are "

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from fastpipe.errors import ConfigError
-from fastpipe.loading.state import facts_of
+from fastpipe.loading.state import epoch_facts
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
 
@@ -82,7 +82,7 @@ class Agreement:
         loader = f"{self._line}/{self._get_turn()}"
         key = f"fastpipe/{loader}/{epoch}/{self._begun[epoch]}/{ranks.world_size}"
         # As JSON has them, since another rank reads them so.
-        facts = json.loads(json.dumps(facts_of(recipe, epoch, self._data)))
+        facts = json.loads(json.dumps(epoch_facts(recipe, epoch, self._data)))
         mine = {"rank": ranks.rank, "facts": facts}
         first = _exchange(store, key, mine)
         if first is not None and first["facts"] != facts:

@@ -63,7 +63,7 @@ class PendingBatch:
 
     def errors(self) -> list[tuple[int, Reason]]:
         """(position in the plan, reason) of each sample that failed, in the order of the plan."""
-        reasons: dict[int, Reason] = {}
+        reasons: dict[int, Reason] = {}  # the first one of each sample counts
         for job in self.jobs:
             for row, reason in job.errors():
                 reasons.setdefault(row // self.plan.rows_per_sample, reason)
@@ -99,6 +99,7 @@ class BatchMaker:
     def end(self, pending: PendingBatch) -> HostBatch:
         """Waits for a batch. Replaces samples that failed, or raises for the first of them."""
         shown = self._wait_for_rows(pending)
+        # A thread compares the index and the columns with their hashes; raises if one has changed.
         is_last = pending.number + 1 == len(pending.epoch_plan)
         self.engine.intact.check(end=is_last)
 
@@ -107,6 +108,7 @@ class BatchMaker:
             fields.arrays.update(pending.field_images)
         images = tuple(slot for slot, _ in pending.views)
         epoch = pending.epoch_plan.epoch
+        # The augmentation is drawn by the planned samples, also for rows with other samples.
         return HostBatch(pending.number, epoch, pending.plan, shown.plan, images, fields)
 
     def _submit(
@@ -156,6 +158,7 @@ class BatchMaker:
         plan = pending.plan
         bad = np.array([place for place, _ in errors], dtype=np.int64)
         for attempt in range(_REPLACE_ATTEMPTS):
+            # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
             others = pending.epoch_plan.others(pending.plan, bad, attempt)
             jobs = self._submit(pending, others, bad)
             still_bad = self._wait_for_errors(replace(pending, plan=others, jobs=jobs))
@@ -163,7 +166,7 @@ class BatchMaker:
             if not still_bad:
                 self.stats.replaced += len(errors)
                 replaced = replace(pending, plan=plan)
-                self._begin_prepare(replaced)
+                self._begin_prepare(replaced)  # again, as it has got the fields of bad samples
                 return replaced
             bad = bad[[place for place, _ in still_bad]]
         return None

@@ -59,6 +59,7 @@ class EpochIterator:
             if len(self._prefetcher) == 0:
                 self._finish(self._prefetcher)
                 raise StopIteration
+            # The part of this call in which the loop was held back because the device is behind.
             held_before_s = stats.held_s
             try:
                 batch = self._next_batch(self._prefetcher)
@@ -79,6 +80,7 @@ class EpochIterator:
     def _finish(self, prefetcher: Prefetcher) -> None:
         """At the end of the epoch: the loader stands at the beginning of the next one."""
         self._epochs.agreement.check(prefetcher.recipe)
+        # Not again if the program asks again after the end.
         if self._position.batches:
             self._position.epoch += 1
             self._position.batches = 0
@@ -87,17 +89,19 @@ class EpochIterator:
         """Waits for the next batch; has the engine and the device begin what comes after it."""
         epochs = self._epochs
         transfer = epochs.transfer
-        epochs.maker.engine.check_usable()
+        epochs.maker.engine.check_usable()  # another thread may have closed the loader
         if self._position.batches.bit_count() == 1:  # after 1, 2, 4, 8, ... batches
             epochs.agreement.check(prefetcher.recipe)
 
         transfer.collect()
         room = prefetcher.fill(prefetcher.capacity)
         if room:
-            # The batch that is taken now leaves one more place than stays in use.
+            # If no batch of this epoch is pending, `room` also has the place of the one taken now.
             pending = min(room, epochs.prefetch_factor)
             epochs.prefetch_next(self._position, pending=pending)
         staged = prefetcher.take(transfer.lookahead)
+
+        # At the end of the epoch, batches of the next one follow on the device's queue.
         missing = transfer.lookahead - len(prefetcher)
         if missing > 0:
             epochs.prefetch_next(self._position, staged=missing)

@@ -53,8 +53,10 @@ class EpochSequence:
         self._check_loaded: Callable[[Recipe], object] | None = None
         self._was_placed = False  # by set_epoch or a state
         self._prefetched: Prefetcher | None = None  # the next epoch, if it was begun early
-        # The position of the newest iterator, unless it is the loader's first one.
-        self._repeated: Position | None = None
+        # The position of the iterator that may begin the next epoch early: the newest one, unless
+        # it is the loader's first one. Who iterates a second time will probably iterate again.
+        self._prefetching_position: Position | None = None
+        # All that are in use, for the figures. Weak, because each belongs to its iterator.
         self._prefetchers: list[weakref.ref[Prefetcher]] = []
 
     @property
@@ -113,6 +115,8 @@ class EpochSequence:
 
     def begin(self) -> Prefetcher:
         """Begins the next epoch. `position` is a new object then, where its iterator counts."""
+        # Everything that may raise comes before anything changes: the next call begins the same
+        # epoch again.
         self.recipes.ranks.check()
         self.recipes.refresh_listed(self.next.epoch)
         if self._check_loaded is not None:
@@ -125,11 +129,12 @@ class EpochSequence:
         if not self._was_placed:
             programs.warn_begun_anew(recipe)
 
+        # From here on the epoch has begun. The older iterators keep their own position objects.
         self._recipe = recipe
         self._check_loaded = None
         self.position = replace(start)
         is_first = self.maker.stats.epoch < 0
-        self._repeated = None if is_first else self.position
+        self._prefetching_position = None if is_first else self.position
         self.next = Position(start.epoch + 1)
         self.maker.stats.epoch = start.epoch
         return prefetcher
@@ -137,17 +142,18 @@ class EpochSequence:
     def prefetch_next(self, position: Position, *, pending: int = 0, staged: int = 0) -> None:
         """Begins the next epoch early: so many batches pending, and so many queued on the device.
 
-        `position` is the iterator's. Nothing happens in the loader's first iteration, as many
-        programs iterate only once, nor behind an iterator that is not the newest. An error is
-        raised when the next epoch begins, which tries again.
+        `position` is that of the iterator that asks. Only the newest one may, and not the loader's
+        first one, since many programs iterate once.
         """
-        if position is not self._repeated:
+        if position is not self._prefetching_position:
             return
         try:
             prefetcher = self._next_prefetcher()
             prefetcher.fill(pending)
             prefetcher.stage_ready(staged)
         except (FastpipeError, MemoryError):
+            # The next epoch is begun again in its turn, and raises the error then if it is still
+            # there.
             return
         if prefetcher.failure is None:
             self._prefetched = prefetcher

@@ -23,11 +23,11 @@ from fastpipe.loading.advice import Settings
 from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views
+from fastpipe.loading.options import View, check_together, make_field_reader, recipe_with_views
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.ranks import RankResolver, ranks_per_node
 from fastpipe.loading.recipes import RecipeResolver
-from fastpipe.loading.samplers import sampling_of
+from fastpipe.loading.samplers import parse_sampler
 from fastpipe.loading.unknown_arguments import refuse
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
@@ -191,6 +191,7 @@ def loader(
             f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it "
             f'gets, got {fields!r}; say what they have, fields=("image", "label", ...)'
         )
+
     stream = stream_of(device)
     pixels = Pixels(channels, dtype)
     augmentation = pixels.augment if augment is None else as_augment(augment)
@@ -215,14 +216,15 @@ def loader(
         sizes=sizes,
     )
 
+    # The dataset, and what has to go together with it.
     dataset = as_dataset(data)
     form = pixels.form(dataset)
     parsed_epoch_size = _parse_epoch_size(epoch_size, dataset)
     recipe = recipe_with(content=dataset.content, epoch_size=parsed_epoch_size)
     augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
-        recipe, augments = recipe_of_views(views, recipe, augmentation, train=train)
-    sampling = sampling_of(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
+        recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
+    sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
     check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise impossible("shuffled list")
@@ -230,6 +232,8 @@ def loader(
         raise impossible("classes of buckets")
     if sampling.listed is not None and epoch_size is not None:
         raise impossible("listed size")
+
+    # The recipe for the ranks that are known now, to find errors before training starts.
     recipes = RecipeResolver(ranks, recipe, sampling, partition)
     recipe = recipes.current()
     check_pictures(recipe)
@@ -238,8 +242,9 @@ def loader(
         notices.warn_unpacked(stored.index)
         if verify:
             check_saved(stored.index)
-    reader = field_reader(dataset, recipe, augments, fields, form)
+    reader = make_field_reader(dataset, recipe, augments, fields, form)
 
+    # All options are checked: now the memory, and the engine, which starts its threads.
     index = dataset.index
     stats = Stats()
     slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
@@ -282,6 +287,7 @@ def _parse_workers(num_workers: int | None, cpus: int) -> int:
 
 
 def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
+    # An epoch of a mixture has no number of samples of its own: it ends with one of its datasets.
     if data.content.mixed and (epoch_size is None or isinstance(epoch_size, str)):
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
     if epoch_size is None:

@@ -33,7 +33,7 @@ class NumbersFunction(Protocol):
         """`times`: the sampler is called so many times, and the last result counts."""
 
 
-def numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunction:
+def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunction:
     """Makes a function that asks the sampler.
 
     Raises ConfigError if the sampler's numbers do not follow from the epoch: a resumed run would
@@ -73,7 +73,7 @@ def _numbers_of_ranks(sampler: Any, seed: int, epoch: int, rows: int, times: int
     replicas = getattr(sampler, "num_replicas", None)
     by_rank: list[Any] = []
     for rank in range(replicas or 1):
-        one = copy.copy(sampler)  # the user's stays as it is
+        one = copy.copy(sampler)  # the user's own is not changed
         if replicas:
             one.rank = rank
         if hasattr(one, "set_epoch"):
@@ -84,7 +84,8 @@ def _numbers_of_ranks(sampler: Any, seed: int, epoch: int, rows: int, times: int
     if not replicas:
         return by_rank[0]
 
-    share = 1  # of each rank in a global batch
+    # Each rank gives its share of a global batch, then the next batch follows.
+    share = 1
     if rows % len(by_rank) == 0:
         share = max(1, rows // len(by_rank))
     most = max(len(numbers) for numbers in by_rank)
@@ -97,6 +98,8 @@ def _numbers_of_ranks(sampler: Any, seed: int, epoch: int, rows: int, times: int
 
 def _call(sampler: Any, seed: int, epoch: int) -> Any:
     """Calls a sampler once, with copies of its generators and lists."""
+    # With another generator of the same kind the user's is not drawn from, and with a copy of a
+    # list the user's is not shuffled.
     for name, value in getattr(sampler, "__dict__", {}).items():
         for kind, make in _GENERATORS.items():
             if isinstance(value, kind):

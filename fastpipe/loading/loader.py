@@ -20,7 +20,7 @@ from fastpipe.loading.dataloader_attributes import DataLoaderAttributes
 from fastpipe.loading.epoch_iterator import EpochIterator
 from fastpipe.loading.epoch_sequence import EpochSequence
 from fastpipe.loading.recipes import RecipeResolver
-from fastpipe.loading.state import order_in, position_in, state_of
+from fastpipe.loading.state import make_state, parse_order, parse_position
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_options import checked_crop, output_size
@@ -56,13 +56,13 @@ class Loader(DataLoaderAttributes):
         prefetch_factor: int,
     ) -> None:
         self._data = data
-        self._recipes = recipes
+        self._recipes = recipes  # the iterators have it, too, in the EpochSequence
         # fastpipe.preview makes batches of chosen samples with these three.
         self.maker = maker
         self.stream = stream
         self.augments = augments  # of each view
 
-        transfer = transfer_for(maker, stream, augments, self.recipe)
+        transfer = make_transfer(maker, stream, augments, self.recipe)
         agreement = Agreement(data)
         self._epochs = EpochSequence(maker, transfer, recipes, agreement, prefetch_factor)
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
@@ -158,6 +158,7 @@ class Loader(DataLoaderAttributes):
         if not resized_views:
             raise impossible("sizes of views", f"set_size({size!r})")
 
+        # All checks come first, so that a size that is refused changes nothing.
         height_width = output_size(size)
         for view in resized_views:
             checked_crop(view.crop, height_width, train=False)
@@ -194,8 +195,9 @@ class Loader(DataLoaderAttributes):
         world_size if the global batch size stays the same.
         """
         epochs = self._epochs
+        # Only a size of set_size is in a state: another one is an option of the loader.
         size = None if self._recipes.size is None else epochs.size
-        return state_of(epochs.position, epochs.running_recipe, size, self._data)
+        return make_state(epochs.position, epochs.running_recipe, size, self._data)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`.
@@ -205,9 +207,9 @@ class Loader(DataLoaderAttributes):
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        order = order_in(state, self._data)
+        order = parse_order(state, self._data)
         rows = order.get("global_batch_size")
-        check = partial(position_in, state, order)
+        check = partial(parse_position, state, order)
         position = check(self._recipes.for_global_batch(rows))
         size = state["size"]
         if size is not None:
@@ -247,7 +249,7 @@ class Loader(DataLoaderAttributes):
         self.close()
 
 
-def transfer_for(
+def make_transfer(
     maker: BatchMaker, stream: Stream, augments: tuple[Augment | None, ...], recipe: Recipe
 ) -> Transfer:
     """The way to the device of batches that `maker` makes by this recipe."""
@@ -280,7 +282,7 @@ def _read_stats(epochs: EpochSequence, stream: Stream) -> Stats:
     engine = maker.engine
     num_making = 0
     num_ready = 0
-    if not engine.is_foreign():
+    if not engine.is_foreign():  # a forked child has no threads, and may not ask for their jobs
         num_making, num_ready = epochs.count_pending()
     return replace(
         maker.stats,

@@ -83,7 +83,7 @@ def _show(
 
     if not console.is_terminal:
         for texts in _readings(loader, every_s or 10.0, is_over):
-            console.print(line(texts))
+            console.print(format_line(texts))
         return
     # What the program prints to a terminal goes above the display; into a file it goes as ever.
     live = Live(
@@ -118,7 +118,7 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
 
     `batches` is the number in an epoch.
     """
-    done = after.since(before)
+    done = after.since(before)  # counts and times of these seconds; levels are the latest
     epoch = "not begun"
     if after.epoch >= 0:
         epoch = f"epoch {after.epoch} ({batches:,} batches)"
@@ -181,7 +181,7 @@ def _describe_loop(done: Stats) -> str:
     return text
 
 
-def line(texts: dict[str, str]) -> str:
+def format_line(texts: dict[str, str]) -> str:
     """Joins the texts of `describe` for a log."""
     parts = []
     for subject, text in texts.items():

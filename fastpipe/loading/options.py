@@ -49,14 +49,14 @@ class View:
     augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None
 
 
-def recipe_of_views(
+def recipe_with_views(
     views: object, recipe: Recipe, augment: Augment | None, *, train: bool
 ) -> tuple[Recipe, tuple[Augment | None, ...]]:
     """The recipe of a loader with these views, and the augmentation of each view.
 
     `recipe` and `augment` are those of the loader.
     """
-    parsed = _parse_views(views)
+    parsed = _parse_views(views)  # one for each view of an image
     if not 2 <= len(parsed) <= _MOST_VIEWS:
         raise ConfigError(
             f"views: expected 2 to {_MOST_VIEWS} views of each image, got {len(parsed)}; for one, "
@@ -68,6 +68,8 @@ def recipe_of_views(
     for number, view in enumerate(parsed):
         size = None if view.size is None else output_size(view.size)
         crop = _crop_of_view(view, size, recipe, train=train)
+        # A view without a size of its own follows the loader's, which may change: all of these
+        # sizes have to suit its crop.
         if sizes is not None and size is None and not isinstance(crop, Buckets):
             sizes = fitting(sizes, crop, train=train)
         flip = recipe.flip
@@ -131,7 +133,7 @@ def _parse_views(views: object) -> list[View]:
     return parsed
 
 
-def field_reader(
+def make_field_reader(
     data: Dataset,
     recipe: Recipe,
     augments: Sequence[Augment | None],
@@ -160,6 +162,7 @@ def field_reader(
             "images: fastpipe.open(DATA).with_fields(...)"
         )
 
+    # Points of a body need flip_pairs if anything mirrors the image.
     check_mirrored(chosen.values(), _mirroring_option(recipe, augments))
     kinds = {name: data.fields[name].kind for name in names if name not in loader_fields}
     for view, augment in zip(recipe.views, augments, strict=True):
@@ -227,6 +230,7 @@ def _check_augment(
     augment: Augment, kinds: dict[str, str], size: tuple[int, int], channels: int
 ) -> None:
     """Raises ConfigError if an augmentation would make fields wrong; `kinds` are by field."""
+    # Mixup and cutmix paste another image. Fields that cannot be pasted with it would be wrong.
     if augment.mixers:
         pairs = {"mixed places": ("boxes", "keypoints"), "mixed masks": ("mask", "image")}
         for pair, affected in pairs.items():
@@ -237,6 +241,7 @@ def _check_augment(
             if unmixed:
                 raise impossible(pair, ", ".join(unmixed))
 
+    # A part that moves pixels has to move boxes, points and masks as well.
     for part in augment.moving_parts:
         unmoved = {}
         for name, kind in kinds.items():

@@ -43,8 +43,9 @@ class Prefetcher:
         self._transfer = transfer
         self._plan = EpochPlan(recipe, start.epoch)
         self._staged: deque[StagedBatch] = deque()
-        self._next_to_stage = start.batches
-        self._end = len(self._plan)  # no batch from here on is made: the epoch ends, or one failed
+        self._next_to_stage = start.batches  # pending batches have the numbers from here on
+        # No batch from this number on is made: it is the end of the epoch, or that batch failed.
+        self._end = len(self._plan)
 
     def __len__(self) -> int:
         """Number of batches that `take` has not given yet."""
@@ -62,7 +63,7 @@ class Prefetcher:
             started = time.perf_counter()
             try:
                 self._begin(number)
-            except Exception as problem:
+            except Exception as problem:  # `take` raises it when it comes to this batch
                 self._end = number
                 self.failure = problem
             self._maker.stats.plan_s += time.perf_counter() - started
@@ -76,6 +77,7 @@ class Prefetcher:
         engine = self._maker.engine
         reader = engine.reader
         if reader is None:
+            # The kernel reads the chunks of the shards that come next into its page cache.
             ranges = self._plan.reads(number, plan, first=is_first)
             engine.read_ahead(ranges, restart=is_first)
             self.pending.append(self._maker.begin(plan, self._plan, number))
@@ -118,6 +120,7 @@ class Prefetcher:
         """Waits for the first pending batch and queues it on the device."""
         if self.failure is not None and self._next_to_stage == self._end:
             self._raise_failure(self.failure)
+        # It stays pending while this waits: after an interrupt it is cancelled with the others.
         host_batch = self._maker.end(self.pending[0])
         self.pending.popleft()
         self._staged.append(self._transfer.begin(host_batch))

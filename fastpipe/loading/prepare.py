@@ -57,7 +57,7 @@ class Prepare:
         return self._executor.submit(self._run, plan, epoch, number)
 
     def _run(self, plan: BatchPlan, epoch: int, number: int) -> HostFields:
-        fields = self._read(plan)
+        fields = self._read(plan)  # not part of prepare_s: it is the loader's own work
         started = time.perf_counter()
         try:
             entries = self._function(_arguments(fields, plan, epoch))

@@ -26,6 +26,7 @@ def warn_trainer(recipe: Recipe, num_workers: int, prefetch_factor: int) -> None
     """Names options of Hugging Face's Trainer, if it iterates, that have no effect on a loader."""
     if "transformers.trainer" not in sys.modules or "trainer" in _warned:
         return
+    # Its TrainingArguments are an attribute of the trainer, whose method iterates over the loader.
     for frame in _calling_frames("transformers.trainer"):
         trainer = frame.f_locals.get("self")
         arguments = getattr(trainer, "args", None)

@@ -70,6 +70,7 @@ class RankResolver:
     def check(self) -> None:
         """Raises ConfigError if each process would read all batches, or a part of its share."""
         name, launched = _launched()
+        # A launcher has started several processes, and nothing says which of them share an epoch.
         if launched.world_size > 1 and self._connected() is None:
             raise ConfigError(
                 f"rank, world_size: the launcher started {launched.world_size} processes "
@@ -110,7 +111,7 @@ def launched_here() -> int | None:
     return _read_number("LOCAL_WORLD_SIZE")
 
 
-def in_nodes(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
+def group_by_node(ranks: Ranks, partition: str | int) -> tuple[Ranks, int]:
     """Groups the ranks by node; returns them and the number of parts.
 
     With partition="node" there are as many parts as nodes.

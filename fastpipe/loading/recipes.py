@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from fastpipe.errors import ConfigError
-from fastpipe.loading.ranks import RankResolver, in_nodes
+from fastpipe.loading.ranks import RankResolver, group_by_node
 from fastpipe.loading.samplers import Sampling
 from fastpipe.plan.content import MOST_ROWS
 from fastpipe.plan.impossible import impossible
@@ -30,6 +30,7 @@ class RecipeResolver:
         self.size: tuple[int, int] | None = None
         self._sampling = sampling
         self._shuffle = recipe.shuffle
+        # The latest recipe is kept: who compares recipes by `is` sees whether anything has changed.
         self._resolve = lru_cache(1)(partial(_recipe_for_ranks, recipe, partition))
 
     def current(self, ranks: Ranks | None = None) -> Recipe:
@@ -77,10 +78,11 @@ def _recipe_for_ranks(
 
     Raises ConfigError if a batch or a node would get nothing.
     """
+    # Each node, or each of the parts, reads a sequence of its own.
     ranks = everyone
     sequences = 1
     if partition != "sample":
-        ranks, sequences = in_nodes(everyone, partition)
+        ranks, sequences = group_by_node(everyone, partition)
         if sampling.listed is not None or sampling.by_class is not None:
             raise impossible("listed parts")
     recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
@@ -98,6 +100,7 @@ def _recipe_for_ranks(
             f"must be a multiple of the {sequences} parts of partition=, because each part gives "
             "the same number of samples to a batch"
         )
+    # Each part needs at least one sample of each share of a mixture.
     share = ""
     counts = [recipe.rows(0), len(content)]
     if content.mixed:

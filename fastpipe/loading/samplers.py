@@ -1,7 +1,7 @@
 """The argument `sampler` of fastpipe.loader() -> what picks the samples of epochs, checked.
 
-The classes that a user passes, and `sampling_of`, which makes a `Sampling` of any sampler. Weights
-are in weights.py, and torch's samplers and functions in listed_samples.py.
+The classes that a user passes, and `parse_sampler`, which makes a `Sampling` of any sampler.
+Weights are in weights.py, and torch's samplers and functions in listed_samples.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from torch.utils.data import BatchSampler
 
 from fastpipe.errors import ConfigError, whole
-from fastpipe.loading.listed_samples import numbers_function
-from fastpipe.loading.weights import draws_of
+from fastpipe.loading.listed_samples import make_numbers_function
+from fastpipe.loading.weights import parse_weighted_draws
 from fastpipe.plan.draws import Int64s
 from fastpipe.plan.impossible import impossible
 from fastpipe.plan.picks import ByClass, DistinctDraws, Listed, Pick
@@ -154,6 +154,7 @@ class Sampling:
             sampling=self.identity,
         )
         rows = recipe.batch_size * recipe.ranks.world_size
+        # A list and batches by class depend on the global batch, so their picks are made here.
         if self.listed is not None:
             return replace(recipe, picks=(self.listed(rows // self.repeats),))
         if self.by_class is not None:
@@ -198,7 +199,7 @@ class Sampling:
         )
 
 
-def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sampling:
+def parse_sampler(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sampling:
     """Checks `sampler`, for a loader with this shuffle and seed.
 
     Raises ConfigError if it is not a sampler, or does not go with the dataset.
@@ -216,7 +217,7 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
         raise impossible("listed mixture")
     if isinstance(sampler, PerClass):
         return _sampling_by_class(sampler, data)
-    numbers = numbers_function(sampler, data, seed)
+    numbers = make_numbers_function(sampler, data, seed)
     return Sampling(
         listed=lambda rows: Listed(lambda epoch: numbers(epoch, rows)),
         ordered=True,
@@ -225,6 +226,8 @@ def sampling_of(sampler: Any, data: Dataset, *, shuffle: bool, seed: int) -> Sam
 
 
 def _check_kind(sampler: Any) -> None:
+    # These are iterable or callable, too, but not as a sampler is: a class that the user forgot to
+    # instantiate, a name, weights without Weighted, and what gives batches.
     is_wrong = isinstance(sampler, (type, str, Mapping, BatchSampler))
     if not is_wrong and (isinstance(sampler, (PerClass, Iterable)) or callable(sampler)):
         return
@@ -240,7 +243,7 @@ def _check_kind(sampler: Any) -> None:
 
 def _sampling_with_repeats(sampler: Repeated, data: Dataset, shuffle: bool, seed: int) -> Sampling:
     times = whole("Repeated(times=)", sampler.times, least=1, most=_MOST_REPEATS)
-    inner = sampling_of(sampler.sampler, data, shuffle=shuffle, seed=seed)
+    inner = parse_sampler(sampler.sampler, data, shuffle=shuffle, seed=seed)
     repeats = times * inner.repeats
     identity = dict(inner.identity)
     if repeats > 1:
@@ -262,7 +265,7 @@ def _sampling_by_class(sampler: PerClass, data: Dataset) -> Sampling:
 
 
 def _sampling_by_weights(sampler: Weighted, data: Dataset, shuffle: bool) -> Sampling:
-    draws = draws_of(sampler.weights, sampler.replacement, data, shuffle=shuffle)
+    draws = parse_weighted_draws(sampler.weights, sampler.replacement, data, shuffle=shuffle)
     return Sampling(
         draws.picks,
         labelled=draws.of_classes,

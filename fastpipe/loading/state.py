@@ -43,7 +43,7 @@ class Position:
     batches: int = 0  # number of its batches that have been handed out
 
 
-def state_of(
+def make_state(
     position: Position, recipe: Recipe, size: Size | None, data: Dataset
 ) -> dict[str, Any]:
     """Makes a state; `size` is that of images if it was set while training ran.
@@ -63,7 +63,7 @@ def state_of(
     }
 
 
-def facts_of(recipe: Recipe, epoch: int, data: Dataset) -> dict[str, Any]:
+def epoch_facts(recipe: Recipe, epoch: int, data: Dataset) -> dict[str, Any]:
     """What decides which samples are in which global batch of an epoch, for JSON."""
     return {**_identity(data), **_order(recipe, epoch)}
 
@@ -73,7 +73,7 @@ def _identity(data: Dataset) -> dict[str, Any]:
     return {"dataset": data.index.content, "dataset_versions": versions}
 
 
-def order_in(state: Any, data: Dataset) -> dict[str, Any]:
+def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     """Reads a state's order of samples. Raises ConfigError if the state is of another dataset."""
     not_a_state = ConfigError(
         f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}"
@@ -85,7 +85,7 @@ def order_in(state: Any, data: Dataset) -> dict[str, Any]:
             f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads "
             f"{STATE_VERSION}; use the version of fastpipe that saved it"
         )
-    if not {"epoch", "batches", "size"} <= state.keys():
+    if not {"epoch", "batches", "size"} <= state.keys():  # they are read later
         raise not_a_state
     try:
         dataset = state["dataset"]
@@ -104,9 +104,10 @@ def order_in(state: Any, data: Dataset) -> dict[str, Any]:
     return order
 
 
-def position_in(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
+def parse_position(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
     """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    # By way of JSON, as the state's order has come: a tuple is a list there.
     current = json.loads(json.dumps(_order(recipe, epoch)))
     changes = []
     for name in {**current, **order}:
@@ -138,6 +139,7 @@ def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
         order["buckets"] = recipe.crop.identity
     if recipe.epoch_size is not None:
         order["epoch_size"] = recipe.epoch_size
+    # What the dataset and the sampler add: samples that were chosen, mixture, weights, repeats.
     order |= recipe.content.identity
     order |= recipe.sampling
     numbers = [pick.digest(epoch) for pick in recipe.picks if isinstance(pick, Listed)]

@@ -38,7 +38,9 @@ class _Weights:
     of_classes: bool
 
 
-def draws_of(weights: Any, replacement: object, data: Dataset, *, shuffle: bool) -> WeightedDraws:
+def parse_weighted_draws(
+    weights: Any, replacement: object, data: Dataset, *, shuffle: bool
+) -> WeightedDraws:
     """Makes the draws of fastpipe.Weighted. Raises ConfigError if the weights are wrong."""
     content = data.content
     may_repeat = flag("Weighted(replacement=)", replacement)
@@ -59,12 +61,13 @@ def draws_of(weights: Any, replacement: object, data: Dataset, *, shuffle: bool)
 
     picks: list[Pick] = []
     for start, end in pairwise(content.starts.tolist()):
+        # Weights of so many samples would take too much memory; those of classes can be looked up.
         if parsed.of_classes and end - start > MOST_KEPT:
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
         blocks = [weights_at(ids + start) for ids in spans(end - start)]
         share_weights = np.concatenate(blocks)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # a sum of inf is an error with words of its own
             _check_sum(float(share_weights.sum()))
         draws = SpreadDraws if may_repeat else DistinctDraws
         picks.append(draws(share_weights))
@@ -98,6 +101,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
         values = _check_numbers(weights, range(len(data)), "sample", expected)
         return _Weights(values, of_classes=False)
 
+    # A mapping is by class name as soon as one of its names is a class.
     classes = data.class_to_idx
     names = list(weights)
     given = list(weights.values())
@@ -117,7 +121,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
             )
     numbers = _check_numbers(given, names, "class", expected)
     values = np.ones(len(classes) + 1)
-    values[NO_LABEL] = 0
+    values[NO_LABEL] = 0  # -1, the last one: samples without a label are never drawn
     values[[classes[name] for name in names]] = numbers
     return _Weights(values, of_classes=True)
 
@@ -152,6 +156,8 @@ def _draws_by_trying(
     counts = np.append(data.class_counts, 0)  # by class; the last one is for NO_LABEL
     if data.content.mixed:
         counts = _count_classes(data, start, count)
+    # A sample is proposed, and accepted with its weight's share of the greatest one. This takes
+    # most / mean tries on average.
     mean = float((counts * class_weights).sum()) / count
     _check_sum(mean)
     most = float(class_weights[counts > 0].max(initial=0.0))

@@ -16,7 +16,7 @@ from fastpipe.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, flag, whole
-from fastpipe.loading.loader import Loader, transfer_for
+from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
@@ -139,7 +139,7 @@ def seen_by(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
     maker = replace(loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
     of = EpochPlan(loader.recipe, epoch)
     made = maker.end(maker.begin(of.of(ids), of, 0))
-    transfer = transfer_for(maker, loader.stream, loader.augments, loader.recipe)
+    transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
     staged = transfer.begin(made)
     batch = transfer.hand_over(staged)
     fields, found = made.fields, []

@@ -14,7 +14,7 @@ import torch
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.loading.ranks import _LAUNCHERS, RankResolver, in_nodes, ranks_per_node
+from fastpipe.loading.ranks import _LAUNCHERS, RankResolver, group_by_node, ranks_per_node
 from fastpipe.plan.partition import ALONE, Ranks
 
 LAUNCHER = ("SLURM_NTASKS", "LOCAL_WORLD_SIZE", *_LAUNCHERS, *_LAUNCHERS.values())
@@ -278,14 +278,14 @@ def test_ranks_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert in_nodes(Ranks(5, 8), "node") == (Ranks(5, 8, 4), 4)
-    assert in_nodes(Ranks(5, 8), 8) == (Ranks(5, 8, 4), 8)
+    assert group_by_node(Ranks(5, 8), "node") == (Ranks(5, 8, 4), 4)
+    assert group_by_node(Ranks(5, 8), 8) == (Ranks(5, 8, 4), 8)
     with pytest.raises(ConfigError, match=r"multiple of the 4 nodes \(8 ranks, 2 on each\), got 6"):
-        in_nodes(Ranks(5, 8), 6)
+        group_by_node(Ranks(5, 8), 6)
     with pytest.raises(
         ConfigError, match=r"the same number of ranks on every node, got 5 ranks, 2 of them on this node"
     ):
-        in_nodes(Ranks(0, 5), "node")
+        group_by_node(Ranks(0, 5), "node")
 
 
 def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
