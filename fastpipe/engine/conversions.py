@@ -68,7 +68,7 @@ class _Worker:
         """Fills the row and counts it; returns why it failed, or None."""
         started = time.monotonic()
         thread_id = threading.get_ident()
-        with self.lock:
+        with self.lock:  # `activities` reads it in another thread
             self.busy[thread_id] = started, row
         reason = self._fill(row)
         with self.lock:
@@ -188,7 +188,7 @@ class Conversions:
         with worker.lock:
             worker.is_closed = True
             self._cancel_queued()
-            worker.queue.put(None)
+            worker.queue.put(None)  # not a row: the threads end
         deadline = time.monotonic() + patience_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

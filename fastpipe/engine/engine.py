@@ -100,6 +100,7 @@ class Engine:
         if index.convert is not None:
             from fastpipe.engine.conversions import Conversions  # most programs read packed data
 
+            # A copy, as jobs add the samples that they find.
             needed = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
             self._conversions = Conversions(index.convert, num_workers, needed)
 
@@ -171,6 +172,7 @@ class Engine:
         tasks = field_tasks(plan, records, rows)
         rendering = plan.crops.rendering
         are_masks = out.ndim == 3
+        # The engine gets no task for these rows, so they are filled here.
         is_missing = records["format"] == NO_IMAGE
         out[tasks["out_row"][is_missing]] = rendering.mask_fill if are_masks else 0
         slots = [Slot(out, exact, rendering, are_masks)]
@@ -226,6 +228,7 @@ class Engine:
         """
         if not len(ranges) and not restart:
             return
+        # By name, as the native struct has another layout.
         native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
         for name in ("shard", "offset", "size"):
             native[name] = ranges[name]
@@ -253,6 +256,7 @@ class Engine:
         if self.reader is None:
             return activities
 
+        # A thread may be reading the ring: messages name the shard that the bytes came from.
         in_shards = []
         for activity in activities:
             origin = self.reader.origin(activity.shard, activity.offset)
@@ -312,6 +316,7 @@ def _moved(tasks: Tasks, rows: NDArray[np.intp], where: Where) -> Tasks:
     """The tasks, where those of `rows` read their bytes from the files that `where` names."""
     moved = tasks.copy()
     by_view = moved.reshape(len(tasks), -1)  # (n, views)
+    # A shift may be negative. As uint64 it wraps around, and the sum wraps back.
     by_view["shard"][rows] = where.shard[:, None]
     by_view["offset"][rows] += where.shift.astype(np.uint64)[:, None]
     return moved

@@ -98,6 +98,7 @@ class ConvertingJob(Job):
         deadline = time.monotonic() + timeout_s
         if not super().wait(timeout_s):
             return False
+        # The engine has done its rows. Those that it refused are converted now.
         if self._refused is None:
             refused = [row for row, reason in super().errors() if reason.code in CONVERTIBLE]
             self._refused = set(refused)
@@ -108,7 +109,8 @@ class ConvertingJob(Job):
     @property
     def done(self) -> bool:
         """As of Job. A row that the engine refused counts as done until `wait` has it converted."""
-        return super().done and all(each.done() for each in list(self._conversion_by_row.values()))
+        conversions = list(self._conversion_by_row.values())
+        return super().done and all(future.done() for future in conversions)
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
         super().cancel(patience_s)
@@ -123,6 +125,7 @@ class ConvertingJob(Job):
             if reason is not None:
                 failed[row] = reason
 
+        # These could be converted: in later epochs they are from the start.
         converted_rows = sorted(refused - failed.keys())
         self._conversions.needed[self._samples[converted_rows]] = True
         return sorted(failed.items())
@@ -185,6 +188,7 @@ class FetchedJob:
 
     def _collect(self, job: Job) -> None:
         """Keeps the errors of a job that is done; requests its rows with wrong bytes again."""
+        # Only bytes that came over the network can be fetched again, and only if it is of use.
         errors = job.errors()
         mismatch = _engine.Code.hash_mismatch
         wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
@@ -207,7 +211,7 @@ class FetchedJob:
         self._end_ticket(used=not len(refetched))
         if not len(refetched):
             self._job = None
-            self._start = None
+            self._start = None  # it refers to the tasks and the slots
             return
         self._refetch_count += 1
         self._reader.again(self._samples[refetched])

@@ -146,6 +146,7 @@ class Pictures:
                 return self._read_stored(sample, record, stored, read_image, out)
             needs_conversion = index.odd is not None and bool(index.odd[sample])
             if not needs_conversion:
+                # It is not known in advance of every file whether the engine can decode it.
                 try:
                     return self._read_stored(sample, record, stored, read_image, out)
                 except _engine.StatusError as problem:

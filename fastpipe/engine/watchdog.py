@@ -71,6 +71,7 @@ class Watchdog:
         self._has_warned = False
         waited_s = 0.0
         limit_s = self._timeout_s
+        # The wait ends when the next limit is reached, so that a warning comes on time.
         while not wait_until_done(min(_LOOK_S, max(limit_s - waited_s, _LOOK_S / 10))):
             check()
             waited_s = time.perf_counter() - started

@@ -56,8 +56,7 @@ class Settings:
 
 
 class LoadWatch:
-    """Watches 50 batches at a time; logs advice once, if the loop waits over a tenth of its "
-    "time."""
+    """Watches 50 batches at a time; logs once if the loop waits over a tenth of its time."""
 
     def __init__(self, read_stats: Callable[[], Stats], settings: Settings) -> None:
         self._read_stats = read_stats

@@ -84,12 +84,13 @@ class Agreement:
         # As JSON has them, since another rank reads them so.
         facts = json.loads(json.dumps(epoch_facts(recipe, epoch, self._data)))
         mine = {"rank": ranks.rank, "facts": facts}
-        first = _exchange(store, key, mine)
+        first = _exchange(store, key, mine)  # this rank's own, if it is the first
         if first is not None and first["facts"] != facts:
             message = self._describe_difference(mine, first, epoch)
             with suppress(RuntimeError):  # the process that has the store may have ended
                 store.set(f"{key}/differs", message)
             raise ConfigError(message)
+        # A rank may begin an epoch several times; the other ranks then do so, too.
         self._begun[epoch] += 1
         self._key = key
 
@@ -122,6 +123,7 @@ class Agreement:
         high_facts = high["facts"]
         differences = []
         hints = []
+        # All facts of both, as one may lack what the other has.
         for name in {**low_facts, **high_facts}:
             if low_facts.get(name) == high_facts.get(name):
                 continue

@@ -48,6 +48,7 @@ def other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
 
     See Note [classes of two loaders]
     """
+    # Loaders that the program has dropped meanwhile do not count.
     _loaders[:] = [live for live in _loaders if live.loader() is not None]
     for live in _loaders:
         loader = live.loader()
@@ -63,6 +64,7 @@ def other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
 
 def _message(training: Dataset, evaluation: Dataset, field: str, difference: str) -> str:
     of_field = f"of the field {field!r} " if field else ""
+    # Labels can be numbered when a dataset is opened, and fields only when it is packed.
     option = ""
     if not field:
         option = f"fastpipe.open(..., classes_from={str(training.path)!r}), or "
@@ -92,14 +94,16 @@ def _describe_difference(training: Sequence[str], evaluation: Sequence[str]) -> 
     """
     if list(training) == list(evaluation):
         return None
+    # Without names there is nothing to compare by, and a dataset may have fewer of the numbers.
     if _are_digits(training) and _are_digits(evaluation):
         return None
     training_numbers = _numbers_by_name(training)
     evaluation_numbers = _numbers_by_name(evaluation)
     common = [name for name in evaluation_numbers if name in training_numbers]
     if not common:
-        return None
+        return None  # two datasets that have nothing to do with each other
 
+    # A name with another number is worse than a new name, so it is reported first.
     moved = [name for name in common if training_numbers[name] != evaluation_numbers[name]]
     if moved:
         name = moved[0]

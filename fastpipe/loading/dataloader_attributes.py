@@ -37,8 +37,8 @@ class DataLoaderAttributes:
 
         `remaining` counts those of the rest.
         """
-        recipe = self._epochs.recipes.current()
-        return partition_of(recipe, self._epochs.next.epoch).batches
+        epochs = self._epochs
+        return partition_of(epochs.recipes.current(), epochs.next.epoch).batches
 
     @property
     def sampler(self) -> EpochSampler:
@@ -91,6 +91,7 @@ class DataLoaderAttributes:
             "prepare_data_loader; accelerator.prepare leaves it as it is"
         )
 
+    # Reading them raises, so nothing makes a DataLoader that would be wrong.
     drop_last = property(_refuse_to_copy)
     worker_init_fn = property(_refuse_to_copy)
 
@@ -112,7 +113,7 @@ class EpochSampler(Sampler[Any]):
         return _sample_numbers(self._plan())
 
     def __len__(self) -> int:
-        plan = self._plan()
+        plan = self._plan()  # only the last batch may be smaller
         num_full = len(plan) - 1
         last = plan.batch(num_full)
         return plan.recipe.batch_size * num_full + len(last)

@@ -1,5 +1,4 @@
-"""A torch Sampler, a list, or a function of the epoch -> numbers of samples that follow from the "
-"seed."""
+"""A torch Sampler, a list, or a function of the epoch -> numbers of samples, by the seed."""
 
 from __future__ import annotations
 

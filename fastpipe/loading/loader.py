@@ -56,13 +56,12 @@ class Loader(DataLoaderAttributes):
         prefetch_factor: int,
     ) -> None:
         self._data = data
-        self._recipes = recipes  # the iterators have it, too, in the EpochSequence
         # fastpipe.preview makes batches of chosen samples with these three.
         self.maker = maker
         self.stream = stream
         self.augments = augments  # of each view
 
-        transfer = make_transfer(maker, stream, augments, self.recipe)
+        transfer = make_transfer(maker, stream, augments, recipes.current())
         agreement = Agreement(data)
         self._epochs = EpochSequence(maker, transfer, recipes, agreement, prefetch_factor)
         # A function, not a method: nothing in here may refer to the loader, so that its threads end
@@ -78,7 +77,7 @@ class Loader(DataLoaderAttributes):
     @property
     def recipe(self) -> Recipe:
         """What decides the batches of an epoch that begins now."""
-        return self._recipes.current()
+        return self._epochs.recipes.current()
 
     @property
     def batch_size(self) -> int:
@@ -164,7 +163,7 @@ class Loader(DataLoaderAttributes):
             checked_crop(view.crop, height_width, train=False)
         check_pictures(replace(recipe, size=height_width))
         with self._epochs.lock:
-            self._recipes.size = height_width
+            self._epochs.recipes.size = height_width
 
     def set_weights(self, weights: Any) -> None:
         """Sets the weights by which samples are drawn, for all epochs that begin from now on.
@@ -176,7 +175,7 @@ class Loader(DataLoaderAttributes):
             ConfigError: the loader draws by no weights, or they are wrong.
         """
         with self._epochs.lock:
-            self._recipes.set_weights(weights, self._data)
+            self._epochs.recipes.set_weights(weights, self._data)
 
     def discard_prefetched(self) -> None:
         """Discards the batches of the next epoch that were made in advance.
@@ -196,7 +195,7 @@ class Loader(DataLoaderAttributes):
         """
         epochs = self._epochs
         # Only a size of set_size is in a state: another one is an option of the loader.
-        size = None if self._recipes.size is None else epochs.size
+        size = None if epochs.recipes.size is None else epochs.size
         return make_state(epochs.position, epochs.running_recipe, size, self._data)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -210,7 +209,9 @@ class Loader(DataLoaderAttributes):
         order = parse_order(state, self._data)
         rows = order.get("global_batch_size")
         check = partial(parse_position, state, order)
-        position = check(self._recipes.for_global_batch(rows))
+        recipes = self._epochs.recipes
+        # The ranks may be unknown yet, so the state decides how many there are assumed to be.
+        position = check(recipes.for_global_batch(rows))
         size = state["size"]
         if size is not None:
             try:
@@ -223,7 +224,7 @@ class Loader(DataLoaderAttributes):
                     "start without the state"
                 ) from problem
         # Asked again, because set_size has changed the recipe.
-        self._epochs.resume_at(position, self._recipes.for_global_batch(rows), check)
+        self._epochs.resume_at(position, recipes.for_global_batch(rows), check)
 
     def stats(self) -> Stats:
         """The loader's counts and times so far, and its queues now.

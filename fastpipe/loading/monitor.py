@@ -1,5 +1,4 @@
-"""A loader's figures at two times -> its speed and waits between them, as short text, shown while "
-"training runs."""
+"""A loader's figures at two times -> its speed and waits between them, as text to show."""
 
 from __future__ import annotations
 
@@ -103,6 +102,7 @@ def _show(
 
 
 def _readings(loader: Loader, every_s: float, is_over: threading.Event) -> Iterator[dict[str, str]]:
+    # Every text is about the time since the text before it.
     before = loader.stats()
     before_s = time.monotonic()
     while not is_over.wait(min(every_s, threading.TIMEOUT_MAX)):
@@ -149,6 +149,7 @@ def _describe_threads(after: Stats, done: Stats) -> str:
 
 
 def _describe_queues(after: Stats) -> str:
+    # If none is ready, the loop waits for the engine; if all are, the engine waits for the loop.
     num_pending = after.batches_ready + after.batches_making
     text = (
         f"{after.batches_ready} of {num_pending} batches ready, {after.rows_waiting:,} rows waiting"
@@ -171,6 +172,7 @@ def _describe_network(done: Stats, seconds: float) -> str:
 
 def _describe_loop(done: Stats) -> str:
     ratio = done.load_ratio
+    # A percentage above 100 would be hard to read.
     text = f"waited {ratio:,.1f} times as long as the steps took"
     if ratio < 1:
         text = f"waited {ratio:.0%} of the steps' time"

@@ -99,6 +99,7 @@ def _crop_of_view(
 ) -> Crop | Buckets:
     crop: Crop | Buckets = recipe.crop
     if isinstance(crop, Buckets):
+        # The bucket of a sample decides the size of all its views.
         if view.size is not None or view.crop is not None:
             raise impossible("crops of buckets", repr(view))
     else:
@@ -111,6 +112,7 @@ def _crop_of_view(
 
 def _parse_views(views: object) -> list[View]:
     """A number of views, one View or several -> a View for each view of an image."""
+    # True is an integral number for Python.
     if isinstance(views, Integral) and not isinstance(views, bool):
         hint = "for one view, leave views out"
         count = whole("views", views, least=2, most=_MOST_VIEWS, hint=hint)
@@ -147,6 +149,7 @@ def make_field_reader(
     if fields is None:
         return None
     first = augments[0]
+    # Fields that the loader itself has, whatever the dataset.
     loader_fields: tuple[str, ...] = (*OF_SAMPLES, "valid", "epoch")
     if isinstance(recipe.crop, Buckets):
         loader_fields += ("image_size", "pixel_mask")
@@ -173,6 +176,7 @@ def make_field_reader(
 
 def _mirroring_option(recipe: Recipe, augments: Sequence[Augment | None]) -> str:
     """An option or a module that mirrors images; "" if none does."""
+    # The option that is the easiest to change comes first.
     if any(view.flip > 0 for view in recipe.views):
         return "hflip"
     if isinstance(recipe.crop, TenCrop):
@@ -198,6 +202,7 @@ def check_together(
     `labelled`: the sampler picks no sample without a label.
     """
     crop = recipe.crop
+    # FiveCrop and TenCrop are for evaluation: they mirror by themselves, or not at all.
     if crop.rows > 1 and recipe.flip > 0:
         raise impossible("mirrored crops", type(crop).__name__)
     for augment in augments:
@@ -208,6 +213,7 @@ def check_together(
             raise impossible("mixed crops", type(crop).__name__)
         if isinstance(crop, Buckets):
             _check_with_buckets(augment)
+        # Soft labels need a class for each sample.
         if augment.soft and not labelled:
             num_unlabelled = len(data) - sum(data.class_counts)
             if num_unlabelled:

@@ -1,5 +1,4 @@
-"""The plan of an epoch -> its batches, made ahead by the engine and queued on the device, in "
-"order."""
+"""The plan of an epoch -> its batches, made ahead by the engine and queued on the device."""
 
 from __future__ import annotations
 
@@ -109,8 +108,7 @@ class Prefetcher:
                 self.failure = problem
 
     def take(self, lookahead: int) -> StagedBatch:
-        """Waits for the next batch, which is pending; queues up to `lookahead` batches behind "
-        "it."""
+        """Waits for the next batch; queues up to `lookahead` batches behind it on the device."""
         if not self._staged:
             self._stage_next()
         self.stage_ready(lookahead + 1)

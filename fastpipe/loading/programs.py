@@ -72,8 +72,7 @@ def _options_without_effect(
 
 
 def warn_restored(epoch: int, batches: int) -> None:
-    """If Accelerate loads a state of the middle of an epoch: programs may skip batches "
-    "themselves."""
+    """If Accelerate loads a state inside an epoch: the program may skip batches itself, too."""
     if not batches or "accelerate" in _warned:
         return
     if next(_calling_frames("accelerate.checkpointing"), None) is None:

@@ -139,6 +139,7 @@ class Sampling:
                 "set_weights: this loader draws by no weights; pass sampler=fastpipe.Weighted(...) "
                 "to it"
             )
+        # Repeated around Weighted stays as it is.
         weighted = replace(self.weighted, weights=weights)
         sampling = _sampling_by_weights(weighted, data, shuffle)
         identity = {**self.identity, **sampling.identity}

@@ -1,5 +1,4 @@
-"""The position of a loader -> a small dictionary for JSON, and back, or an error if it does not "
-"fit."""
+"""The position of a loader -> a small dictionary for JSON, and back."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def make_state(
     All states have the same keys and no dictionary inside, which torch.distributed.checkpoint would
     take apart.
     """
-    stored = [_Stored.of(each.index) for each in data.stored]
+    stored = [_Stored.of(dataset.index) for dataset in data.stored]
     order = {**_order(recipe, position.epoch), _STORED: stored}
     return {
         "version": STATE_VERSION,
@@ -94,7 +93,7 @@ def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError):
         raise not_a_state from None
 
-    stored = order.pop(_STORED, None)
+    stored = order.pop(_STORED, None)  # a state of an earlier version has none
     if dataset != data.index.content:
         raise ConfigError(
             f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads "
@@ -121,6 +120,7 @@ def parse_position(state: Mapping[str, Any], order: Mapping[str, Any], recipe: R
             f"{', '.join(changes)}. Open the loader with the same options, or start without the "
             f"state. {_how_to_go_on(state)}"
         )
+    # A state may also be saved after the last batch.
     most = partition_of(recipe, epoch).batches
     batches = whole("load_state_dict: batches", state["batches"], least=0, most=most)
     return Position(epoch, batches)
@@ -179,16 +179,18 @@ def _how_to_go_on(state: Mapping[str, Any]) -> str:
 
 def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
     """How the dataset of a state differs from the open one: another one, or another version."""
-    indexes = [each.index for each in data.stored]
+    indexes = [dataset.index for dataset in data.stored]
     try:
         state_datasets = [_Stored(*values) for values in stored]
     except TypeError:  # an earlier fastpipe has saved the state
         return "Open the dataset of the state"
+    # A mixture or a concatenation consists of several stored datasets.
     if not len(state_datasets) == len(versions) == len(indexes):
         return (
             f"It is of {len(state_datasets)} stored datasets, and these are {len(indexes)}. Open "
             "the dataset of the state"
         )
+    # All versions of a dataset have the same lineage.
     for index, state_dataset in zip(indexes, state_datasets, strict=True):
         if state_dataset.lineage != index.lineage:
             return (

@@ -34,6 +34,7 @@ def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
             return disabled()(*args, **kwargs)
         return method(*args, **kwargs)
 
+    # torch's compiler looks at these two attributes of a function that it is about to trace.
     call._torchdynamo_disable = True  # type: ignore[attr-defined]
     call._torchdynamo_disable_msg = _REASON  # type: ignore[attr-defined]
     return call

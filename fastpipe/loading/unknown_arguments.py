@@ -58,6 +58,8 @@ _INSTEAD_BY_NAMES = {
     "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
     "mirror horizontal_flip": "pass hflip=",
 }
+
+# The same by single name.
 _INSTEAD: dict[str, str] = {}
 for _names, _text in _INSTEAD_BY_NAMES.items():
     for _name in _names.split():
@@ -65,8 +67,7 @@ for _names, _text in _INSTEAD_BY_NAMES.items():
 
 
 def refuse(names: Iterable[str], known: Collection[str]) -> None:
-    """Raises for the first name: ConfigError if other loaders have this argument, else "
-    "TypeError."""
+    """Raises for the first name: ConfigError if other loaders have it, else TypeError."""
     for name in names:
         if name in _INSTEAD:
             raise ConfigError(f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}")

@@ -65,6 +65,7 @@ def parse_weighted_draws(
         if parsed.of_classes and end - start > MOST_KEPT:
             picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
             continue
+        # Block by block, so that the numbers of samples take little memory.
         blocks = [weights_at(ids + start) for ids in spans(end - start)]
         share_weights = np.concatenate(blocks)
         with np.errstate(over="ignore"):  # a sum of inf is an error with words of its own
@@ -128,7 +129,7 @@ def _parse_weights(data: Dataset, weights: Any) -> _Weights:
 
 def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s:
     """(len(names),) finite numbers at least 0; `names` and `kind` are for the message."""
-    array = array_of(given, expected)
+    array = array_of(given, expected)  # also of a list or a tensor
     if array.dtype.kind not in "biuf":
         first = array.ravel().tolist()[0]
         raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
@@ -150,8 +151,7 @@ def _draws_by_trying(
     class_weights: Float64s,
     weights_at: Callable[[Int64s], Float64s],
 ) -> TriedDraws:
-    """Draws for a share, from start to end, with too many samples to keep their weights in "
-    "memory."""
+    """Draws for a share, from start to end, whose weights would take too much memory."""
     count = end - start
     counts = np.append(data.class_counts, 0)  # by class; the last one is for NO_LABEL
     if data.content.mixed:

@@ -205,7 +205,7 @@ def test_the_watchdog_says_what_does_not_come(
     def stalled_until_it_is_told(_: Request) -> Fault | None:
         return None if caplog.records else Fault(stall=10, stall_s=0.1)
 
-    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
+    monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, stall_timeout=0.3) as loader:
         range_server.fault = only_shards(stalled_until_it_is_told)
         next(iter(loader))

@@ -127,7 +127,7 @@ def test_who_is_waited_for(
         range_server.fault = None
         child.kill()
 
-    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
+    monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
     killer = threading.Thread(target=kill)
     killer.start()
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
