@@ -54,8 +54,10 @@ class EpochIterator:
             stats = self._epochs.maker.stats
             asked_at = time.perf_counter()
             if self._prefetcher is None:
-                self._prefetcher = self._epochs.begin()
+                prefetcher = self._epochs.begin()
+                # In this order: whatever is interrupted, an epoch that has begun has its position.
                 self._position = self._epochs.position
+                self._prefetcher = prefetcher
             if len(self._prefetcher) == 0:
                 self._finish(self._prefetcher)
                 raise StopIteration
