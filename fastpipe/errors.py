@@ -1,4 +1,4 @@
-"""The tree of all errors that fastpipe raises, names as messages show them, and checks of a user's numbers and choices.
+"""The errors that fastpipe raises, names as messages show them, and checks of a user's values.
 
     FastpipeError
     ├── ConfigError (ValueError)     an argument or option is wrong
@@ -20,8 +20,19 @@ import os
 import re
 from numbers import Real
 
+# Control characters, without tab and line end.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 
@@ -40,8 +51,8 @@ class DatasetError(FastpipeError):
 class SampleError(DatasetError):
     """One sample cannot be read or decoded.
 
-    torch's DataLoader creates the error of a worker process again, only from its text. Then `str(error)` is complete,
-    and the attributes have the values in brackets.
+    torch's DataLoader creates the error of a worker process again, only from its text. Then
+    `str(error)` is complete, and the attributes have the values in brackets.
 
     Attributes:
         shard: path of the shard file [""].
@@ -67,17 +78,18 @@ class SampleError(DatasetError):
         self.sample = sample
         self.offset = offset
         self.reason = reason
-        if message is None:  # replace: the loader has on_error="replace"
+        if message is None:
             advice = "to train without it: fastpipe.loader(..., on_error='replace')"
-            if replace:
+            if replace:  # the loader has tried that already
                 advice = (
-                    "on_error='replace' found no other sample for its place; to list the damage: fastpipe verify DATA"
+                    "on_error='replace' found no other sample for its place; to list the damage: "
+                    "fastpipe verify DATA"
                 )
             message = (
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
                 f"  at byte {offset} of {shard}\n"
-                f"  {advice}; "
-                "to repair the dataset: fastpipe verify DATA --repair SRC, or pack it again with --overwrite"
+                f"  {advice}; to repair the dataset: fastpipe verify DATA --repair SRC, or pack it "
+                "again with --overwrite"
             )
         super().__init__(message)
 
@@ -95,31 +107,38 @@ class ClusterError(FastpipeError):
 
 
 class EngineError(FastpipeError, RuntimeError):
-    """The native engine cannot start, has too little memory, gets no answer, or was used after close or in a child."""
+    """The native engine cannot start or continue, or was misused.
+
+    It has too little memory, gets no answer, or was used after close or in a forked child.
+    """
 
 
 def readable(name: str) -> str:
     """A file system's name as text that every terminal and file can hold.
 
-    Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control characters, which a
-    terminal would act on, except line ends and tabs. Halves of a character, which no file has in its name but a program
-    may pass, become a backslash, u and four digits.
+    Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control
+    characters, which a terminal would act on, except line ends and tabs. Halves of a character,
+    which no file has in its name but a program may pass, become a backslash, u and four digits.
     """
     try:
         text = os.fsencode(name).decode("utf-8", "backslashreplace")
     except UnicodeEncodeError:
         text = name.encode("utf-8", "backslashreplace").decode()
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(lambda control: f"\\x{ord(control[0]):02x}", text)
 
 
 def whole(name: str, value: object, *, least: int, most: int, hint: str = "") -> int:
-    """Checks a whole number; numpy's integers are accepted, True and False are not. The hint ends the message."""
-    hint = hint and f"; {hint}"
+    """Checks a whole number; the hint ends the message if it is wrong.
+
+    Accepts numpy's integers. True and False, also numpy's and torch's, are no numbers.
+    """
+    hint = f"; {hint}" if hint else ""
+    is_flag = isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = None
-    if number is None or isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
+    if number is None or is_flag:
         raise ConfigError(f"{name}: expected a whole number, got {value!r}{hint}")
     if not least <= number <= most:
         raise ConfigError(f"{name}: expected {least} to {most}, got {number}{hint}")
@@ -151,24 +170,32 @@ def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
 def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, float]:
     """Checks two numbers (least, greatest), above 0."""
     if isinstance(value, (tuple, list)) and len(value) == 2:
-        low, high = real_number(value[0]), real_number(value[1])
-        if low is not None and high is not None and 0 < low <= high <= most and math.isfinite(high):
+        low = real_number(value[0])
+        high = real_number(value[1])
+        if low is not None and high is not None and 0 < low <= high <= most and high < math.inf:
             return low, high
-    bound = "" if most == math.inf else f" and at most {most:g}"
-    raise ConfigError(f"{name}: expected two numbers (minimum, maximum), above 0{bound}, got {value!r}")
+    limit = "" if most == math.inf else f" and at most {most:g}"
+    raise ConfigError(
+        f"{name}: expected two numbers (minimum, maximum), above 0{limit}, got {value!r}"
+    )
 
 
 def size_bytes(name: str, value: object) -> int:
-    """Checks a number of bytes, as a number or as text with a unit: 1000000, "256MB", "1.5TB", "512MiB"."""
+    """Checks a number of bytes: a number, or text with a unit, such as "256MB" or "1.5TiB"."""
     number = real_number(value)
     if number is not None and 0 <= number < 2**63:
         return int(number)
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ConfigError(f'{name}: expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}')
-    return round(float(found[1]) * _UNITS[(found[2] or "").lower()])
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ConfigError(
+            f'{name}: expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}'
+        )
+    unit = (match[2] or "").lower()
+    return round(float(match[1]) * _UNITS[unit])
 
 
 def real_number(value: object) -> float | None:
     """A real number as a float; None for anything else, True and False included."""
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return float(value)

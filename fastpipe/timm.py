@@ -349,7 +349,7 @@ class TimmLoader:
         if not self._splits:
             yield from self.loader
             return
-        seed = self.loader.parts.recipe.seed
+        seed = self.loader.recipe.seed
         for batch in self.loader:
             images, labels = batch
             samples, number = batch.ids.numpy(force=True), len(self.loader) - self.loader.remaining - 1
@@ -376,7 +376,7 @@ class TimmLoader:
         for mixer in self._augment.mixers:
             if isinstance(mixer, Mixing):
                 mixer.enabled = enabled
-        self.loader.forget_ahead()
+        self.loader.discard_prefetched()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -1,6 +1,7 @@
-"""Rows whose picture the engine cannot decode -> PNGs or JPEGs made in Python threads -> rows of a slot.
+"""Images that the engine cannot decode -> PNGs or JPEGs made in Python threads -> rows of a slot.
 
-The threads begin with the first such row, of unpacked sources only, and work mostly outside of the GIL, in libraries.
+Only unpacked sources have such images. The threads start with the first one, and work mostly in
+libraries, outside of the GIL.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
@@ -22,64 +22,78 @@ from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.machine.binding import unbound
 from fastpipe.native import _engine
+from fastpipe.plan.draws import Bools
 
 
 class _Row(NamedTuple):
-    sample: int  # its number
+    """A sample to convert, and where its pixels go."""
+
+    sample: int
     tasks: Tasks  # one for each slot
-    slots: Sequence[Slot]  # where its rows go
-    # Gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
-    ended: weakref.ref[Future[_engine.Reason | None]]
+    slots: Sequence[Slot]
+    # Gets None, or why the row failed. If the job that waits for it was dropped, the reference is
+    # dead, and the row is skipped.
+    future: weakref.ref[Future[_engine.Reason | None]]
 
 
-class _State:
-    """What the threads know: nothing of their owner, so that dropping that ends them."""
+class _Worker:
+    """What the threads share. It refers to no Conversions, so dropping that ends the threads."""
 
     def __init__(self, convert: Callable[[int], bytes]) -> None:
-        self.convert = convert
-        self.queue: SimpleQueue[Any] = SimpleQueue()  # of rows; anything else ends a thread
+        self._convert = convert
+        self.queue: SimpleQueue[Any] = SimpleQueue()  # rows; anything else ends a thread
         self.lock = threading.Lock()
-        self.closed = False  # no row comes into the queue any more
-        self.at_work = 0  # rows in the queue, and those that threads have taken from it
-        self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
-        self.figures: Any = Counter()  # by the names of Stats
+        self.is_closed = False  # the queue takes no more rows
+        self.unfinished = 0  # rows in the queue, and those that threads are converting
+        self.busy: dict[
+            int, tuple[float, _Row]
+        ] = {}  # by thread: when it began, and with which row
+        self.counters: Any = Counter()  # by the names of Stats
 
-    def work(self) -> None:
-        """A thread's life."""
+    def run(self) -> None:
+        """The work of a thread, until the end."""
         while True:
             row = self.queue.get()
             if not isinstance(row, _Row):
                 self.queue.put(row)  # for the other threads
                 return
-            ended = row.ended()
-            if ended is not None and ended.set_running_or_notify_cancel():
-                ended.set_result(self._timed(row))
-            del row, ended  # the memory may be lent again
+            future = row.future()
+            if future is not None and future.set_running_or_notify_cancel():
+                future.set_result(self._process(row))
+            del row, future  # so that the slot's memory can be used again while this thread waits
             with self.lock:
-                self.at_work -= 1
+                self.unfinished -= 1
 
-    def _timed(self, row: _Row) -> _engine.Reason | None:
-        started, me = time.monotonic(), threading.get_ident()
-        with self.lock:
-            self.busy[me] = started, row
+    def _process(self, row: _Row) -> _engine.Reason | None:
+        """Fills the row and counts it; returns why it failed, or None."""
+        started = time.monotonic()
+        thread_id = threading.get_ident()
+        with self.lock:  # `activities` reads it in another thread
+            self.busy[thread_id] = started, row
         reason = self._fill(row)
         with self.lock:
-            del self.busy[me]
-            self.figures.update(convert_s=time.monotonic() - started, images_failed=reason is not None)
-            if reason is None:
-                size, rows = int(row.tasks["size"][0]), len(row.slots)
-                self.figures.update(images_converted=1, images_read=1, bytes_read=size, images_decoded=rows)
+            del self.busy[thread_id]
+            self.counters["convert_s"] += time.monotonic() - started
+            if reason is not None:
+                self.counters["images_failed"] += 1
+            else:
+                self.counters["images_converted"] += 1
+                self.counters["images_read"] += 1
+                self.counters["bytes_read"] += int(row.tasks["size"][0])
+                self.counters["images_decoded"] += len(row.slots)
         return reason
 
     def _fill(self, row: _Row) -> _engine.Reason | None:
         try:
-            data = self.convert(row.sample)
+            data = self._convert(row.sample)
             tasks = row.tasks.copy()
             tasks["size"] = len(data)
-            for number, slot in enumerate(row.slots):
-                task = tasks[number : number + 1]
-                for _, reason in _engine.fill_rows([data], task, slot.images, slot.exact, **slot.keywords):
-                    return reason
+            for view, slot in enumerate(row.slots):
+                errors = _engine.fill_rows(
+                    [data], tasks[view : view + 1], slot.images, slot.exact, **slot.keywords
+                )
+                if errors:
+                    return errors[0][1]
         except MemoryError:
             size = f"{row.tasks['width'][0]} x {row.tasks['height'][0]}"
             return _engine.reason(_engine.Code.out_of_memory, f"to convert an image of {size}")
@@ -87,75 +101,104 @@ class _State:
             return _engine.Reason(f"the file cannot be read: {problem.strerror}")
         except (ImageError, DatasetError, ValueError) as problem:
             return _engine.Reason(problem)
-        except Exception as problem:  # a thread that ends would leave its rows unfinished for ever
+        except Exception as problem:  # a thread that died would leave its rows unfinished for ever
             return _engine.Reason(f"{type(problem).__name__}: {problem}")
         return None
 
 
 class Conversions:
-    """At most so many threads; `convert` makes what the engine decodes of a sample."""
+    """Converts samples in at most so many threads.
 
-    def __init__(self, convert: Callable[[int], bytes], threads: int) -> None:
-        self._state = _State(convert)
-        self._most = threads
+    Args:
+        convert: sample number -> the bytes of a JPEG or PNG that the engine decodes.
+        most_threads: how many threads at most.
+        needed: (samples,) which samples have to be converted. Jobs add those that they find.
+    """
+
+    def __init__(self, convert: Callable[[int], bytes], most_threads: int, needed: Bools) -> None:
+        self.needed = needed
+        self._worker = _Worker(convert)
+        self._most_threads = most_threads
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
-        # See Note [callbacks] in slots.py: the queue's method, in C, gets the dead reference, which ends a thread.
-        self._reference = weakref.ref(self, self._state.queue.put)
+        # When this object dies, its queue gets the dead reference, which ends the threads. The
+        # queue's method is written in C: Note [callbacks] in slots.py.
+        self._reference = weakref.ref(self, self._worker.queue.put)
 
     def begin(
         self, samples: list[int], tasks: Tasks, slots: Sequence[Slot], *, refused: bool = False
     ) -> list[Future[_engine.Reason | None]]:
-        """Puts samples in line; for each, what will be None or why it failed. Dropping that takes the sample back."""
-        found: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
-        with self._state.lock:  # the loop's thread comes here, and the one of requests
-            # One for each row that is in line or being converted: a single odd row needs a single thread.
-            wanted = min(self._most, self._state.at_work + len(samples))
-            while len(self._threads) < wanted:
-                thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
-                with unbound():
-                    thread.start()
-                self._threads.append(thread)
-            self._state.figures["images_failed"] -= refused * len(samples)
-            for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
-                if self._state.closed:
-                    ended.cancel()
-                else:
-                    self._state.at_work += 1
-                    self._state.queue.put(_Row(sample, tasks[at : at + 1].ravel(), slots, weakref.ref(ended)))
-        return found
+        """Queues samples; returns for each a future of None, or of why it failed.
+
+        Dropping a future cancels its sample. `refused`: the engine has counted these as failed.
+        """
+        worker = self._worker
+        futures: list[Future[_engine.Reason | None]] = [Future() for _ in samples]
+        with worker.lock:  # the training loop's thread comes here, and the one that fetches
+            self._start_threads(len(samples))
+            if refused:
+                worker.counters["images_failed"] -= len(samples)
+            for index, (sample, future) in enumerate(zip(samples, futures, strict=True)):
+                if worker.is_closed:
+                    future.cancel()
+                    continue
+                worker.unfinished += 1
+                row_tasks = tasks[index : index + 1].ravel()
+                worker.queue.put(_Row(sample, row_tasks, slots, weakref.ref(future)))
+        return futures
+
+    def _start_threads(self, new_rows: int) -> None:
+        """Starts threads until there is one for each unfinished row, or the most."""
+        wanted = min(self._most_threads, self._worker.unfinished + new_rows)
+        while len(self._threads) < wanted:
+            thread = threading.Thread(target=self._worker.run, name="fastpipe-convert", daemon=True)
+            with unbound():
+                thread.start()
+            self._threads.append(thread)
 
     def counters(self) -> dict[str, Any]:
-        """By the names of Stats."""
-        with self._state.lock:
-            return dict(self._state.figures)
+        """Counts and times, by the names of Stats."""
+        with self._worker.lock:
+            return dict(self._worker.counters)
 
     def levels(self) -> dict[str, int]:
-        state = self._state
-        return {"threads": len(self._threads), "threads_busy": len(state.busy), "rows_waiting": state.queue.qsize()}
+        """Values of this moment, by the names of Stats."""
+        return {
+            "threads": len(self._threads),
+            "threads_busy": len(self._worker.busy),
+            "rows_waiting": self._worker.queue.qsize(),
+        }
 
     def activities(self) -> list[Activity]:
-        """What each thread is at; those that are idle are left out."""
-        with self._state.lock:
-            busy = list(self._state.busy.values())
-        return [
-            Activity("converting", int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), time.monotonic() - since)
-            for since, row in busy
-        ]
+        """What each thread that is not idle is doing."""
+        with self._worker.lock:
+            busy = list(self._worker.busy.values())
+        activities = []
+        for started, row in busy:
+            shard = int(row.tasks["shard"][0])
+            offset = int(row.tasks["offset"][0])
+            activities.append(Activity("converting", shard, offset, time.monotonic() - started))
+        return activities
 
     def close(self, patience_s: float = PATIENCE_S) -> None:
-        """Takes back the rows in line, and waits for those at hand and the threads' end, 10 s at most."""
+        """Cancels the rows in the queue; waits for the others and the threads, 10 s at most."""
         if os.getpid() != self._process:  # a forked child has none of the threads
             return
-        with self._state.lock:
-            self._state.closed = True
-            with suppress(Empty):
-                while True:
-                    row = self._state.queue.get_nowait()
-                    ended = row.ended() if isinstance(row, _Row) else None
-                    if ended is not None:
-                        ended.cancel()
-            self._state.queue.put(None)
+        worker = self._worker
+        with worker.lock:
+            worker.is_closed = True
+            self._cancel_queued()
+            worker.queue.put(None)  # not a row: the threads end
         deadline = time.monotonic() + patience_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _cancel_queued(self) -> None:
+        while True:
+            try:
+                row = self._worker.queue.get_nowait()
+            except Empty:
+                return
+            future = row.future() if isinstance(row, _Row) else None
+            if future is not None:
+                future.cancel()

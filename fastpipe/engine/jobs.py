@@ -1,4 +1,8 @@
-"""Rows that the engine's threads do, that are converted, or that are fetched first -> a job to wait for."""
+"""Rows of a plan under way, as a job to wait for: decoded, converted first, or fetched first.
+
+`Engine.submit` returns a job. All three kinds have `wait`, `done`, `cancel` and `errors`. Dropping
+a job cancels the rows that have not begun.
+"""
 
 from __future__ import annotations
 
@@ -15,37 +19,40 @@ from numpy.typing import NDArray
 from fastpipe.engine.limits import CONVERTIBLE, PATIENCE_S
 from fastpipe.engine.tasks import Slot, Tasks
 from fastpipe.native import _engine
-from fastpipe.plan.draws import Bools, Int64s
+from fastpipe.plan.draws import Int64s
 
 if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.engine.conversions import Conversions
     from fastpipe.store.remote.reader import Reader
     from fastpipe.store.remote.wants import Ticket, Where
 
-    Begin = Callable[[NDArray[np.intp], Where], "Job"]  # begins rows of a plan that are there
+    StartRows = Callable[[NDArray[np.intp], Where], "Job"]  # starts rows whose bytes have arrived
 
-_ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
-Reason = _engine.Reason  # why a row failed: the words, and `code`, a member of _engine.Code
+# Bytes may be right when they arrive, and wrong when they are read. They are fetched again this
+# often.
+_MOST_REFETCHES = 2
+Reason = _engine.Reason  # why a row failed: a text, whose `code` is a member of _engine.Code
 _CANCELLED = Reason("cancelled")
 
 
 class Job:
-    """Rows of a plan, (n,), in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
+    """Rows of a plan, (n,), in the engine's threads. Their slot is kept until they are done."""
 
     def __init__(self, job: _engine.Job, rows: NDArray[np.intp]) -> None:
-        self._job, self._rows = job, rows
+        self._job = job
+        self._rows = rows
 
     def wait(self, timeout_s: float) -> bool:
-        """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
+        """True when every row is done; False after `timeout_s` seconds. Ctrl-C ends it in 0.1 s."""
         return self._job.wait(timeout_s)
 
     @property
     def done(self) -> bool:
-        """Whether every row is done. Any thread may ask: it changes nothing."""
+        """Whether every row is done. Changes nothing, so any thread may read it."""
         return self._job.wait(0)
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
-        """Takes back the rows that have not begun, and waits for the few that have, 10 s at most."""
+        """Cancels the rows that have not begun, and waits for the others, 10 s at most."""
         self._job.cancel(patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
@@ -53,141 +60,191 @@ class Job:
         return [(int(self._rows[task]), reason) for task, reason in self._job.errors()]
 
 
-class MixedJob(Job):
-    """Rows of which `odd` ones are converted, and those that the engine's threads refuse, which become odd."""
+class ConvertingJob(Job):
+    """Rows of an unpacked source, some of which the engine cannot decode as they are.
+
+    Rows that are known as such are converted in Python threads from the start. So are rows that the
+    engine's threads refuse; their samples are then known for later epochs.
+    """
 
     def __init__(
         self,
         submit: Callable[[Tasks, Sequence[Slot]], _engine.Job],
         conversions: Conversions,
-        odd: Bools,
         samples: Int64s,
         tasks: Tasks,
         slots: Sequence[Slot],
         rows: NDArray[np.intp],
     ) -> None:
-        converted = odd[samples[rows]]  # once: another thread may add to `odd`
-        others = rows[~converted]
-        super().__init__(submit(tasks[others], slots), others)
-        self._conversions, self._odd = conversions, odd
-        self._samples, self._tasks, self._slots = samples, tasks, slots
-        self._converted: dict[int, Future[Reason | None]] = {}
-        self._refused: dict[int, Reason] | None = None  # of the engine's rows, once they are done: those tried again
-        self._convert(rows[converted], refused=False)
+        # Looked up once, because another thread may add samples meanwhile.
+        is_converted = conversions.needed[samples[rows]]
+        decoded_rows = rows[~is_converted]
+        super().__init__(submit(tasks[decoded_rows], slots), decoded_rows)
+        self._conversions = conversions
+        self._samples = samples
+        self._tasks = tasks
+        self._slots = slots
+        self._conversion_by_row: dict[int, Future[Reason | None]] = {}
+        # The rows that the engine refused and that are converted instead; None: not known yet.
+        self._refused: set[int] | None = None
+        self._convert(rows[is_converted])
 
-    def _convert(self, rows: NDArray[np.intp], *, refused: bool) -> None:
-        begun = self._conversions.begin(self._samples[rows].tolist(), self._tasks[rows], self._slots, refused=refused)
-        self._converted.update(zip(rows.tolist(), begun, strict=True))
+    def _convert(self, rows: NDArray[np.intp], *, refused: bool = False) -> None:
+        samples = self._samples[rows].tolist()
+        futures = self._conversions.begin(samples, self._tasks[rows], self._slots, refused=refused)
+        self._conversion_by_row.update(zip(rows.tolist(), futures, strict=True))
 
     def wait(self, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
         if not super().wait(timeout_s):
             return False
+        # The engine has done its rows. Those that it refused are converted now.
         if self._refused is None:
-            self._refused = {row: why for row, why in super().errors() if why.code in CONVERTIBLE}
-            self._convert(np.array(list(self._refused), dtype=np.intp), refused=True)
-        return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
+            refused = [row for row, reason in super().errors() if reason.code in CONVERTIBLE]
+            self._refused = set(refused)
+            self._convert(np.array(refused, dtype=np.intp), refused=True)
+        seconds_left = max(0.0, deadline - time.monotonic())
+        return not wait_for(self._conversion_by_row.values(), seconds_left).not_done
 
     @property
     def done(self) -> bool:
-        """As of Job; a row that the engine refused is done until `wait` has it converted."""
-        return super().done and all(ended.done() for ended in list(self._converted.values()))
+        """As of Job. A row that the engine refused counts as done until `wait` has it converted."""
+        conversions = list(self._conversion_by_row.values())
+        return super().done and all(future.done() for future in conversions)
 
     def cancel(self, patience_s: float = PATIENCE_S) -> None:
         super().cancel(patience_s)
-        wait_for([row for row in self._converted.values() if not row.cancel()], patience_s)
+        begun = [future for future in self._conversion_by_row.values() if not future.cancel()]
+        wait_for(begun, patience_s)
 
     def errors(self) -> list[tuple[int, Reason]]:
-        refused = self._refused or {}
-        failed = {row: why for row, why in super().errors() if row not in refused}
-        for row, ended in self._converted.items():
-            why = _CANCELLED if ended.cancelled() else ended.result()
-            if why is not None:
-                failed[row] = why
-        self._odd[self._samples[[row for row in refused if row not in failed]]] = True
+        refused = self._refused or set()
+        failed = {row: reason for row, reason in super().errors() if row not in refused}
+        for row, future in self._conversion_by_row.items():
+            reason = _CANCELLED if future.cancelled() else future.result()
+            if reason is not None:
+                failed[row] = reason
+
+        # These could be converted: in later epochs they are from the start.
+        converted_rows = sorted(refused - failed.keys())
+        self._conversions.needed[self._samples[converted_rows]] = True
         return sorted(failed.items())
 
 
 class FetchedJob:
-    """A Job that begins when its bytes are here; wrong ones are fetched again. `last`: nothing else reads them."""
+    """Rows whose bytes come over the network: a Job that starts when the bytes have arrived.
 
-    def __init__(self, reader: Reader, samples: Int64s, rows: NDArray[np.intp], begin: Begin, *, last: bool) -> None:
-        self._reader, self._samples, self._last = reader, samples, last
-        self._begin: Begin | None = begin
-        self._attempts, self._found = 0, dict[int, Reason]()
-        self._ask(rows)
+    Rows with wrong bytes are fetched again. `last`: no other job of the batch needs the bytes.
+    """
 
-    def _ask(self, rows: NDArray[np.intp]) -> None:
-        assert self._begin is not None
-        self._begun: Future[Job] | None = Future()  # None: all is done
-        go = partial(_go, self._begun, partial(self._begin, rows))
-        self._ticket: Ticket | None = self._reader.ticket(self._samples[rows], go)
+    def __init__(
+        self,
+        reader: Reader,
+        samples: Int64s,
+        rows: NDArray[np.intp],
+        start: StartRows,
+        *,
+        last: bool,
+    ) -> None:
+        self._reader = reader
+        self._samples = samples
+        self._last = last
+        self._start: StartRows | None = start
+        self._refetch_count = 0
+        self._failed: dict[int, Reason] = {}
+        self._job: Future[Job] | None = None  # of the rows that are under way; None: all are done
+        self._ticket: Ticket | None = None  # what the reader brings for them
+        self._request(rows)
+
+    def _request(self, rows: NDArray[np.intp]) -> None:
+        """Asks the reader for the bytes of rows, which start when all of the bytes are there."""
+        assert self._start is not None
+        self._job = Future()
+        on_arrival = partial(_start_rows, self._job, partial(self._start, rows))
+        self._ticket = self._reader.ticket(self._samples[rows], on_arrival)
 
     def wait(self, timeout_s: float) -> bool:
-        """As of Job. DatasetError: a range does not come."""
+        """As of Job. DatasetError: some bytes cannot be fetched."""
         deadline = time.monotonic() + timeout_s
-        while self._begun is not None:
-            if not self._begun.done():
+        while self._job is not None:
+            if not self._job.done():
                 started = time.monotonic()
-                wait_for([self._begun], max(deadline - started, 0.0))
+                wait_for([self._job], max(deadline - started, 0.0))
                 self._reader.waited(time.monotonic() - started)
-                if not self._begun.done():
+                if not self._job.done():
                     return False
-            job = self._begun.result()
+            job = self._job.result()
             if not job.wait(max(deadline - time.monotonic(), 0.0)):
                 return False
-            self._judge(job)
+            self._collect(job)
         return True
 
     @property
     def done(self) -> bool:
-        begun = self._begun
-        return begun is None or (begun.done() and (begun.exception() is not None or begun.result().done))
+        job = self._job
+        if job is None:
+            return True
+        return job.done() and (job.exception() is not None or job.result().done)
 
-    def _judge(self, job: Job) -> None:
-        """Takes the errors of rows; those with wrong bytes begin again."""
+    def _collect(self, job: Job) -> None:
+        """Keeps the errors of a job that is done; requests its rows with wrong bytes again."""
+        # Only bytes that came over the network can be fetched again, and only if it is of use.
         errors = job.errors()
         mismatch = _engine.Code.hash_mismatch
         wrong = np.array([row for row, why in errors if why.code == mismatch], dtype=np.intp)
         wrong = wrong[self._reader.brings(self._samples[wrong])]
-        known = self._reader.damaged(self._samples[wrong])
-        again = wrong[~known] if self._attempts < _ATTEMPTS else wrong[:0]
-        for row, why in errors:
-            if row in wrong[known] or (row in wrong and not len(again)):
-                why = Reason(
-                    f"{why}; its bytes were fetched again and are no better, so the file behind the URL is damaged"
-                )
-            if row not in again:
-                self._found[row] = why
-        self._give_back(used=not len(again))
-        if len(again):
-            self._attempts += 1
-            self._reader.again(self._samples[again])
-            self._ask(again)
-        else:
-            self._begun, self._begin = None, None
+        is_known = self._reader.damaged(self._samples[wrong])  # was fetched again before, in vain
+        refetched = wrong[~is_known]
+        if self._refetch_count >= _MOST_REFETCHES:
+            refetched = wrong[:0]
 
-    def _give_back(self, *, used: bool) -> None:
-        ticket, self._ticket = self._ticket, None
+        for row, reason in errors:
+            if row in refetched:
+                continue
+            if row in wrong:
+                reason = Reason(
+                    f"{reason}; its bytes were fetched again and are no better, so the file behind "
+                    "the URL is damaged"
+                )
+            self._failed[row] = reason
+
+        self._end_ticket(used=not len(refetched))
+        if not len(refetched):
+            self._job = None
+            self._start = None  # it refers to the tasks and the slots
+            return
+        self._refetch_count += 1
+        self._reader.again(self._samples[refetched])
+        self._request(refetched)
+
+    def _end_ticket(self, *, used: bool) -> None:
+        """`used`: the bytes were read, so they need not be kept if no other job needs them."""
+        ticket = self._ticket
+        self._ticket = None
         if ticket is not None:
             self._reader.end(ticket, used=used and self._last)
 
     def cancel(self) -> None:
-        self._give_back(used=False)
-        self._begin, begun = None, self._begun
-        if begun is not None and begun.done() and begun.exception() is None:
-            begun.result().cancel()
+        """As of Job."""
+        self._end_ticket(used=False)
+        self._start = None
+        job = self._job
+        if job is not None and job.done() and job.exception() is None:
+            job.result().cancel()
 
     def errors(self) -> list[tuple[int, Reason]]:
-        return sorted(self._found.items())
+        """As of Job."""
+        return sorted(self._failed.items())
 
 
-def _go(begun: Future[Job], begin: Callable[[Where], Job], where: Where | Exception) -> None:
-    """Begins rows that are here. It knows nothing of the FetchedJob, so that dropping that frees the batch's memory."""
+# A function, which refers to no FetchedJob: otherwise the reader would keep the job, and with it
+# the batch's memory, after the job was dropped.
+def _start_rows(job: Future[Job], start: Callable[[Where], Job], where: Where | Exception) -> None:
+    """Starts rows whose bytes have arrived, in the reader's thread; errors go to who waits."""
     if isinstance(where, Exception):
-        begun.set_exception(where)
+        job.set_exception(where)
         return
     try:
-        begun.set_result(begin(where))
-    except Exception as problem:  # told to whoever waits
-        begun.set_exception(problem)
+        job.set_result(start(where))
+    except Exception as problem:
+        job.set_exception(problem)

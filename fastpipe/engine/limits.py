@@ -1,4 +1,4 @@
-"""Limits: files that this process opens, pixels of an image that a loader or Dataset decodes, files it refuses."""
+"""Limits: open files, pixels of an image, and how long an end waits for threads."""
 
 from __future__ import annotations
 
@@ -9,25 +9,39 @@ import numpy as np
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 
-# `pack` refuses larger pictures, too, unless it is told otherwise: csrc/base/image.h has the same number.
+# `pack` refuses larger images, too, unless it gets another limit. csrc/base/image.h has this
+# number.
 MAX_PIXELS = 178_956_970
 
-# A file that the engine refuses with one of these codes may be one that packing takes.
-_Code = _engine.Code
+# If the engine refuses a file with one of these codes, packing may still be able to convert it.
 CONVERTIBLE = frozenset(
-    {_Code.not_jpeg, _Code.truncated, _Code.corrupt, _Code.unsupported, _Code.size_mismatch, _Code.png_surplus}
+    {
+        _engine.Code.not_jpeg,
+        _engine.Code.truncated,
+        _engine.Code.corrupt,
+        _engine.Code.unsupported,
+        _engine.Code.size_mismatch,
+        _engine.Code.png_surplus,
+    }
 )
 
-# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
-# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
+# How long the end of an iteration, a loader or a program waits for the rows that threads are at
+# work on. It takes milliseconds where the file system answers. Functions have it as a default
+# argument: at the end of a program, a module's names are gone before its functions are.
 PATIENCE_S = 10.0
 
 _MOST_OPEN_SHARDS = 256
 
 
 def most_open_shards(index: Index, threads: int) -> int:
-    """A quarter of the files that the process may open; of files of one sample, those that threads are at."""
+    """How many shards the engine may keep open: at most a quarter of the process's limit.
+
+    A file of one sample, as in an unpacked folder, is open only while a thread reads it.
+    """
+    samples_per_shard = np.diff(index.shard_starts, append=len(index))
+    useful = int((samples_per_shard > 1).sum()) + 2 * threads
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    several = int((np.diff(index.shard_starts, append=len(index)) > 1).sum()) + 2 * threads
-    allowed = _MOST_OPEN_SHARDS if soft_limit == resource.RLIM_INFINITY else soft_limit // 4
-    return max(1, min(_MOST_OPEN_SHARDS, allowed, several))
+    allowed = _MOST_OPEN_SHARDS
+    if soft_limit != resource.RLIM_INFINITY:
+        allowed = min(allowed, soft_limit // 4)
+    return max(1, min(allowed, useful))

@@ -19,155 +19,220 @@ from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.draws import Int64s
 
-if TYPE_CHECKING:  # most programs read folders
+if TYPE_CHECKING:  # most programs read packed folders
     from fastpipe.store.remote.reader import Reader
 
-_STORED = ["offset", "size", "xxh3_64"]
-_MOST_PIXELS = 65535 * 65535  # that an index can hold; what pack was let take must load
+_STORED_FIELDS = ["offset", "size", "xxh3_64"]
+# An index can hold images of this size. A user may have allowed `pack` to take them, so they load.
+_MOST_PIXELS = 65535 * 65535
+
+# Reads an image of `size` bytes at `offset` of a file into an array.
+_ReadImage = Callable[[_engine.Shard, int, int, Pixels], None]
 
 
 class Pictures:
-    """One process's open files of a dataset, and pictures of this form: RGB of 8 bits. No threads, no lock to fork."""
+    """The open files of a dataset in one process, and how to decode single samples of it.
+
+    Images get the given form; by default RGB of 8 bits. It has no threads, and no lock, which a
+    fork could leave locked.
+    """
 
     def __init__(self, index: Index, form: PixelForm | None = None) -> None:
-        self._index, self.form = index, form or PixelForm()
+        self._index = index
+        self.form = form or PixelForm()
         index.check_same()
         self._reader = cast("Reader | None", index.reader())
-        self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))
+        open_shard = partial(_open_shard, index, self._reader)
+        self._open_shard = lru_cache(most_open_shards(index, 1))(open_shard)
         if self._reader is not None:
             self._reader.begin(self)
 
     def fetched(self, samples: Int64s) -> AbstractContextManager[object]:
-        """Has samples of a remote dataset fetched, all at a time, and keeps them inside the `with`; or DatasetError."""
+        """Fetches samples of a remote dataset, all at the same time, and keeps them in the `with`.
+
+        Raises DatasetError if it cannot.
+        """
         if self._reader is None:
             return nullcontext()
         return self._reader.brought(samples)
 
     def decode(self, sample: int, record: np.void) -> Pixels:
-        """The whole picture of a sample, (height, width, channels), in memory of its own; or SampleError."""
-        (channels, bits), out = self.form, self._empty(record["height"], record["width"])
-        decoded = partial(_engine.decode, max_pixels=_MOST_PIXELS, channels=channels, bits=bits)
-        return self._made(sample, record, record, _engine.Shard.read_picture, out, decoded)
+        """Decodes the whole image of a sample: (height, width, channels). Raises SampleError."""
+        image = self._allocate(record["height"], record["width"])
+        decode_bytes = partial(
+            _engine.decode,
+            max_pixels=_MOST_PIXELS,
+            channels=self.form.channels,
+            bits=self.form.bits,
+        )
+        return self._read(sample, record, record, _engine.Shard.read_picture, image, decode_bytes)
 
     def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> Pixels:
-        """The rows of a plan of one sample, (rows, height, width, channels), made of what they need; or SampleError."""
-        sample, tasks = int(plan.samples[0]), tasks_of(self._index, plan.by_row())
-        slot = Slot(self._empty(plan.rows_per_sample, *size), exact, plan.crops.rendering)
+        """Makes the rows of a plan of one sample: (rows, height, width, channels).
 
-        def decoded(data: bytes) -> Pixels:
+        Decodes only the parts of the image that they need. Raises SampleError.
+        """
+        sample = int(plan.samples[0])
+        tasks = tasks_of(self._index, plan.by_row())
+        images = self._allocate(plan.rows_per_sample, *size)
+        slot = Slot(images, exact, plan.crops.rendering)
+
+        def decode_bytes(data: bytes) -> Pixels:
             tasks["size"] = len(data)
-            for _, reason in _engine.fill_rows([data] * len(tasks), tasks, slot.images, exact, **slot.keywords):
-                raise self._index.sample_error(sample, reason)
+            errors = _engine.fill_rows(
+                [data] * len(tasks), tasks, slot.images, exact, **slot.keywords
+            )
+            if errors:
+                raise self._index.sample_error(sample, errors[0][1])
             return slot.images
 
-        return self._made(sample, tasks[0], tasks[0], partial(_fill, tasks, slot), slot.images, decoded)
+        fill = partial(_fill_rows, tasks, slot)
+        return self._read(sample, tasks[0], tasks[0], fill, slot.images, decode_bytes)
 
-    def field_row(self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool) -> Pixels:
-        """As `rows`, of a mask, (height, width) of ids, or a second picture, of this record."""
-        sample, by_row = int(plan.samples[0]), plan.by_row()
-        shape, tasks = (len(by_row), *size), field_tasks(by_row, np.array([record] * len(by_row)))
-        slot = Slot(_ids(record, *shape) if mask else self._empty(*shape), exact, plan.crops.rendering, mask)
-        out = self._made(sample, tasks[0], tasks[0], partial(_fill, tasks, slot), slot.images)
-        row: Pixels = out[0] if len(out) == 1 else out
-        return row
+    def field_row(
+        self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
+    ) -> Pixels:
+        """Makes the rows of a mask, (height, width) of ids, or of a second picture, as `rows`.
+
+        `record` is the field's. Where the plan has one row, the result has no axis for rows.
+        """
+        by_row = plan.by_row()
+        shape = (len(by_row), *size)
+        tasks = field_tasks(by_row, np.array([record] * len(by_row)))
+        images = _allocate_mask(record, *shape) if mask else self._allocate(*shape)
+        slot = Slot(images, exact, plan.crops.rendering, mask)
+
+        fill = partial(_fill_rows, tasks, slot)
+        rows = self._read(int(plan.samples[0]), tasks[0], tasks[0], fill, slot.images)
+        return cast(Pixels, rows[0]) if len(rows) == 1 else rows
 
     def whole_field(self, sample: int, record: np.void, field: np.void, *, mask: bool) -> Pixels:
-        """The whole mask of a sample, (height, width) of ids, uint8, or int32 of 16 bits; or its second picture, as
-        `decode`. `field` is its own record.
-        """
-        shape = record["height"], record["width"]
-        if mask:
-            return self._made(sample, record, field, _engine.Shard.read_mask, _ids(field, *shape))
-        return self._made(sample, record, field, _engine.Shard.read_picture, self._empty(*shape))
+        """Reads the whole mask or second picture of a sample; `field` is its own record.
 
-    def _empty(self, *shape: int) -> Pixels:
+        A mask is (height, width) of ids, uint8, or int32 where it is stored in 16 bits.
+        """
+        shape = (record["height"], record["width"])
+        if mask:
+            out = _allocate_mask(field, *shape)
+            return self._read(sample, record, field, _engine.Shard.read_mask, out)
+        return self._read(sample, record, field, _engine.Shard.read_picture, self._allocate(*shape))
+
+    def _allocate(self, *shape: int) -> Pixels:
         return np.empty((*shape, self.form.channels), dtype=self.form.dtype)
 
-    def _made(
+    def _read(
         self,
         sample: int,
         record: np.void,
         stored: np.void,
-        read: Callable[[_engine.Shard, int, int, Pixels], None],
+        read_image: _ReadImage,
         out: Pixels,
-        decoded: Callable[[bytes], Pixels] | None = None,
+        decode_bytes: Callable[[bytes], Pixels] | None = None,
     ) -> Pixels:
-        """`out`, filled of the stored bytes; of a picture that packing would convert first, what `decoded` makes."""
+        """Fills `out` with the stored image.
+
+        Args:
+            sample: its number.
+            record: has the shard.
+            stored: has the offset, size and hash of the image in it.
+            read_image: reads the stored image.
+            out: gets it.
+            decode_bytes: decodes an image of an unpacked source that the engine cannot read as it
+                is, after its conversion. None: `out` is of a field, which needs no conversion.
+        """
         index = self._index
-
-        def filled() -> Pixels:
-            with self._found(sample, record, stored) as found:
-                read(*found, out)
-            return out
-
         try:
-            if decoded is None or index.convert is None:
-                return filled()
-            if index.odd is None or not index.odd[sample]:
+            if decode_bytes is None or index.convert is None:
+                return self._read_stored(sample, record, stored, read_image, out)
+            needs_conversion = index.odd is not None and bool(index.odd[sample])
+            if not needs_conversion:
+                # It is not known in advance of every file whether the engine can decode it.
                 try:
-                    return filled()
+                    return self._read_stored(sample, record, stored, read_image, out)
                 except _engine.StatusError as problem:
-                    if problem.code not in CONVERTIBLE:  # packing takes some that the engine does not
+                    if problem.code not in CONVERTIBLE:
                         raise
-            return decoded(_converted(index, sample))
+            return decode_bytes(_convert(index, sample))
         except ValueError as problem:
             raise index.sample_error(sample, problem) from None
 
+    def _read_stored(
+        self, sample: int, record: np.void, stored: np.void, read_image: _ReadImage, out: Pixels
+    ) -> Pixels:
+        with self._stored_bytes(sample, record, stored) as (file, offset, size):
+            read_image(file, offset, size, out)
+        return out
+
     @contextmanager
-    def _found(self, sample: int, record: np.void, stored: np.void) -> Iterator[tuple[_engine.Shard, int, int]]:
-        """The file that has the stored bytes of a sample, where in it they begin, and how many; checked if fetched."""
-        shard, (offset, size, expected) = int(record["shard"]), stored[_STORED].item()
+    def _stored_bytes(
+        self, sample: int, record: np.void, stored: np.void
+    ) -> Iterator[tuple[_engine.Shard, int, int]]:
+        """The file that has the stored bytes of a sample, their offset in it and their size.
+
+        The hash of bytes that were fetched is checked.
+        """
+        shard = int(record["shard"])
+        offset, size, expected_hash = stored[_STORED_FIELDS].item()
         if self._reader is None:
-            yield self._shard(shard), offset, size
+            yield self._open_shard(shard), offset, size
             return
-        one = np.array([sample], dtype=np.int64)
-        with self._reader.brought(one):
+
+        samples = np.array([sample], dtype=np.int64)
+        with self._reader.brought(samples):
             try:
-                self._reader.check(sample, shard, offset, size, expected)
+                self._reader.check(sample, shard, offset, size, expected_hash)
             except DatasetError as problem:
                 raise self._index.sample_error(sample, problem) from None
-            with self._reader.brought(np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
-                yield self._shard(int(where.shard[0])), offset + int(where.shift[0]), size
+            # Asked again, because `check` may have fetched the sample again, to another place.
+            with self._reader.brought(samples) as where:
+                yield self._open_shard(int(where.shard[0])), offset + int(where.shift[0]), size
 
 
-def _converted(index: Index, sample: int) -> bytes:
+def _convert(index: Index, sample: int) -> bytes:
     assert index.convert is not None
     try:
         return index.convert(sample)
     except OSError as problem:
-        raise index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
+        reason = f"the file cannot be read: {problem.strerror}"
+        raise index.sample_error(sample, reason) from None
 
 
-def _fill(tasks: Tasks, slot: Slot, file: _engine.Shard, offset: int, _: int, out: Pixels) -> None:
+def _fill_rows(
+    tasks: Tasks, slot: Slot, file: _engine.Shard, offset: int, size: int, out: Pixels
+) -> None:
+    """A _ReadImage for rows; the tasks know the size."""
     tasks["offset"] = offset
     file.fill_rows(tasks, out, slot.exact, slot.masks, **slot.keywords)
 
 
-def _ids(record: np.void, *shape: int) -> Pixels:
+def _allocate_mask(record: np.void, *shape: int) -> Pixels:
     return np.empty(shape, dtype=np.int32 if record["bits"] == 16 else np.uint8)
 
 
-def _opened(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
-    if number < len(index.shards):
-        described, times = index.shards[number], index.mtimes_ns
-        recorded = () if times is None else (int(times[number]),)
-        return _engine.Shard(os.fsencode(described.path), described.size_bytes, *recorded)
-    assert reader is not None
-    return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
+def _open_shard(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
+    """Opens a shard by its number. The number behind the last one is the reader's ring."""
+    if number >= len(index.shards):
+        assert reader is not None
+        return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
+    shard = index.shards[number]
+    path = os.fsencode(shard.path)
+    if index.mtimes_ns is None:
+        return _engine.Shard(path, shard.size_bytes)
+    return _engine.Shard(path, shard.size_bytes, int(index.mtimes_ns[number]))
 
 
 def size_of(data: bytes) -> tuple[int, int]:
-    """Width and height of a JPEG, KEY.fpc or PNG in pixels, from its header; ValueError: it has none."""
+    """Reads width and height in pixels from a JPEG, KEY.fpc or PNG; ValueError: it has none."""
     return _engine.picture_size(data, _MOST_PIXELS)
 
 
 def jpeg_of(coefficients: bytes) -> bytes:
-    """The JPEG that a KEY.fpc was made of, byte for byte; ValueError: it is damaged."""
+    """Restores the JPEG that a KEY.fpc was made of, byte for byte; ValueError: it is damaged."""
     return _engine.restore_jpeg(coefficients)
 
 
 def flaw(data: bytes) -> str | None:
-    """Why a JPEG, KEY.fpc or PNG cannot be decoded; None if it can. All of it is decoded."""
+    """Decodes a JPEG, KEY.fpc or PNG; returns why it cannot be decoded, or None if it can."""
     try:
         _engine.decode(data, max_pixels=_MOST_PIXELS)
     except ValueError as problem:

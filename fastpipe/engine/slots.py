@@ -11,28 +11,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-# Note [callbacks]
-# Ctrl-C becomes an exception in whatever Python code runs next in the main thread. Where that is the callback of a weak
-# reference, a finalizer or a __del__, the interpreter prints it and goes on: the program does not end. That is no rare
-# moment: it may be the first code to run after a long operation whose operand dies with it. So what is to be done when
-# a batch or a loader dies is a method written in C, or a destructor in C++; the rest waits for the next batch.
+# Note [callbacks] Python turns Ctrl-C into an exception in whichever Python code the main thread
+# runs next. If this is the callback of a weak reference, a finalizer or a __del__, the interpreter
+# prints the exception and goes on, so the program does not end. This is not rare: such code may be
+# the first to run after a long operation whose operand dies with it. So everything that happens
+# when a batch or a loader dies is a method written in C, or a destructor in C++. The rest waits for
+# the next batch.
 
-
-_ALIGNMENT = 64  # what begins at a multiple of it, JAX takes without a copy
+_ALIGNMENT = 64  # JAX takes an array that begins at a multiple of this without a copy
 
 
 def aligned(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Ordinary memory that begins where vectors of any CPU may."""
+    """Allocates ordinary memory that begins where vector instructions of any CPU may."""
     size_bytes = math.prod(shape)
     memory = np.empty(size_bytes + _ALIGNMENT, dtype=np.uint8)
-    first = -memory.ctypes.data % _ALIGNMENT
-    return memory[first : first + size_bytes].reshape(shape)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size_bytes].reshape(shape)
 
 
 class SlotRing:
-    """Lends buffers. A buffer comes back by itself when the array that was lent, and all that refers to it, is gone.
-    A user may keep batches: then the ring lends new buffers. Fresh memory costs a page fault every 4 kB: so many idle
-    buffers are kept. `allocate` makes one; None: `aligned`.
+    """Lends buffers, and takes them back when nothing refers to them any more.
+
+    A buffer comes back by itself when the array that was lent, and all tensors made of it, are
+    gone. If a user keeps batches, the ring lends new buffers. It keeps up to `keep` idle buffers,
+    because fresh memory costs a page fault every 4 kB. `allocate` makes a buffer.
     """
 
     def __init__(
@@ -42,49 +44,72 @@ class SlotRing:
         allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] = aligned,
         dtype: DTypeLike = np.uint8,
     ) -> None:
-        self._shape, self._dtype = shape, np.dtype(dtype)
-        self._largest = math.prod(shape) * self._dtype.itemsize  # bytes of a new buffer
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._buffer_bytes = math.prod(shape) * self._dtype.itemsize  # of a new buffer
         self._allocate = allocate
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
-        self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}  # keeps the weak references alive
-        self._back: deque[weakref.ref[Any]] = deque()  # of those that nothing refers to any more
+
+        # The buffers in use, by the id of the weak reference to the array that was lent. Each entry
+        # keeps its reference alive: a reference that is gone calls nothing.
+        self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}
+        self._returned: deque[weakref.ref[Any]] = deque()  # references whose arrays have died
 
     @property
     def lent(self) -> int:
-        """Buffers that somebody has and that will come back. Any thread may ask: it changes nothing."""
-        return max(0, len(self._lent) - len(self._back))
+        """Number of buffers in use that will come back. Any thread may read it."""
+        return max(0, len(self._lent) - len(self._returned))
 
     @property
     def idle(self) -> int:
-        """Buffers that nobody has and that are kept. Any thread may ask: it changes nothing."""
-        return min(self._keep, len(self._idle) + len(self._back))
+        """Number of free buffers that are kept. Any thread may read it."""
+        return min(self._keep, len(self._idle) + len(self._returned))
 
     def take(self, shape: tuple[int, ...] | None = None) -> NDArray[Any]:
-        """An array of this shape. Derive from it (torch.from_numpy does): numpy's slices are of the buffer beneath."""
+        """Lends an array of this shape; None: the ring's own.
+
+        Slice a tensor made of it, as torch.from_numpy does, not the array: a slice of the array
+        would refer to the buffer beneath it, and the array could be lent again meanwhile.
+        """
         self._collect()
-        shape = self._shape if shape is None else shape
+        if shape is None:
+            shape = self._shape
         size_bytes = math.prod(shape) * self._dtype.itemsize
-        self._largest = max(self._largest, size_bytes)
-        try:
-            buffer = self._idle.pop()
-            while buffer.nbytes < size_bytes:
-                buffer = self._idle.pop()
-        except IndexError:
-            buffer = self._allocate((self._largest,))
-        lent = buffer[:size_bytes].view(self._dtype).reshape(shape)
-        if len(self._lent) < 2 * self._keep:  # beyond that somebody keeps batches: their memory goes when they do
-            reference = weakref.ref(lent, self._back.append)  # Note [callbacks]
+        self._buffer_bytes = max(self._buffer_bytes, size_bytes)
+
+        buffer = self._pop_idle(size_bytes)
+        if buffer is None:
+            buffer = self._allocate((self._buffer_bytes,))
+        array = buffer[:size_bytes].view(self._dtype).reshape(shape)
+
+        # With more buffers in use than this, somebody keeps batches: their memory is freed with
+        # them.
+        if len(self._lent) < 2 * self._keep:
+            reference = weakref.ref(array, self._returned.append)  # Note [callbacks]
             self._lent[id(reference)] = reference, buffer
-        return lent
+        return array
+
+    # Batches are made and die in any thread. So the next two methods use only single operations,
+    # which the interpreter makes atomic, and no lock.
+
+    def _pop_idle(self, size_bytes: int) -> NDArray[np.uint8] | None:
+        """Takes an idle buffer that is large enough; drops those that are too small."""
+        try:
+            while True:
+                buffer = self._idle.pop()
+                if buffer.nbytes >= size_bytes:
+                    return buffer
+        except IndexError:
+            return None
 
     def _collect(self) -> None:
-        """Single operations that the interpreter makes atomic, since batches are made and die in any thread."""
+        """Makes the buffers that have come back idle, or drops those that are not needed."""
         while True:
             try:
-                reference = self._back.popleft()
+                reference = self._returned.popleft()
             except IndexError:
                 return
             _, buffer = self._lent.pop(id(reference))
-            if len(self._idle) < self._keep and buffer.nbytes >= self._largest:
+            if len(self._idle) < self._keep and buffer.nbytes >= self._buffer_bytes:
                 self._idle.append(buffer)

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-# Of the moment; all other figures only grow.
+# Values of this moment; all others only grow.
 LEVELS = (
-    *("epoch", "threads", "threads_busy", "rows_waiting", "batches_making", "batches_ready", "batches_copying"),
-    *("slots_lent", "slots_idle", "pinned_bytes", "hints_waiting"),
-    *("requests_under_way", "ranges_waiting", "ring_bytes"),
+    "epoch",
+    "threads",
+    "threads_busy",
+    "rows_waiting",
+    "batches_making",
+    "batches_ready",
+    "batches_copying",
+    "slots_lent",
+    "slots_idle",
+    "pinned_bytes",
+    "hints_waiting",
+    "requests_under_way",
+    "ranges_waiting",
+    "ring_bytes",
 )
 
 
@@ -21,55 +32,65 @@ class Stats:
         batches: batches given to the training loop.
         samples: samples given to the training loop.
         replaced: samples that could not be decoded and were replaced (on_error="replace").
-        step_s: seconds of the training steps, as seen by the host: from each batch to the next, without load_s.
-        held_s: seconds that the loader held the loop back, because the device had not finished the step of four
-            batches ago. A loop that its GPU limits spends most of its time here; it does not wait for data.
-        load_s: seconds that the training loop spent in the loader for batches that it was not held back at: before the
-            others the device had work in any case. The next four say what the loader did in all its time:
-        plan_s: planning batches;
-        wait_s: waiting for the engine's threads;
-        transfer_s: copying to the device, or queueing the copy;
-        augment_s: augmenting, or queueing the augmentation on a GPU.
-        device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where the GPU had to wait
-            for the host to queue an augmentation, the time of the last one without waiting counts instead. 0 on a
-            device without streams.
-        shards_opened: shards opened by the engine; of an unpacked folder, files. If it grows with every epoch for a
-            packed dataset, the engine uses more shards at a time than `ulimit -n` lets it keep open.
+        step_s: seconds of the training steps, as the host sees them: from each batch to the next,
+            without load_s.
+        held_s: seconds that the loader held the loop back, because the device had not finished the
+            step of four batches ago. A loop that its GPU limits spends most of its time here; it
+            does not wait for data.
+        load_s: seconds that the training loop spent in the loader. Batches at which the loop was
+            held back do not count, because the device had work anyway.
+        plan_s, wait_s, transfer_s, augment_s: seconds that the loader spent planning batches;
+            waiting for the engine's threads; copying to the device, or queueing the copy;
+            augmenting, or queueing the augmentation on a GPU.
+        device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where
+            the GPU had to wait for the host to queue an augmentation, the time of the last one
+            without waiting counts instead. 0 on a device without streams.
+        shards_opened: shards opened by the engine; of an unpacked folder, files. If it grows with
+            every epoch for a packed dataset, the engine uses more shards at a time than `ulimit -n`
+            lets it keep open.
         images_read: rows whose bytes the engine has read, prefetched batches included.
         bytes_read: compressed bytes of those rows.
-        images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of the image at a time,
-            and resizing cannot fail, so one count is enough for both.
-        images_failed: rows that could not be read or decoded. In these three counts, each mask and each second picture
-            is a row of its own.
-        images_converted: of the finished rows, those whose file the engine's threads could not decode as it lies, such
-            as WebP or progressive JPEG: only of an unpacked source. Other threads make a PNG or JPEG of it first, in
-            each epoch again; convert_s are their seconds. `fastpipe pack` does it once.
-        read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
-            (verify=True) is part of reading.
-        threads: threads of the engine, and those that convert. (This and the following values are levels.)
+        images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of
+            the image at a time, and resizing cannot fail, so one count is enough for both.
+        images_failed: rows that could not be read or decoded. In these three counts, each mask and
+            each second picture is a row of its own.
+        images_converted: of the finished rows, those whose file the engine's threads could not
+            decode as it lies, such as WebP or progressive JPEG: only of an unpacked source. Other
+            threads make a PNG or JPEG of it first, in each epoch again; convert_s are their
+            seconds. `fastpipe pack` does it once.
+        read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed
+            over threads. Hashing (verify=True) is part of reading.
+        threads: threads of the engine, and those that convert. (This and the following values are
+            levels.)
         threads_busy: threads that are working on a row.
-        rows_waiting: rows that no thread has taken yet. If 0, and threads are idle, they wait for the training loop.
+        rows_waiting: rows that no thread has taken yet. If 0, and threads are idle, they wait for
+            the training loop.
         batches_making: batches that are being made: some of their rows are not finished.
-        batches_ready: finished batches in host memory that the loop has not requested. Always 0 if the loop waits for
-            the engine; prefetch_factor if it does not.
-        batches_copying: batches whose copy to the device, or augmentation there, was queued and not finished when the
-            loop last asked for a batch, and those queued since.
-        slots_lent: batch buffers in use: batches that are being made, are ready, or are being copied to the device, or
-            (on the CPU) batches that the program keeps. It counts only the first few batches that the program keeps.
+        batches_ready: finished batches in host memory that the loop has not requested. Always 0 if
+            the loop waits for the engine; prefetch_factor if it does not.
+        batches_copying: batches whose copy to the device, or augmentation there, was queued and not
+            finished when the loop last asked for a batch, and those queued since.
+        slots_lent: batch buffers in use: batches that are being made, are ready, or are being
+            copied to the device, or (on the CPU) batches that the program keeps. It counts only the
+            first few batches that the program keeps.
         slots_idle: batch buffers that are free and kept for later batches.
-        pinned_bytes: page-locked host memory of the batch buffers. 0 on the CPU, or if the system refuses to lock.
-            Memory that torch itself has pinned is not counted.
-        hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead yet. If it stays
-            high, the disk's own queue is full.
+        pinned_bytes: page-locked host memory of the batch buffers. 0 on the CPU, or if the system
+            refuses to lock. Memory that torch itself has pinned is not counted.
+        hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead
+            yet. If it stays high, the disk's own queue is full.
         fetched_bytes: of a remote dataset's shards: bytes that came over the network.
-        cache_hit_bytes: bytes of samples that were in the cache already, or that another process fetched into it.
+        cache_hit_bytes: bytes of samples that were in the cache already, or that another process
+            fetched into it.
         requests: requests made for shards.
         retries: requests of these that were made again.
         prepare_s: seconds that prepare= took, in its thread.
-        prepare_wait_s: the part of wait_s in which the images of a batch were there, and prepare= had not returned.
+        prepare_wait_s: the part of wait_s in which the images of a batch were there, and prepare=
+            had not returned.
         fetch_wait_s: the part of wait_s in which the samples of a batch were not there yet.
-        requests_under_way: requests that have not been answered. (This and the following values are levels.)
-        ranges_waiting: ranges of shards that are to be requested. 0 while all that the plan needs is here.
+        requests_under_way: requests that have not been answered. (This and the following values are
+            levels.)
+        ranges_waiting: ranges of shards that are to be requested. 0 while all that the plan needs
+            is here.
         ring_bytes: memory that holds samples which no cache keeps.
     """
 
@@ -118,22 +139,35 @@ class Stats:
 
     @property
     def load_ratio(self) -> float:
-        """load_s divided by step_s: how much longer training takes because of its input. 0 before the second batch."""
-        return self.load_s / self.step_s if self.step_s else 0.0
+        """load_s divided by step_s: how much longer training takes because of its input.
+
+        0 before the second batch.
+        """
+        if not self.step_s:
+            return 0.0
+        return self.load_s / self.step_s
 
     @property
     def slowest(self) -> str:
-        """The largest of plan_s, wait_s, transfer_s and augment_s; the part of wait_s that is over half of it, if any:
-        fetch_wait_s or prepare_wait_s.
+        """The name of the largest of plan_s, wait_s, transfer_s and augment_s.
+
+        If it is wait_s, and fetch_wait_s or prepare_wait_s is over half of it, the name of that.
         """
-        stage = max(("plan_s", "wait_s", "transfer_s", "augment_s"), key=self.__getattribute__)
-        parts = ("fetch_wait_s", "prepare_wait_s") if stage == "wait_s" else ()
-        return next((part for part in parts if getattr(self, part) > self.wait_s / 2), stage)
+        stages = ("plan_s", "wait_s", "transfer_s", "augment_s")
+        stage = max(stages, key=self.__getattribute__)
+        if stage == "wait_s":
+            for part in ("fetch_wait_s", "prepare_wait_s"):
+                if getattr(self, part) > self.wait_s / 2:
+                    return part
+        return stage
 
     def since(self, before: Stats) -> Stats:
-        """The increase of the counts and times since `before`; levels have their present values."""
-        mine, theirs = asdict(self), asdict(before)
-        return Stats(**{name: mine[name] - (0 if name in LEVELS else theirs[name]) for name in mine})
+        """The increase of counts and times since `before`; levels have their present values."""
+        increase = asdict(self)
+        for name, value in asdict(before).items():
+            if name not in LEVELS:
+                increase[name] -= value
+        return Stats(**increase)
 
     def as_dict(self) -> dict[str, float]:
         """For JSON and logging."""

@@ -14,40 +14,51 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
 from fastpipe.plan.draws import Int64s
 
-Pixels = NDArray[Any]  # uint8 or uint16 pictures, (..., height, width, channels); masks, (..., height, width)
-Tasks = NDArray[np.void]  # of TASK_DTYPE, (n,) or (n, views)
+# Images, (..., height, width, channels) of uint8 or uint16; or masks, (..., height, width).
+Pixels = NDArray[Any]
+Tasks = NDArray[np.void]  # (n,) or (n, views) of TASK_DTYPE
 
 
 class Slot(NamedTuple):
-    """Where the rows of one view go, and how they are made."""
+    """The memory that the rows of one view go to, and how they are made."""
 
-    images: Pixels  # of N rows, C-contiguous
+    images: Pixels  # N rows, C-contiguous
     exact: bool  # never decode at reduced size
     rendering: Rendering
     masks: bool = False
 
     @property
     def keywords(self) -> dict[str, Any]:
-        images = self.images
-        form = PixelForm(images.shape[3], images.itemsize * 8) if images.ndim == 4 else PixelForm()
+        """The rendering as the keyword arguments of the native functions."""
+        form = PixelForm()
+        if self.images.ndim == 4:
+            form = PixelForm(channels=self.images.shape[3], bits=self.images.itemsize * 8)
         return self.rendering.keywords(form)
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: Int64s | None = None) -> Tasks:
-    """The tasks of the plan's n pictures. `rows`, (n,), says which row of the output each fills; None: in order."""
-    made = [field_tasks(view, view.records, rows) for view in plan.views]
-    tasks = made[0] if len(made) == 1 else np.stack(made, axis=1)
+    """The tasks for the plan's n images: (n,), or (n, views) where it has several views.
+
+    `rows`, (n,), are the rows of the output that they fill; None: in order.
+    """
+    tasks_by_view = [field_tasks(view, view.records, rows) for view in plan.views]
+    tasks = tasks_by_view[0]
+    if len(tasks_by_view) > 1:
+        tasks = np.stack(tasks_by_view, axis=1)
+
+    # Transposed, (views, n), so that the flags of the n samples go to each view.
     tasks.T["coefficients"] = index.in_coefficients(plan.records["shard"])
     return tasks
 
 
 def field_tasks(plan: BatchPlan, records: NDArray[np.void], rows: Int64s | None = None) -> Tasks:
-    """The same of masks or second pictures; `records`, (n,) of FIELD_IMAGE_DTYPE, are of the plan's samples."""
+    """The same for masks or second pictures, whose `records` are (n,) of FIELD_IMAGE_DTYPE."""
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
     for name in ("shard", "width", "height"):
         tasks[name] = plan.records[name]
     for name in ("offset", "size", "xxh3_64"):
         tasks[name] = records[name]
+
     tasks["box"] = plan.crops.boxes
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips

@@ -1,4 +1,4 @@
-"""A wait for a batch that takes too long -> a warning, later an error: which thread is stuck, and where."""
+"""A wait for a batch that takes too long -> a warning, later an error: which thread is stuck."""
 
 from __future__ import annotations
 
@@ -12,90 +12,125 @@ from fastpipe.format.index import Index
 from fastpipe.machine.state import machine_state
 
 _LOG = logging.getLogger("fastpipe")
-_TIMES_UNTIL_ERROR = 10
+_ERROR_FACTOR = 10  # the error comes after so many times the time until the warning
+_LOOK_S = 0.1  # between two looks at the engine while waiting
+_ADVICE = {
+    "fetching": "the server is slow, or does not answer; check the network",
+    "opening": "the file system does not answer; check the disk or the network",
+    "reading": "the disk or the network does not answer; check it, or copy the dataset to a local "
+    "disk",
+    "decoding": "this image is slow to decode, or other programs use the CPUs",
+    "converting": "this image is no baseline JPEG or PNG, and slow to convert; "
+    "`fastpipe pack` does it once",
+    "resizing": "other programs use the CPUs, or the output is very large",
+}
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What a thread of the engine is at."""
+    """What a thread of the engine is doing."""
 
-    stage: str  # "idle", "fetching", "awaiting" (another loader fetches it), "opening" and so on: see `_stuck`
+    # "idle", "opening", "reading", "decoding", "resizing", "converting", "fetching", or "awaiting",
+    # which means that another loader fetches the sample.
+    stage: str
     shard: int  # its number
-    offset: int  # byte of the image in it
-    seconds: float  # it has been at this row
-    note: str = ""  # a sentence on what else is known
+    offset: int  # of the image in it, in bytes
+    seconds: float  # since it began with this row
+    note: str = ""  # a sentence with more about it
 
 
 class Watchdog:
-    """Watches one wait after the other: warns after so many seconds without a batch, raises after ten times as many."""
+    """Watches one wait after the other.
 
-    def __init__(self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]) -> None:
+    Warns after `timeout_s` seconds without a batch, and raises after ten times as long.
+    `activities` reads what the engine's threads are doing.
+    """
+
+    def __init__(
+        self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]
+    ) -> None:
         self._timeout_s = timeout_s
         self._index = index
         self._activities = activities
-        self._warned = False
+        self._has_warned = False  # of the present wait
 
     def wait(
-        self, ended: Callable[[float], bool], stuck: str = "", check: Callable[[], object] = lambda: None
+        self,
+        wait_until_done: Callable[[float], bool],
+        user_work: str = "",
+        check: Callable[[], object] = lambda: None,
     ) -> float:
-        """Waits until `ended`, which takes a timeout, says so; the seconds that it took. Meanwhile looks, as of `look`,
-        and calls `check`, which may raise, every 0.1 s at least: so soon is a close() seen.
+        """Waits, watches, and returns the seconds that it took.
+
+        Args:
+            wait_until_done: waits for at most so many seconds; returns whether the wait is over.
+            user_work: a sentence, if it is a wait for the user's own work: see `look`.
+            check: called every 0.1 s, so that a close in another thread is noticed; it may raise.
         """
-        started, self._warned = time.perf_counter(), False
-        waited_s, limit_s = 0.0, self._timeout_s
-        while not ended(min(0.1, max(limit_s - waited_s, 0.01))):
+        started = time.perf_counter()
+        self._has_warned = False
+        waited_s = 0.0
+        limit_s = self._timeout_s
+        # The wait ends when the next limit is reached, so that a warning comes on time.
+        while not wait_until_done(min(_LOOK_S, max(limit_s - waited_s, _LOOK_S / 10))):
             check()
             waited_s = time.perf_counter() - started
-            self.look(waited_s, stuck)
-            limit_s = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
+            self.look(waited_s, user_work)
+            limit_s = self._timeout_s * (_ERROR_FACTOR if self._has_warned else 1)
         return time.perf_counter() - started
 
-    def look(self, waited_s: float, stuck: str = "") -> None:
-        """Warns if this wait has been too long; EngineError after ten times the time, unless it is a wait for the work
-        of the program, which may take as long as it likes: `stuck` says then for what.
+    def look(self, waited_s: float, user_work: str = "") -> None:
+        """Warns once if a wait takes long; raises EngineError after ten times as long.
+
+        The user's own work may take as long as it likes: then there is a warning, and no error.
         """
-        until_error_s = self._timeout_s * _TIMES_UNTIL_ERROR
-        if waited_s >= until_error_s and not stuck:
-            raise EngineError(self._report(waited_s, stuck))
-        if waited_s >= self._timeout_s and not self._warned:
-            self._warned = True
-            then = "" if stuck else f"; after {until_error_s:g} s (10 times stall_timeout) there is an error"
-            _LOG.warning("%s\nstill waiting%s", self._report(waited_s, stuck), then)
+        error_after_s = self._timeout_s * _ERROR_FACTOR
+        if waited_s >= error_after_s and not user_work:
+            raise EngineError(self._report(waited_s, user_work))
+        if waited_s < self._timeout_s or self._has_warned:
+            return
+        self._has_warned = True
+        outlook = "still waiting"
+        if not user_work:
+            outlook += f"; after {error_after_s:g} s (10 times stall_timeout) there is an error"
+        _LOG.warning("%s\n%s", self._report(waited_s, user_work), outlook)
 
-    def _report(self, waited_s: float, stuck: str) -> str:
+    def _report(self, waited_s: float, user_work: str) -> str:
         activities = list(self._activities())
-        threads = [f"  thread {number}: {self._words(each)}" for number, each in enumerate(activities)]
-        first = f"no batch for {waited_s:.0f} s: {stuck or self._stuck(activities)}"
-        return "\n".join([first, *threads, f"  machine: {machine_state()}"])
+        cause = user_work or self._describe_slowest(activities)
+        lines = [f"no batch for {waited_s:.0f} s: {cause}"]
+        for number, activity in enumerate(activities):
+            lines.append(f"  thread {number}: {self._describe(activity)}")
+        lines.append(f"  machine: {machine_state()}")
+        return "\n".join(lines)
 
-    def _stuck(self, activities: Sequence[Activity]) -> str:
-        busy = [each for each in activities if each.stage != "idle"]
+    def _describe_slowest(self, activities: Sequence[Activity]) -> str:
+        """Names the thread that has been at its row for the longest time, and what to do."""
+        busy = [activity for activity in activities if activity.stage != "idle"]
         if not busy:
-            return "no thread is at work on it, which is a fault of fastpipe; report it with these lines"
-        slowest = max(busy, key=lambda each: each.seconds)
-        advice = {
-            "fetching": "the server is slow, or does not answer; check the network",
-            "opening": "the file system does not answer; check the disk or the network",
-            "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
-            "decoding": "this image is slow to decode, or other programs use the CPUs",
-            "converting": "this image is no baseline JPEG or PNG, and slow to convert; `fastpipe pack` does it once",
-            "resizing": "other programs use the CPUs, or the output is very large",
-        }
-        words = filter(None, (advice.get(slowest.stage), slowest.note))
-        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {'. '.join(words)}"
+            return (
+                "no thread is at work on it, which is a fault of fastpipe; report it with these "
+                "lines"
+            )
+        slowest = max(busy, key=lambda activity: activity.seconds)
+        place = self._describe_place(slowest)
+        text = f"stuck {slowest.stage} {place}, for {slowest.seconds:.0f} s so far. "
+        hints = [_ADVICE.get(slowest.stage), slowest.note]
+        return text + ". ".join(hint for hint in hints if hint)
 
-    def _words(self, activity: Activity) -> str:
+    def _describe(self, activity: Activity) -> str:
         if activity.stage == "idle":
             return "idle"
-        return f"{activity.stage} {self._place(activity)}, {activity.seconds:.1f} s"
+        return f"{activity.stage} {self._describe_place(activity)}, {activity.seconds:.1f} s"
 
-    def _place(self, activity: Activity) -> str:
+    def _describe_place(self, activity: Activity) -> str:
         shard = self._index.shards[activity.shard]
+        place = f"byte {activity.offset} of {self._index.path / shard.name}"
         try:
             sample = self._index.sample_at(activity.shard, activity.offset)
-            if sample is not None:
-                path, key, offset = self._index.where(sample)
-                return f"sample {sample} (key {key}) at byte {offset} of {path}"
-        except DatasetError:  # what it is about matters more than that the index is gone, too
-            pass
-        return f"byte {activity.offset} of {self._index.path / shard.name}"
+            if sample is None:
+                return place
+            path, key, offset = self._index.where(sample)
+        except DatasetError:  # the index is gone, too; the thread is what matters here
+            return place
+        return f"sample {sample} (key {key}) at byte {offset} of {path}"

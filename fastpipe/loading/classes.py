@@ -1,11 +1,12 @@
-"""The classes of loaders for training and for evaluation in one process -> words where their numbers differ.
+"""The classes of loaders for training and for evaluation in one process -> warnings if they differ.
 
 Note [classes of two loaders]
-A label is a number. If the data of a training and of an evaluation number their classes differently, the accuracy is
-wrong, and nothing fails. So a loader with train=False is compared, by name, with the loaders with train=True that are
-there, and the other way round. `fastpipe.loader` logs a warning and raises no error, because a program may well load
-two datasets that have nothing to do with each other; datasets without a common name are not compared for this reason.
-The loaders of `fastpipe.timm` belong to one model, so there it is an error.
+A label is a number. If the data for training and for evaluation number their classes differently,
+the accuracy is wrong, and nothing fails. So a loader with train=False is compared, by name, with
+the living loaders with train=True, and the other way round. `fastpipe.loader` logs a warning and
+raises no error, because a program may well load two datasets that have nothing to do with each
+other. For the same reason, datasets without a common name are not compared. The loaders of
+`fastpipe.timm` belong to one model, so there it is an error.
 """
 
 from __future__ import annotations
@@ -21,85 +22,107 @@ if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
 
 _LOG = logging.getLogger("fastpipe")
-_FIELDS = ("boxes", "classes", "mask")  # kinds whose values are numbers of classes
-_told: set[str] = set()
+_FIELD_KINDS = ("boxes", "classes", "mask")  # fields whose values are numbers of classes
+_warned: set[str] = set()
 
 
-class _Made(NamedTuple):
-    """A loader of this process."""
-
+class _LiveLoader(NamedTuple):
     loader: weakref.ref[Loader]
     train: bool
 
 
-_loaders: list[_Made] = []
+_loaders: list[_LiveLoader] = []
 
 
-def warn_of_other_classes(made: Loader, *, train: bool) -> None:
-    """Compares a new loader with those of the other kind, and logs what differs, once."""
-    for words in other_classes(made.dataset, train=train):
-        if words not in _told:
-            _told.add(words)
-            _LOG.warning("%s", words)
-    _loaders.append(_Made(weakref.ref(made), train))
+def warn_of_other_classes(loader: Loader, *, train: bool) -> None:
+    """Compares a new loader with those of the other kind; logs each difference once."""
+    for message in other_classes(loader.dataset, train=train):
+        if message not in _warned:
+            _warned.add(message)
+            _LOG.warning("%s", message)
+    _loaders.append(_LiveLoader(weakref.ref(loader), train))
 
 
 def other_classes(data: Dataset, *, train: bool) -> Iterator[str]:
-    """How the classes of a dataset differ from those of the loaders of the other kind that are in use.
+    """Describes how a dataset's classes differ from those of the living loaders of the other kind.
 
     See Note [classes of two loaders]
     """
-    _loaders[:] = [made for made in _loaders if made.loader() is not None]
-    for made in _loaders:
-        loader = made.loader()
-        if loader is None or made.train == train:
+    # Loaders that the program has dropped meanwhile do not count.
+    _loaders[:] = [live for live in _loaders if live.loader() is not None]
+    for live in _loaders:
+        loader = live.loader()
+        if loader is None or live.train == train:
             continue
-        training, evaluation = (data, loader.dataset) if train else (loader.dataset, data)
-        for field, ours, theirs in _names_of_both(training, evaluation):
-            problem = _difference(ours, theirs)
-            if problem is not None:
-                yield _words(training, evaluation, field, problem)
+        training = data if train else loader.dataset
+        evaluation = loader.dataset if train else data
+        for field, training_names, evaluation_names in _common_names(training, evaluation):
+            difference = _describe_difference(training_names, evaluation_names)
+            if difference is not None:
+                yield _message(training, evaluation, field, difference)
 
 
-def _words(training: Dataset, evaluation: Dataset, field: str, problem: str) -> str:
-    what = f"of the field {field!r} " if field else ""
-    text = (
-        f"the classes {what}of the data for evaluation, {evaluation.path}, have other numbers than those of the data "
-        f"for training, {training.path}: {problem}. "
+def _message(training: Dataset, evaluation: Dataset, field: str, difference: str) -> str:
+    of_field = f"of the field {field!r} " if field else ""
+    # Labels can be numbered when a dataset is opened, and fields only when it is packed.
+    option = ""
+    if not field:
+        option = f"fastpipe.open(..., classes_from={str(training.path)!r}), or "
+    return (
+        f"the classes {of_field}of the data for evaluation, {evaluation.path}, have other numbers "
+        f"than those of the data for training, {training.path}: {difference}. Give it the same "
+        f"ones: {option}pack it with --classes-from {training.path}"
     )
-    packed = f"pack it with --classes-from {training.path}"
-    if field:
-        return f"{text}Give it the same ones: {packed}"
-    return f"{text}Give it the same ones: fastpipe.open(..., classes_from={str(training.path)!r}), or {packed}"
 
 
-def _names_of_both(training: Dataset, evaluation: Dataset) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
-    """The names of classes that two datasets have: of labels, called "", and of fields."""
+def _common_names(
+    training: Dataset, evaluation: Dataset
+) -> Iterator[tuple[str, Sequence[str], Sequence[str]]]:
+    """(field, names in training, names in evaluation) of all that both have; "" means labels."""
     yield "", training.classes, evaluation.classes
-    theirs = evaluation.index.fields
+    evaluation_fields = evaluation.index.fields
     for name, field in training.index.fields.items():
-        if name in theirs and field.kind == theirs[name].kind and field.kind in _FIELDS:
-            yield name, field.names, theirs[name].names
+        other = evaluation_fields.get(name)
+        if other is not None and field.kind == other.kind and field.kind in _FIELD_KINDS:
+            yield name, field.names, other.names
 
 
-def _difference(training: Sequence[str], evaluation: Sequence[str]) -> str | None:
-    """The first name with another number, or that training does not have; None: there is none, or no common name."""
-    if list(training) == list(evaluation) or (_are_digits(training) and _are_digits(evaluation)):
+def _describe_difference(training: Sequence[str], evaluation: Sequence[str]) -> str | None:
+    """The first name with another number, or that training does not have.
+
+    None if there is none, or if the datasets have no common name.
+    """
+    if list(training) == list(evaluation):
         return None
-    numbers = {name: number for number, name in enumerate(training) if name}  # "" in a gap
-    places = {name: number for number, name in enumerate(evaluation) if name}
-    if not numbers.keys() & places.keys():
+    # Without names there is nothing to compare by, and a dataset may have fewer of the numbers.
+    if _are_digits(training) and _are_digits(evaluation):
         return None
-    moved = [name for name, number in places.items() if numbers.get(name, number) != number]
+    training_numbers = _numbers_by_name(training)
+    evaluation_numbers = _numbers_by_name(evaluation)
+    common = [name for name in evaluation_numbers if name in training_numbers]
+    if not common:
+        return None  # two datasets that have nothing to do with each other
+
+    # A name with another number is worse than a new name, so it is reported first.
+    moved = [name for name in common if training_numbers[name] != evaluation_numbers[name]]
     if moved:
-        more = f", and so are {len(moved) - 1:,} more" if len(moved) > 1 else ""
-        return f"{moved[0]!r} is {places[moved[0]]} in evaluation and {numbers[moved[0]]} in training{more}"
-    unknown = [name for name in places if name not in numbers]
-    if unknown:
-        return f"{unknown[0]!r} is {places[unknown[0]]} in evaluation, and training has no such class"
+        name = moved[0]
+        others = f", and so are {len(moved) - 1:,} more" if len(moved) > 1 else ""
+        return (
+            f"{name!r} is {evaluation_numbers[name]} in evaluation and {training_numbers[name]} in "
+            f"training{others}"
+        )
+    for name, number in evaluation_numbers.items():
+        if name not in training_numbers:
+            return f"{name!r} is {number} in evaluation, and training has no such class"
     return None
 
 
+def _numbers_by_name(names: Sequence[str]) -> dict[str, int]:
+    """Numbers of classes, without the gaps, whose name is ""."""
+    return {name: number for number, name in enumerate(names) if name}
+
+
 def _are_digits(names: Sequence[str]) -> bool:
-    """Whether names are nothing but the numbers, as of labels without names."""
+    """Whether the names are the numbers themselves, as for labels without names."""
     return list(names) == [str(number) for number in range(len(names))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,23 +11,24 @@ from typing import Any
 import torch
 
 from fastpipe.augment import Augment, as_augment
-from fastpipe.device.streams import stream_of
+from fastpipe.device.streams import Stream, stream_of
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, choice, flag, positive, whole
-from fastpipe.format.folder import Url
-from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
+from fastpipe.loading import notices
 from fastpipe.loading.advice import Settings
+from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.loading.classes import warn_of_other_classes
-from fastpipe.loading.epoch import Maker
-from fastpipe.loading.loader import Loader, Parts
-from fastpipe.loading.options import View, check_together, field_reader, recipe_of_views, refuse
+from fastpipe.loading.loader import Loader
+from fastpipe.loading.options import View, check_together, make_field_reader, recipe_with_views
 from fastpipe.loading.prepare import Prepare
-from fastpipe.loading.ranks import Recipes, World, ranks_per_node
-from fastpipe.loading.samplers import sampling_of
-from fastpipe.machine import binding
+from fastpipe.loading.ranks import RankResolver, ranks_per_node
+from fastpipe.loading.recipes import RecipeResolver
+from fastpipe.loading.samplers import parse_sampler
+from fastpipe.loading.unknown_arguments import refuse
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import MOST_ROWS
@@ -36,7 +36,7 @@ from fastpipe.plan.crop_options import batch_sizes, buckets_of, checked_crop, fl
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.epoch import check_pictures
 from fastpipe.plan.impossible import impossible
-from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.partition import ALONE
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
 from fastpipe.samples.dataset import Dataset
@@ -44,11 +44,8 @@ from fastpipe.samples.opening import as_dataset
 from fastpipe.samples.pixels import Pixels
 from fastpipe.samples.saved import check_saved
 
-_LOG = logging.getLogger("fastpipe")
-
 _WORKERS_HINT = "workers are threads in this process; the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
-_told: set[str] = set()  # what has been said once
 _PARTITION_HINT = 'pass "sample", "node" or the number of parts'
 
 
@@ -87,63 +84,80 @@ def loader(
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what `fastpipe.open` takes.
+        data: a dataset of `fastpipe.open`, `fastpipe.concat` or `fastpipe.mix`, or what
+            `fastpipe.open` takes.
         batch_size: number of samples in a batch of one rank.
-        size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
-            number that returns one, the same for the same epoch. Or "bucket" or fastpipe.Buckets(...): whole images in
-            batches of like shape; `image_sizes` and `pixel_mask` of a batch say which pixels are padding.
-        size_choices: sizes of which each batch has one, selected by the seed, the same on all ranks.
-        train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
-            False: CenterCrop, in shard order, every sample. Ranks have the same number of rows: `batch.valid` is False
-            for those that repeat a sample.
-        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
-            several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
-        views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View objects. Images are
-            then a list by view. None: one view, and no list.
-        hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
+        size: size of the output in pixels: a number for a square, or (height, width). Or a function
+            of the epoch's number that returns one, the same for the same epoch. Or "bucket" or
+            fastpipe.Buckets(...): whole images in batches of like shape; `image_sizes` and
+            `pixel_mask` of a batch say which pixels are padding.
+        size_choices: sizes of which each batch has one, selected by the seed, the same on all
+            ranks.
+        train: True: RandomResizedCrop and mirroring, shuffled, full batches only. False:
+            CenterCrop, in shard order, every sample. Ranks have the same number of rows:
+            `batch.valid` is False for those that repeat a sample.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize
+            or Letterbox; or several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
+        views: several views of each image, as SimCLR and DINO need them: a number, or fastpipe.View
+            objects. Images are then a list by view. None: one view, and no list.
+        hflip: mirror images left to right: True (half of them), False, or a probability; None:
+            `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
-        sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass, Repeated or Sequential; a
-            torch Sampler, whose random draws then follow from `seed` and the epoch; or a function of the epoch's number
-            that returns numbers of samples, the same on all ranks. None: each sample once.
-        epoch_size: samples in an epoch of all ranks together; the next epoch continues where it ends. None: the number
-            of samples. In a mixture also "smallest" (None) or "largest": to the end of the first, or last, dataset.
+        sampler: which samples an epoch has, and in what order: fastpipe.Weighted, PerClass,
+            Repeated or Sequential; a torch Sampler, whose random draws then follow from `seed` and
+            the epoch; or a function of the epoch's number that returns numbers of samples, the same
+            on all ranks. None: each sample once.
+        epoch_size: samples in an epoch of all ranks together; the next epoch continues where it
+            ends. None: the number of samples. In a mixture also "smallest" (None) or "largest": to
+            the end of the first, or last, dataset.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
-        num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
-            ranks on this machine that are known now. 0, which tells a DataLoader to start no process, is 1 here.
+        num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup
+            quota, divided by the ranks on this machine that are known now. 0, which tells a
+            DataLoader to start no process, is 1 here.
         prefetch_factor: number of batches to make in advance, at least 1; None: 2.
-        device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an extension of torch.
-            "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
-        channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the luma, 1 channel;
-            "rgba", 4 channels, where images without alpha are opaque; or "own", as they are stored: then all samples
-            need the same number of channels. Gray with alpha has 4.
-        dtype: of the images: torch.uint8, 0 to 255; torch.uint16, 0 to 65535; or torch.float32, 0 to 1, of 16 bits
-            where any sample has them. `augment` gets this, and decides on the dtype of its output.
-        augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for example kornia's, one
-            or a list of them: fastpipe.Augment(modules), which also normalises. None: images stay as they are.
-        exact: True: always decode at full size. False: random crops of at least twice the output's size in both
-            directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
-        on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
-            with its own label, which the seed selects. Too little memory, and an image that has too many pixels or is
-            too small for a RandomCrop, are always errors; `data.select` leaves such images out.
-        verify: True: compare the hashes of samples while reading, and of dataset.json, index.npy and the columns of
-            `fields`. A sample with another hash cannot be decoded; a file with another one is a DatasetError. Without
-            this, a changed bit may give wrong pixels or labels. What is not packed has no hashes.
-        fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid", "epoch": a batch is
-            a dict with these keys. With size="bucket" also "image_size" and "pixel_mask", with mixup or cutmix
-            "mix_index" and "mix_lam". Boxes, points and masks move with the image; fastpipe.Boxes and fastpipe.Points
-            are names with options. Or a dict, for keys with other names: {"pixel_values": "image"}. None: a batch is
-            (images, labels).
-        prepare: a function of the entries of a batch of `fields`, all but images and masks. It returns a dict of
-            entries to add or to replace, such as tokens. It is called once a batch, ahead of the training loop, in one
-            thread of its own. Its result must depend on the entries alone, so that a resumed run gets the same batches.
-        rank, world_size: number of this process, and number of processes that train together and share each epoch;
-            None: the values that torch.distributed has when an epoch begins if it is initialised, else 0 of 1.
-        partition: "sample": all ranks share all samples of each global batch. "node": the ranks of a node share the
-            node's own part of the dataset. Or the number of parts: the same number gives the same global batches on any
-            number of nodes that divides it.
-        stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
-            times as long the loader raises an EngineError.
+        device: device of the batches: "cpu" (None), "cuda", "cuda:1", "xpu", "mps", or that of an
+            extension of torch. "cuda" is the current GPU; if that is cuda:0 and a launcher set
+            LOCAL_RANK, the GPU of that number.
+        channels: of the images, which are converted as Pillow's `convert` does: "rgb"; "gray", the
+            luma, 1 channel; "rgba", 4 channels, where images without alpha are opaque; or "own", as
+            they are stored: then all samples need the same number of channels. Gray with alpha has
+            4.
+        dtype: of the images: torch.uint8, 0 to 255; torch.uint16, 0 to 65535; or torch.float32, 0
+            to 1, of 16 bits where any sample has them. `augment` gets this, and decides on the
+            dtype of its output.
+        augment: the augmentation of each batch on the device: a fastpipe.Augment; or modules, for
+            example kornia's, one or a list of them: fastpipe.Augment(modules), which also
+            normalises. None: images stay as they are.
+        exact: True: always decode at full size. False: random crops of at least twice the output's
+            size in both directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and
+            changes pixels a little.
+        on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the
+            sample by another one with its own label, which the seed selects. Too little memory, and
+            an image that has too many pixels or is too small for a RandomCrop, are always errors;
+            `data.select` leaves such images out.
+        verify: True: compare the hashes of samples while reading, and of dataset.json, index.npy
+            and the columns of `fields`. A sample with another hash cannot be decoded; a file with
+            another one is a DatasetError. Without this, a changed bit may give wrong pixels or
+            labels. What is not packed has no hashes.
+        fields: names of the dataset's fields, and "image", "label", "id", "key", "source", "valid",
+            "epoch": a batch is a dict with these keys. With size="bucket" also "image_size" and
+            "pixel_mask", with mixup or cutmix "mix_index" and "mix_lam". Boxes, points and masks
+            move with the image; fastpipe.Boxes and fastpipe.Points are names with options. Or a
+            dict, for keys with other names: {"pixel_values": "image"}. None: a batch is (images,
+            labels).
+        prepare: a function of the entries of a batch of `fields`, all but images and masks. It
+            returns a dict of entries to add or to replace, such as tokens. It is called once a
+            batch, ahead of the training loop, in one thread of its own. Its result must depend on
+            the entries alone, so that a resumed run gets the same batches.
+        rank, world_size: number of this process, and number of processes that train together and
+            share each epoch; None: the values that torch.distributed has when an epoch begins if it
+            is initialised, else 0 of 1.
+        partition: "sample": all ranks share all samples of each global batch. "node": the ranks of
+            a node share the node's own part of the dataset. Or the number of parts: the same number
+            gives the same global batches on any number of nodes that divides it.
+        stall_timeout: seconds without a batch after which the log says which thread is stuck, and
+            where. After ten times as long the loader raises an EngineError.
 
     Returns:
         A Loader: iterate over it to get (images, labels), or a dict of the fields.
@@ -153,150 +167,145 @@ def loader(
         DatasetError: `data` holds no finished dataset, and no images.
     """
     refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
+
+    # First everything that needs no dataset: opening one may take long.
     flag("train", train)
-    buckets = buckets_of(size, size_choices, crop)
-    height_width, sizes = (buckets.largest, None) if buckets else batch_sizes(size, size_choices, crop, train=train)
-    world = World(rank, world_size)
-    everyone = world.known() or ALONE
+    ranks = RankResolver(rank, world_size)
+    known_ranks = ranks.known() or ALONE
     if partition not in ("sample", "node"):
         partition = whole("partition", partition, least=1, most=2**20, hint=_PARTITION_HINT)
-    shuffled = train if shuffle is None else flag("shuffle", shuffle)
-    cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=0, most=1024, hint=_WORKERS_HINT)
-    if workers == 0:  # programs pass what a DataLoader takes
-        workers = 1
-        _tell_one_thread(cpus)
-    ahead = whole(
-        "prefetch_factor", 2 if prefetch_factor is None else prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT
+    cpus = max(1, granted_cpus() // ranks_per_node(known_ranks))
+    workers = _parse_workers(num_workers, cpus)
+    if prefetch_factor is None:
+        prefetch_factor = 2
+    prefetch_factor = whole(
+        "prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT
     )
     flag("exact", exact)
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
-    patience_s = positive("stall_timeout", stall_timeout)
-    if binding.is_started_bound():
-        _tell_bound()
+    stall_s = positive("stall_timeout", stall_timeout)
+    notices.warn_bound_process()
     if prepare is not None and (fields is None or not callable(prepare)):
         raise ConfigError(
-            f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it gets, got {fields!r}; "
-            'say what they have, fields=("image", "label", ...)'
+            f"prepare: expected a function, got {prepare!r}, and fields= of the batches that it "
+            f'gets, got {fields!r}; say what they have, fields=("image", "label", ...)'
         )
-    stream, pixels = stream_of(device), Pixels(channels, dtype)
+
+    stream = stream_of(device)
+    pixels = Pixels(channels, dtype)
     augmentation = pixels.augment if augment is None else as_augment(augment)
-    recipe_with = partial(  # checked before the dataset is opened, which may take long
+    shuffled = train if shuffle is None else flag("shuffle", shuffle)
+    buckets = buckets_of(size, size_choices, crop)
+    if buckets is not None:
+        height_width = buckets.largest
+        sizes = None
+    else:
+        height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
+    # Views may have sizes of their own; their crops are checked with them.
+    crop_size = height_width if views is None else (1, 1)
+    recipe_with = partial(
         Recipe,
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
-        crop=buckets or checked_crop(crop, height_width if views is None else (1, 1), train=train),  # views have sizes
+        crop=buckets or checked_crop(crop, crop_size, train=train),
         flip=flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
         seed=whole("seed", seed, least=0, most=2**64 - 1),
         sizes=sizes,
     )
+
+    # The dataset, and what has to go together with it.
     dataset = as_dataset(data)
     form = pixels.form(dataset)
-    recipe = recipe_with(content=dataset.content, epoch_size=_checked_size(epoch_size, dataset))
-    augmentations: tuple[Augment | None, ...] = (augmentation,)
+    parsed_epoch_size = _parse_epoch_size(epoch_size, dataset)
+    recipe = recipe_with(content=dataset.content, epoch_size=parsed_epoch_size)
+    augments: tuple[Augment | None, ...] = (augmentation,)
     if views is not None:
-        recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
-    sampling = sampling_of(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
-    check_together(dataset, recipe, augmentations, form, labelled=sampling.labelled)
+        recipe, augments = recipe_with_views(views, recipe, augmentation, train=train)
+    sampling = parse_sampler(sampler, dataset, shuffle=shuffled, seed=recipe.seed)
+    check_together(dataset, recipe, augments, form, labelled=sampling.labelled)
     if sampling.ordered and shuffle:
         raise impossible("shuffled list")
     if buckets is not None and sampling.by_class is not None:
         raise impossible("classes of buckets")
     if sampling.listed is not None and epoch_size is not None:
         raise impossible("listed size")
-    recipes = Recipes(world, recipe, sampling, partition)
-    recipe = recipes.now()
+
+    # The recipe for the ranks that are known now, to find errors before training starts.
+    recipes = RecipeResolver(ranks, recipe, sampling, partition)
+    recipe = recipes.current()
     check_pictures(recipe)
-    for each in dataset.stored:
-        if isinstance(each.index.path, Url):
-            _tell_nodes(each.index, everyone, partition)
-        if not each.index.packed:
-            _tell_unpacked(each.index)
+    for stored in dataset.stored:
+        notices.warn_shared_by_nodes(stored.index, known_ranks, partition)
+        notices.warn_unpacked(stored.index)
         if verify:
-            check_saved(each.index)
-    reader = field_reader(dataset, recipe, augmentations, fields, form)
+            check_saved(stored.index)
+    reader = make_field_reader(dataset, recipe, augments, fields, form)
 
-    index, stats, slots = dataset.index, Stats(), []
-    # A buffer is with the user or on its way to the device, one with the batch handed out, the rest are being filled.
-    keep = ahead + 2 + stream.lookahead
-    for view in recipe.views:
-        shape = recipe.batch_size * view.crop.rows, *(view.size or recipe.size), form.channels
-        slots.append((SlotRing(shape, keep, stream.slot, form.dtype), exact or not view.crop.may_be_reduced))
-    engine = Engine(index, workers, verify=verify, fields=reader.names if reader else ())
-    watchdog, replace_bad = Watchdog(patience_s, index, engine.activities), on_error == "replace"
-    preparing = None if prepare is None or reader is None else Prepare(prepare, reader.read, stats)
-    maker = Maker(
-        index, engine, slots, stats, watchdog, form, ahead, replace_bad=replace_bad, fields=reader, prepare=preparing
+    # All options are checked: now the memory, and the engine, which starts its threads.
+    index = dataset.index
+    stats = Stats()
+    slots = _make_slots(recipe, form, stream, prefetch_factor, exact=exact)
+    field_names = () if reader is None else reader.names
+    engine = Engine(index, workers, verify=verify, fields=field_names)
+    maker = BatchMaker(
+        index,
+        engine,
+        slots,
+        stats,
+        Watchdog(stall_s, index, engine.activities),
+        form,
+        replace_bad=on_error == "replace",
+        fields=reader,
+        prepare=None if prepare is None or reader is None else Prepare(prepare, reader.read, stats),
     )
-    compiled = any(each is not None and each.compiled for each in augmentations)
-    exacts = all(each for _, each in slots)
-    settings = Settings(workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.reader is not None)
-    made = Loader(dataset, Parts(recipes, maker, stream, augmentations), settings)
-    warn_of_other_classes(made, train=train)
-    return made
-
-
-def _tell_nodes(index: Index, everyone: Ranks, partition: str | int) -> None:
-    """Says what sharing all samples costs where every node has to fetch them; one rank says it."""
-    nodes = everyone.world_size // ranks_per_node(everyone)
-    if partition == "sample" and nodes > 1 and everyone.rank == 0:
-        _LOG.warning(
-            '%s is read by %d nodes with partition="sample": over the epochs each of them fetches the whole dataset, '
-            '%s GB, into a cache of its own. If each is to fetch its part only: fastpipe.loader(..., partition="node")',
-            index.path,
-            nodes,
-            f"{int(index.shard_sizes.sum()) / 1e9:,.1f}",
-        )
-
-
-def _tell_one_thread(cpus: int) -> None:
-    """Says once that num_workers=0 means one thread."""
-    if "num_workers=0" not in _told and cpus > 1:
-        _told.add("num_workers=0")
-        _LOG.warning(
-            "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this process, so none "
-            "has to be avoided: leave num_workers out for as many as CPUs are granted, %d",
-            cpus,
-        )
-
-
-def _tell_bound() -> None:
-    """Says once that this process has one CPU, as what a program starts whose main thread OpenMP has bound."""
-    variable = binding.variable()
-    if variable in _told:
-        return
-    _told.add(variable)
-    _LOG.warning(
-        "this process was started with one CPU of %d, and %s is set: OpenMP binds the main thread of a program that "
-        "imports torch, such as torchrun, to one CPU, and all that it starts has no more. So decoding has one CPU. "
-        "Unset the variable, or set %s=false, before the program starts",
-        os.cpu_count() or 1,
-        variable,
-        variable.partition("=")[0],
+    settings = Settings(
+        workers,
+        cpus,
+        stream.device.type,
+        exact=all(is_exact for _, is_exact in slots),
+        compiled=any(augment is not None and augment.compiled for augment in augments),
+        packed=index.packed,
+        remote=engine.reader is not None,
     )
+    new_loader = Loader(dataset, recipes, maker, stream, augments, settings, prefetch_factor)
+    warn_of_other_classes(new_loader, train=train)
+    return new_loader
 
 
-def _checked_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
+def _parse_workers(num_workers: int | None, cpus: int) -> int:
+    if num_workers is None:
+        num_workers = cpus
+    workers = whole("num_workers", num_workers, least=0, most=1024, hint=_WORKERS_HINT)
+    if workers > 0:
+        return workers
+    # With a DataLoader, 0 is usual: it means no worker processes.
+    notices.warn_one_thread(cpus)
+    return 1
+
+
+def _parse_epoch_size(epoch_size: int | str | None, data: Dataset) -> int | str | None:
+    # An epoch of a mixture has no number of samples of its own: it ends with one of its datasets.
     if data.content.mixed and (epoch_size is None or isinstance(epoch_size, str)):
         return choice("epoch_size", epoch_size or "smallest", ("smallest", "largest"))
-    return None if epoch_size is None else whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
+    if epoch_size is None:
+        return None
+    return whole("epoch_size", epoch_size, least=1, most=MOST_ROWS)
 
 
-def _tell_unpacked(index: Index) -> None:
-    """Says once a source, in the log "fastpipe", that it is not packed, and what packing would change."""
-    if index.fingerprint in _told:
-        return
-    _told.add(index.fingerprint)
-    text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
-    if converted := int(index.counts["converted"]):
-        text += (
-            f" {converted:,} of them are no baseline JPEGs or PNGs, so they are converted again in each epoch, which "
-            "takes several times as long as decoding."
-        )
-    _LOG.warning(
-        f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part of an image that it "
-        "needs, reads the disk in large pieces, and checks the bytes; docs/performance.md has measurements"
-    )
+def _make_slots(
+    recipe: Recipe, form: PixelForm, stream: Stream, prefetch_factor: int, *, exact: bool
+) -> list[tuple[SlotRing, bool]]:
+    """The batch buffers of each view, and whether the view is decoded exactly."""
+    # One buffer is with the user or on its way to the device, one holds the batch that is handed
+    # out, and the others are being filled.
+    keep = prefetch_factor + 2 + stream.lookahead
+    slots = []
+    for view in recipe.views:
+        height, width = view.size or recipe.size
+        shape = (recipe.batch_size * view.crop.rows, height, width, form.channels)
+        ring = SlotRing(shape, keep, stream.slot, form.dtype)
+        slots.append((ring, exact or not view.crop.may_be_reduced))
+    return slots

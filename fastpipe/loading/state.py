@@ -1,4 +1,4 @@
-"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader."""
+"""The position of a loader -> a small dictionary for JSON, and back."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ if TYPE_CHECKING:  # the commands that show a dataset need no torch
     from fastpipe.samples.dataset import Dataset
 
 STATE_VERSION = 3
-_STORED = "stored"  # in "order", which is a text: what the state's datasets were, for messages
+# A key in "order", which is a text, for the stored datasets of the state. Only messages need it.
+_STORED = "stored"
 
-# What no option is called like -> the options that decide it.
+# Facts of an order whose name is not an option's -> the options that decide them.
 _OPTIONS = {
     "global_batch_size": " (batch_size= times world_size=)",
     "sequences": " (partition=)",
     "samples": " (a hash of the samples that select, only, take and fold leave)",
     "mixture": " (the weights of fastpipe.mix)",
-    "weights": " (a hash of them: pass those of that epoch, to fastpipe.Weighted or before to loader.set_weights)",
+    "weights": " (a hash of them: pass those of that epoch, to fastpipe.Weighted or before to "
+    "loader.set_weights)",
     "numbers": " (a hash of the numbers that the sampler gave for that epoch)",
     "with_labels": " (a hash of the labels of with_labels)",
 }
@@ -34,96 +36,120 @@ _OPTIONS = {
 
 @dataclass
 class Position:
+    """A place in a loader's epochs."""
+
     epoch: int = 0
-    batches: int = 0  # of it that have been handed out
+    batches: int = 0  # number of its batches that have been handed out
 
 
-def state_of(position: Position, recipe: Recipe, size: Size | None, data: Dataset) -> dict[str, Any]:
-    """What a checkpoint needs: always the same keys, and no dictionary, which torch.distributed would take apart."""
-    stored = [_Stored.of(each.index) for each in data.stored]
+def make_state(
+    position: Position, recipe: Recipe, size: Size | None, data: Dataset
+) -> dict[str, Any]:
+    """Makes a state; `size` is that of images if it was set while training ran.
+
+    All states have the same keys and no dictionary inside, which torch.distributed.checkpoint would
+    take apart.
+    """
+    stored = [_Stored.of(dataset.index) for dataset in data.stored]
+    order = {**_order(recipe, position.epoch), _STORED: stored}
     return {
         "version": STATE_VERSION,
         **_identity(data),
-        "order": json.dumps({**_order(recipe, position.epoch), _STORED: stored}),
+        "order": json.dumps(order),
         "epoch": position.epoch,
         "batches": position.batches,
-        "size": None if size is None else list(size),  # of images, if it was set while training ran
+        "size": None if size is None else list(size),
     }
 
 
-def facts_of(recipe: Recipe, epoch: int, data: Dataset) -> dict[str, Any]:
-    """What decides which samples are in which global batch of an epoch, as JSON can hold it."""
+def epoch_facts(recipe: Recipe, epoch: int, data: Dataset) -> dict[str, Any]:
+    """What decides which samples are in which global batch of an epoch, for JSON."""
     return {**_identity(data), **_order(recipe, epoch)}
 
 
 def _identity(data: Dataset) -> dict[str, Any]:
-    return {
-        "dataset": data.index.content,
-        "dataset_versions": [each.index.version for each in data.stored],
-    }
+    versions = [stored.index.version for stored in data.stored]
+    return {"dataset": data.index.content, "dataset_versions": versions}
 
 
-def order_in(state: Any, data: Dataset) -> dict[str, Any]:
-    """The order of the samples that a state is of; ConfigError if it is none, or that of another dataset."""
-    foreign = ConfigError(f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}")
+def parse_order(state: Any, data: Dataset) -> dict[str, Any]:
+    """Reads a state's order of samples. Raises ConfigError if the state is of another dataset."""
+    not_a_state = ConfigError(
+        f"load_state_dict: expected a dictionary from state_dict(), got {reprlib.repr(state)}"
+    )
     if not isinstance(state, Mapping) or "version" not in state:
-        raise foreign
+        raise not_a_state
     if state["version"] != STATE_VERSION:
         raise ConfigError(
-            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads {STATE_VERSION}; use "
-            "the version of fastpipe that saved it"
+            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads "
+            f"{STATE_VERSION}; use the version of fastpipe that saved it"
         )
+    if not {"epoch", "batches", "size"} <= state.keys():  # they are read later
+        raise not_a_state
     try:
-        dataset, order, versions = state["dataset"], dict(json.loads(state["order"])), list(state["dataset_versions"])
-        _ = state["epoch"], state["batches"], state["size"]  # they are there
+        dataset = state["dataset"]
+        order = dict(json.loads(state["order"]))
+        versions = list(state["dataset_versions"])
     except (KeyError, TypeError, ValueError):
-        raise foreign from None
-    stored = order.pop(_STORED, None)
+        raise not_a_state from None
+
+    stored = order.pop(_STORED, None)  # a state of an earlier version has none
     if dataset != data.index.content:
         raise ConfigError(
-            f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads dataset "
-            f"{data.index.content!r}. {_which(stored, versions, data)}, or start without the state. {_go_on(state)}"
+            f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads "
+            f"dataset {data.index.content!r}. {_describe_other_dataset(stored, versions, data)}, "
+            f"or start without the state. {_how_to_go_on(state)}"
         )
     return order
 
 
-def position_in(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
-    """Where a state of that order says that a loader stood; ConfigError if the recipe has another order."""
+def parse_position(state: Mapping[str, Any], order: Mapping[str, Any], recipe: Recipe) -> Position:
+    """Reads a state's position. Raises ConfigError if the recipe has another order of samples."""
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
-    mine = json.loads(json.dumps(_order(recipe, epoch)))
-    differing = [name for name in (*mine, *(order.keys() - mine.keys())) if order.get(name) != mine.get(name)]
-    if differing:
-        pairs = ", ".join(
-            f"{name} was {order.get(name)!r} and is now {mine.get(name)!r}{_OPTIONS.get(name, '')}"
-            for name in differing
-        )
+    # By way of JSON, as the state's order has come: a tuple is a list there.
+    current = json.loads(json.dumps(_order(recipe, epoch)))
+    changes = []
+    for name in {**current, **order}:
+        before = order.get(name)
+        after = current.get(name)
+        if before != after:
+            changes.append(f"{name} was {before!r} and is now {after!r}{_OPTIONS.get(name, '')}")
+    if changes:
         raise ConfigError(
-            f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
-            f"same options, or start without the state. {_go_on(state)}"
+            "load_state_dict: the state belongs to another order of the samples: "
+            f"{', '.join(changes)}. Open the loader with the same options, or start without the "
+            f"state. {_how_to_go_on(state)}"
         )
+    # A state may also be saved after the last batch.
     most = partition_of(recipe, epoch).batches
-    return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=most))
+    batches = whole("load_state_dict: batches", state["batches"], least=0, most=most)
+    return Position(epoch, batches)
 
 
 def _order(recipe: Recipe, epoch: int) -> dict[str, Any]:
     """The options that decide which samples are in which global batch."""
-    listed = [pick.digest(epoch) for pick in recipe.picks if isinstance(pick, Listed)]
-    return {
+    order: dict[str, Any] = {
         "seed": recipe.seed,
         "shuffle": recipe.shuffle,
         "drop_last": recipe.drop_last,
         "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
         "sequences": recipe.sequences,
-        **({"buckets": recipe.crop.identity} if isinstance(recipe.crop, Buckets) else {}),
-        **({"epoch_size": recipe.epoch_size} if recipe.epoch_size is not None else {}),
-        **recipe.content.identity,
-        **recipe.sampling,
-        **({"numbers": listed} if listed else {}),
     }
+    if isinstance(recipe.crop, Buckets):
+        order["buckets"] = recipe.crop.identity
+    if recipe.epoch_size is not None:
+        order["epoch_size"] = recipe.epoch_size
+    # What the dataset and the sampler add: samples that were chosen, mixture, weights, repeats.
+    order |= recipe.content.identity
+    order |= recipe.sampling
+    numbers = [pick.digest(epoch) for pick in recipe.picks if isinstance(pick, Listed)]
+    if numbers:
+        order["numbers"] = numbers
+    return order
 
 
 class _Stored(NamedTuple):
-    """What a state says of a stored dataset, for the message if another one is there."""
+    """What a state keeps of a stored dataset, for the message if another one is open."""
 
     lineage: str  # as of Index
     samples: int
@@ -138,42 +164,55 @@ class _Stored(NamedTuple):
         if not self.classes:
             return f"{self.samples:,} samples"
         names = ", ".join(repr(name[:20]) for name in self.first_classes)
-        return f"{self.samples:,} samples of {self.classes:,} classes ({names}{', ...' if self.classes > 2 else ''})"
+        if self.classes > len(self.first_classes):
+            names += ", ..."
+        return f"{self.samples:,} samples of {self.classes:,} classes ({names})"
 
 
-def _go_on(state: Mapping[str, Any]) -> str:
-    """How to train on with what is there now."""
+def _how_to_go_on(state: Mapping[str, Any]) -> str:
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
     return (
-        f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins epoch {epoch} from its "
-        f"start, and loader.set_epoch({epoch + 1}) the next one"
+        f"To train on with the dataset and the options of now: loader.set_epoch({epoch}) begins "
+        f"epoch {epoch} from its start, and loader.set_epoch({epoch + 1}) the next one"
     )
 
 
-def _which(stored: Any, versions: list[int], data: Dataset) -> str:
-    """What the dataset of the state is to the one that is there: a version of it, or another one."""
-    indexes = [each.index for each in data.stored]
+def _describe_other_dataset(stored: Any, versions: list[int], data: Dataset) -> str:
+    """How the dataset of a state differs from the open one: another one, or another version."""
+    indexes = [dataset.index for dataset in data.stored]
     try:
-        there = [_Stored(*each) for each in stored]
+        state_datasets = [_Stored(*values) for values in stored]
     except TypeError:  # an earlier fastpipe has saved the state
         return "Open the dataset of the state"
-    if not len(there) == len(versions) == len(indexes):
-        return f"It is of {len(there)} stored datasets, and these are {len(indexes)}. Open the dataset of the state"
-    for index, then in zip(indexes, there, strict=True):
-        if then.lineage != index.lineage:
-            return (
-                f"It is another dataset, not a version of {index.path}: {then} there, {_Stored.of(index)} here. Open "
-                "the dataset of the state"
-            )
-    pairs = zip(indexes, versions, strict=True)
-    grown = [(index, version) for index, version in pairs if index.version != version]
-    if not grown:
+    # A mixture or a concatenation consists of several stored datasets.
+    if not len(state_datasets) == len(versions) == len(indexes):
         return (
-            f"The files of {indexes[0].path} have changed since, or it is another dataset: {there[0]} there, "
-            f"{_Stored.of(indexes[0])} here. Open the dataset of the state"
+            f"It is of {len(state_datasets)} stored datasets, and these are {len(indexes)}. Open "
+            "the dataset of the state"
         )
-    words = " and ".join(
-        f"{index.path} has version {index.version} here, and had {version} there" for index, version in grown
+    # All versions of a dataset have the same lineage.
+    for index, state_dataset in zip(indexes, state_datasets, strict=True):
+        if state_dataset.lineage != index.lineage:
+            return (
+                f"It is another dataset, not a version of {index.path}: {state_dataset} there, "
+                f"{_Stored.of(index)} here. Open the dataset of the state"
+            )
+
+    differences = []
+    options = []
+    for index, version in zip(indexes, versions, strict=True):
+        if index.version == version:
+            continue
+        differences.append(
+            f"{index.path} has version {index.version} here, and had {version} there"
+        )
+        options.append(f"fastpipe.open({str(index.path)!r}, version={version})")
+    if not differences:
+        return (
+            f"The files of {indexes[0].path} have changed since, or it is another dataset: "
+            f"{state_datasets[0]} there, {_Stored.of(indexes[0])} here. Open the dataset of the "
+            "state"
+        )
+    return (
+        f"{' and '.join(differences)}. Pass {', '.join(options)} to the loader in place of the path"
     )
-    opens = ", ".join(f"fastpipe.open({str(index.path)!r}, version={version})" for index, version in grown)
-    return f"{words}. Pass {opens} to the loader in place of the path"

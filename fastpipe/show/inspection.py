@@ -29,7 +29,7 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.pixel_form import PixelForm, describe_forms
-from fastpipe.loading.epoch import Maker
+from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.content import Content
 from fastpipe.plan.crop_options import checked_crop, flip_probability
@@ -143,7 +143,7 @@ def write_contact_sheet(
     stats, views = Stats(), [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
     with closing(Engine(index, granted_cpus())) as engine:  # the first batch of a loader, without torch
         watchdog = Watchdog(_STALL_TIMEOUT_S, index, engine.activities)
-        maker = Maker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
+        maker = BatchMaker(index, engine, views, stats, watchdog, PixelForm(), replace_bad=True)
         plan = EpochPlan(recipe, epoch=0)
         batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     captions = [index.class_name(label) for label in batch.there.labels.tolist()]

@@ -16,7 +16,7 @@ from fastpipe.augment import Augment
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError, flag, whole
-from fastpipe.loading.loader import Loader, Parts
+from fastpipe.loading.loader import Loader, make_transfer
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 from fastpipe.plan.epoch import EpochPlan
@@ -77,8 +77,8 @@ def preview(
     from fastpipe.show.marks import marks_of_row, of_samples, visible, with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
-    parts, data = loader.parts, loader.dataset
-    recipe = parts.recipe
+    data = loader.dataset
+    recipe = loader.recipe
     if recipe.crop.rows > 1:
         raise ConfigError(
             f"preview: it draws one crop of each photo, but {type(recipe.crop).__name__} has {recipe.crop.rows}; pass "
@@ -86,17 +86,17 @@ def preview(
         )
     ids = _some_samples(recipe, whole("rows", rows, least=1, most=MOST_ROWS))
     # A column for each epoch, or for each view.
-    seen = [each for epoch in range(1 if recipe.more else VARIANTS) for each in seen_by(parts, ids, epoch)]
-    pixels = [_pixels(each.images, augment) for each, augment in zip(seen, cycle(parts.augments), strict=False)]
+    seen = [each for epoch in range(1 if recipe.more else VARIANTS) for each in seen_by(loader, ids, epoch)]
+    pixels = [_pixels(each.images, augment) for each, augment in zip(seen, cycle(loader.augments), strict=False)]
     names = [f"{'view' if recipe.more else 'epoch'} {number}" for number in range(len(seen))]
     plan = seen[0].plan
-    fields = visible(data, parts.maker.fields.names if parts.maker.fields else ())
+    fields = visible(data, loader.maker.fields.names if loader.maker.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
     notes: list[list[str]] = []
     for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
         record = plan.records[row]
-        photo = _photo(parts, plan, row)
+        photo = _photo(loader, plan, row)
         boxes = np.stack([each.plan.crops.boxes[row] for each in seen]) * (photo.shape[1] / record["width"])
         cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
         for each, images in zip(seen, pixels, strict=True):
@@ -132,14 +132,14 @@ class Seen(NamedTuple):
     fields: dict[str, Any]  # values by name; none if the loop gets (images, labels)
 
 
-def seen_by(parts: Parts, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
+def seen_by(loader: Loader, ids: NDArray[np.int64], epoch: int) -> list[Seen]:
     """Decodes samples, (n,) ids, at full size and takes them through a loader's device and augmentation: each view."""
     # Memory and figures of its own, and no thread but those of the engine.
-    slots = [(SlotRing((0,), 0, parts.stream.slot, parts.maker.form.dtype), True) for _ in parts.augments]
-    maker = replace(parts.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
-    of = EpochPlan(parts.recipe, epoch)
+    slots = [(SlotRing((0,), 0, loader.stream.slot, loader.maker.form.dtype), True) for _ in loader.augments]
+    maker = replace(loader.maker, views=slots, stats=Stats(), replace_bad=False, prepare=None)
+    of = EpochPlan(loader.recipe, epoch)
     made = maker.end(maker.begin(of.of(ids), of, 0))
-    transfer = replace(parts, maker=maker).transfer()
+    transfer = make_transfer(maker, loader.stream, loader.augments, loader.recipe)
     staged = transfer.begin(made)
     batch = transfer.hand_over(staged)
     fields, found = made.fields, []
@@ -158,17 +158,17 @@ def _on_cpu(value: Any) -> Any:
     return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
-def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
+def _photo(loader: Loader, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     """A whole photo in the loader's channels, shrunk or enlarged to fit a cell, as it is drawn: (h, w, 3)."""
     record = plan.records[row]
     width, height = int(record["width"]), int(record["height"])
     size = _size_in_cell(height, width)
-    image = np.empty((1, *size, parts.maker.form.channels), dtype=np.uint8)
+    image = np.empty((1, *size, loader.maker.form.channels), dtype=np.uint8)
     box = np.array([[0, 0, width, height]])
     crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
     whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=np.zeros(1, dtype=np.bool_))
-    for _, reason in parts.maker.engine.decode(whole_photo, image):
-        raise parts.maker.index.sample_error(int(whole_photo.samples[0]), reason)
+    for _, reason in loader.maker.engine.decode(whole_photo, image):
+        raise loader.maker.index.sample_error(int(whole_photo.samples[0]), reason)
     return _drawable(image[0])
 
 

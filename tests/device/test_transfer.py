@@ -20,7 +20,7 @@ import fastpipe
 from fastpipe.device.streams import Stream
 from fastpipe.errors import EngineError, SampleError
 from fastpipe.loading import factory
-from fastpipe.loading.epoch import Epoch
+from fastpipe.loading.prefetcher import Prefetcher
 
 BATCH = 5
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
@@ -57,7 +57,7 @@ def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, 
         return copy(tensor)
 
     stream.copy = copy_and_keep  # type: ignore[method-assign]
-    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", True):
+    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=True):
         for number, (images, labels) in enumerate(loader, start=1):
             assert (images.dtype, labels.dtype) == (torch.uint8, torch.int64)
             assert images.is_contiguous(memory_format=torch.channels_last)
@@ -159,7 +159,7 @@ def test_the_host_never_waits_for_the_side_stream(flat: Path, stream: FakeStream
 
 
 def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream) -> None:
-    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", True):
+    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=True):
         batches = iter(loader)
         next(batches)
         assert loader.stats().device_s == 0
@@ -171,7 +171,10 @@ def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream)
 def test_a_loop_that_evaluates_and_then_trains(flat: Path, stream: FakeStream) -> None:
     """The batch to train on was queued in inference mode, whose tensors cannot be saved for backward."""
     model = torch.nn.Conv2d(3, 2, 3)
-    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader, mock.patch.object(Epoch, "ready", True):
+    with (
+        loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader,
+        mock.patch.object(Prefetcher, "has_ready_batch", return_value=True),
+    ):
         batches = iter(loader)
         with torch.inference_mode():
             next(batches)
@@ -287,7 +290,7 @@ def test_a_loop_that_its_device_holds_back_does_not_wait_for_data(
 
 def test_a_batch_that_is_ready_does_not_wait_for_the_next_one(flat: Path, stream: FakeStream) -> None:
     """Where the next batch is not made yet, it is queued when it is asked for."""
-    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", False):
+    with loader_of(flat) as loader, mock.patch.object(Prefetcher, "has_ready_batch", return_value=False):
         batches = iter(loader)
         next(batches)
         assert stream.log == ["begin", "queued", "hand over"]

@@ -17,7 +17,7 @@ PATIENCE_S = 300.0
 
 @contextmanager
 def opened(convert: Callable[[int], bytes], threads: int) -> Iterator[Conversions]:
-    conversions = Conversions(convert, threads)
+    conversions = Conversions(convert, threads, np.zeros(16, dtype=np.bool_))
     try:
         yield conversions
     finally:
@@ -33,7 +33,7 @@ def test_one_odd_row_after_another_takes_one_thread() -> None:
         for sample in range(5):
             (ended,) = conversions.begin([sample], np.zeros(1, _engine.TASK_DTYPE), [])
             assert "sample" in str(ended.result(PATIENCE_S))
-            while conversions._state.at_work:
+            while conversions._worker.unfinished:
                 pass
         assert conversions.levels()["threads"] == 1
 

@@ -27,7 +27,7 @@ LARGE_OUTPUT = {"batch_size": 6, "size": 2000, "train": False, "num_workers": 1}
 def test_a_slow_batch_is_told_once_and_comes(
     large: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "_TIMES_UNTIL_ERROR", 10**9)
+    monkeypatch.setattr(watchdog, "_ERROR_FACTOR", 10**9)
     with fastpipe.loader(large, stall_timeout=AT_ONCE_S, **LARGE_OUTPUT) as loader:
         ((images, _),) = loader
     assert images.shape[0] == 6

@@ -11,7 +11,7 @@ import pytest
 
 import fastpipe
 from fastpipe.engine.stats import Stats
-from fastpipe.loading.advice import LoadWatch, Settings, advice
+from fastpipe.loading.advice import LoadWatch, Settings, describe_bottleneck
 
 ALL_IN_USE = Settings(workers=2, cpus=2, device="cpu", exact=True, compiled=False)
 UNPACKED = replace(ALL_IN_USE, packed=False)
@@ -45,7 +45,7 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
     ],
 )
 def test_advice_names_the_stage_and_the_change(spent: Stats, settings: Settings, says: list[str]) -> None:
-    text = advice(Stats(), spent, settings, ratio=0.4)
+    text = describe_bottleneck(Stats(), spent, settings, ratio=0.4)
     assert text.startswith("the training loop waited for data for 40% of its steps' time over 50 batches; the bottle")
     for part in says:
         assert part in text
@@ -53,13 +53,13 @@ def test_advice_names_the_stage_and_the_change(spent: Stats, settings: Settings,
 
 @pytest.mark.parametrize(("ratio", "words"), [(0.996, "for 100% of its steps' time"), (51.71, "51.7 times as long as")])
 def test_a_loop_that_mostly_waits_is_told_in_times(ratio: float, words: str) -> None:
-    assert f"waited for data {words}" in advice(Stats(), DECODING, ALL_IN_USE, ratio)
+    assert f"waited for data {words}" in describe_bottleneck(Stats(), DECODING, ALL_IN_USE, ratio)
 
 
 def test_only_what_was_spent_since_counts() -> None:
     before = Stats(wait_s=100.0, decode_s=100.0, augment_s=1.0)
     after = replace(before, augment_s=9.0)
-    assert "augmentation" in advice(before, after, ALL_IN_USE, 0.2)
+    assert "augmentation" in describe_bottleneck(before, after, ALL_IN_USE, 0.2)
 
 
 def watch_of(stats: Stats = DECODING) -> LoadWatch:
@@ -101,5 +101,5 @@ def test_a_ranks_share_of_the_cpus_is_what_it_is_told_to_use(monkeypatch: pytest
     monkeypatch.setattr(importlib.import_module("fastpipe.loading.factory"), "granted_cpus", lambda: 64)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with fastpipe.loader(flat, 1, size=8, num_workers=1, rank=0, world_size=8) as loader:
-        text = advice(Stats(), DECODING, loader._watch._settings, ratio=0.4)
+        text = describe_bottleneck(Stats(), DECODING, loader._watch._settings, ratio=0.4)
     assert "pass num_workers=8 (now 1; 8 CPUs are granted)" in text

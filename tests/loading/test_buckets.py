@@ -143,7 +143,7 @@ def test_boxes_masks_and_points_move_with_the_image(shapes: Path, torchvision: A
 def test_previews_are_drawn(shapes: Path, tmp_path: Path) -> None:
     with opened(shapes, augment=fastpipe.Augment.imagenet()) as loader:
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=3).photos == 3
-        assert len(seen_by(loader.parts, np.arange(5), 0)[0].images) == 5
+        assert len(seen_by(loader, np.arange(5), 0)[0].images) == 5
 
 
 def test_batches_of_images_know_their_mask(shapes: Path) -> None:

@@ -18,7 +18,7 @@ ALL = ["ant", "bee", "cow"]
 def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the loaders of other tests."""
     monkeypatch.setattr(of_loading, "_loaders", [])
-    monkeypatch.setattr(of_loading, "_told", set())
+    monkeypatch.setattr(of_loading, "_warned", set())
 
 
 def named(flat: Path, *names: str) -> fastpipe.Dataset:

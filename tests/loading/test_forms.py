@@ -119,7 +119,7 @@ def test_gray_and_alpha_are_cropped_and_resized_as_pillow_does(mixed: Path, kind
     for channels, mode in MODES.items():
         options = {"channels": channels, "size": (12, 9), "seed": 7, "exact": True, "num_workers": 1, "hflip": False}
         with fastpipe.loader(data, 4, drop_last=False, **options) as loader:
-            plan, rows = EpochPlan(loader.parts.recipe, 0), [batch.images for batch in loader]
+            plan, rows = EpochPlan(loader.recipe, 0), [batch.images for batch in loader]
         for number, images in enumerate(rows):
             batch = plan.batch(number)
             for row, sample in enumerate(batch.ids.tolist()):

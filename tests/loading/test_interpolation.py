@@ -30,7 +30,7 @@ def test_batches_are_pillows(large: Path, kind: str, interpolation: str) -> None
     crop = CROPS[kind](interpolation=interpolation)
     whole = fastpipe.open(large)
     with fastpipe.loader(large, 4, size=SIDE, crop=crop, hflip=False, exact=True, num_workers=2) as loader:
-        seen = seen_by(loader.parts, np.arange(len(whole)), 0)[0]
+        seen = seen_by(loader, np.arange(len(whole)), 0)[0]
         batches = [images for images, _ in loader]
     assert len(batches) == len(whole) // 4
     for sample, image in enumerate(seen.images):
@@ -71,7 +71,7 @@ def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
     }
     for kind, crop in crops.items():
         with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
-            seen = seen_by(loader.parts, np.arange(len(whole)), 0)[0]
+            seen = seen_by(loader, np.arange(len(whole)), 0)[0]
         for picture, image, box in zip(pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True):
             if kind == "random":
                 x, y, width, height = map(int, box)

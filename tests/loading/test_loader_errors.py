@@ -16,7 +16,7 @@ from support.pictures.drawn import FLAT_IMAGES
 import fastpipe
 from fastpipe import ConfigError, EngineError, SampleError
 from fastpipe.format.index import Index
-from fastpipe.loading.epoch import Maker
+from fastpipe.loading.batch_maker import BatchMaker
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.epoch import EpochPlan
 
@@ -177,14 +177,14 @@ def test_a_single_sample_has_no_replacement(flat: Path, copied: Copy) -> None:
 def test_no_memory_for_a_batch_ends_the_epoch_behind_the_batches_before(
     flat: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = Maker.begin
+    begin = BatchMaker.begin
 
-    def failing(maker: Maker, plan: BatchPlan, of: EpochPlan, number: int) -> object:
+    def failing(maker: BatchMaker, plan: BatchPlan, of: EpochPlan, number: int) -> object:
         if number == 2:
             raise MemoryError("none left")
         return begin(maker, plan, of, number)
 
-    monkeypatch.setattr(Maker, "begin", failing)
+    monkeypatch.setattr(BatchMaker, "begin", failing)
     with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
         batches = iter(loader)
         next(batches)
@@ -199,7 +199,7 @@ def test_a_sample_that_memory_does_not_suffice_for_is_not_replaced(
 ) -> None:
     dataset = copied(flat)
     damage(dataset, 2)
-    monkeypatch.setattr("fastpipe.loading.epoch.lacks_memory", lambda reason: True)
+    monkeypatch.setattr("fastpipe.loading.batch_maker.lacks_memory", lambda reason: True)
     shard, key, offset = Index(dataset).where(2)
     place = re.escape(f"(sample 2, key {key}, at byte {offset} of {shard}). Pass a smaller num_workers")
     with (

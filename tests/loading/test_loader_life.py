@@ -21,8 +21,8 @@ from support.running.soak import Tried, times
 import fastpipe
 from fastpipe import EngineError
 from fastpipe.format.index import Index
-from fastpipe.loading.course import Course
-from fastpipe.loading.epoch import Epoch
+from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.prefetcher import Prefetcher
 
 
 @pytest.fixture
@@ -209,13 +209,13 @@ def test_threads_may_share_an_iterator(flat: Path) -> None:
 
 def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the count of epochs: none is given twice, however long it takes to begin one."""
-    take = Course._next_epoch
+    take = EpochSequence._next_prefetcher
 
-    def slow(course: Course) -> Epoch:
+    def slow(epochs: EpochSequence) -> Prefetcher:
         time.sleep(0.05)
-        return take(course)
+        return take(epochs)
 
-    monkeypatch.setattr(Course, "_next_epoch", slow)
+    monkeypatch.setattr(EpochSequence, "_next_prefetcher", slow)
     with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
         epochs: list[list[torch.Tensor]] = []
         workers = [threading.Thread(target=lambda: epochs.append([images for images, _ in loader])) for _ in range(3)]

@@ -102,7 +102,7 @@ def test_damage_here_is_not_said_to_be_of_the_network(
 @pytest.mark.parametrize("first", [0, 5])
 def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: Path, first: int) -> None:
     with loader_of(fastpipe.mix({flat: 0.01, other: 0.99}), epoch_size=800) as loader:
-        plan = EpochPlan(loader.parts.recipe, epoch=1)
+        plan = EpochPlan(loader.recipe, epoch=1)
         named: set[int] = set()
         shards: set[int] = set()
         rare = 0

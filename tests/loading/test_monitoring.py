@@ -17,7 +17,7 @@ from support.running.patience import in_time
 import fastpipe
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import ConfigError
-from fastpipe.loading.monitor import describe, line
+from fastpipe.loading.monitor import describe, format_line
 
 BUSY = Stats(
     epoch=2,
@@ -42,13 +42,13 @@ BUSY = Stats(
 
 
 def test_a_line_says_what_was_done_between_two_looks() -> None:
-    assert line(describe(Stats(), BUSY, 2.0, 1000)) == (
+    assert format_line(describe(Stats(), BUSY, 2.0, 1000)) == (
         "fastpipe: epoch 2 (1,000 batches); 3,200 images/s; 200 MB/s read; 3 samples replaced; "
         "waited 25% of the steps' time, most of it for decoding threads; "
         "threads: 7 of 8 busy, read 5%, decode 80%, resize 15%; "
         "queues: 1 of 3 batches ready, 1,500 rows waiting, 1 being copied to the device"
     )
-    assert line(describe(Stats(), Stats(threads=2), 1.0, 10)) == (
+    assert format_line(describe(Stats(), Stats(threads=2), 1.0, 10)) == (
         "fastpipe: not begun; 0 images/s; 0 MB/s read; threads: 0 of 2 busy; "
         "queues: 0 of 0 batches ready, 0 rows waiting"
     )

@@ -14,7 +14,7 @@ import torch
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.loading.ranks import _LAUNCHERS, World, in_nodes, ranks_per_node
+from fastpipe.loading.ranks import _LAUNCHERS, RankResolver, group_by_node, ranks_per_node
 from fastpipe.plan.partition import ALONE, Ranks
 
 LAUNCHER = ("SLURM_NTASKS", "LOCAL_WORLD_SIZE", *_LAUNCHERS, *_LAUNCHERS.values())
@@ -27,14 +27,14 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alone_without_anything() -> None:
-    assert World(None, None).known() is None
+    assert RankResolver(None, None).known() is None
 
 
 def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert World(3, 8).known() == Ranks(3, 8)
-    assert World(0, 1).known() == ALONE
+    assert RankResolver(3, 8).known() == Ranks(3, 8)
+    assert RankResolver(0, 1).known() == ALONE
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_arguments_that_make_no_sense(rank: object, world_size: object, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        World(rank, world_size)
+        RankResolver(rank, world_size)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
 
 def test_torch_distributed_counts_whenever_it_is_asked(tmp_path: Path) -> None:
-    world = World(None, None)
+    world = RankResolver(None, None)
     assert world.known() is None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
@@ -278,14 +278,14 @@ def test_ranks_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert in_nodes(Ranks(5, 8), "node") == (Ranks(5, 8, 4), 4)
-    assert in_nodes(Ranks(5, 8), 8) == (Ranks(5, 8, 4), 8)
+    assert group_by_node(Ranks(5, 8), "node") == (Ranks(5, 8, 4), 4)
+    assert group_by_node(Ranks(5, 8), 8) == (Ranks(5, 8, 4), 8)
     with pytest.raises(ConfigError, match=r"multiple of the 4 nodes \(8 ranks, 2 on each\), got 6"):
-        in_nodes(Ranks(5, 8), 6)
+        group_by_node(Ranks(5, 8), 6)
     with pytest.raises(
         ConfigError, match=r"the same number of ranks on every node, got 5 ranks, 2 of them on this node"
     ):
-        in_nodes(Ranks(0, 5), "node")
+        group_by_node(Ranks(0, 5), "node")
 
 
 def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:

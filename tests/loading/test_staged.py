@@ -17,7 +17,7 @@ from support.pictures.drawn import FLAT_IMAGES
 import fastpipe
 from fastpipe.device.transfer import Transfer
 from fastpipe.errors import SampleError
-from fastpipe.loading.epoch import Epoch
+from fastpipe.loading.prefetcher import Prefetcher
 from fastpipe.plan.host_batch import HostBatch
 
 BATCH = 5
@@ -30,12 +30,12 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStream]:
     """The stream that every loader of the test gets; batches are made whenever one looks."""
     fake = FakeStream()
     monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: fake)
-    with mock.patch.object(Epoch, "ready", property(made)):
+    with mock.patch.object(Prefetcher, "has_ready_batch", made):
         yield fake
 
 
-def made(epoch: Epoch) -> bool:
-    epoch.fill(epoch._maker.ahead + 1)
+def made(prefetcher: Prefetcher) -> bool:
+    prefetcher.fill(prefetcher.capacity)
     return True
 
 

@@ -151,7 +151,7 @@ def test_options_of_a_field_are_those_of_single_samples_too(data: Path) -> None:
 def test_a_preview_shows_each_view_with_its_marks(data: Path, tmp_path: Path) -> None:
     fields = ["image", "boxes", "seg", POSE, "caption"]
     with loader_of(data, fields, views=VIEWS) as loader:
-        seen = seen_by(loader.parts, np.arange(3), 1)
+        seen = seen_by(loader, np.arange(3), 1)
         assert [each.fields["seg"].shape[1:] for each in seen] == [each.images.shape[2:] for each in seen]
         assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=2).photos == 2
 

@@ -14,15 +14,15 @@ import pytest
 import torch
 
 import fastpipe
-from fastpipe.loading import factory, programs
+from fastpipe.loading import factory, notices, programs
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True)
 def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_told", set())
-    monkeypatch.setattr(factory, "_told", set())
+    monkeypatch.setattr(programs, "_warned", set())
+    monkeypatch.setattr(notices, "_warned", set())
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_schedule_shows_it_too(flat: Path, log: pytest.LogCaptureFixture, monk
     with loader_of(flat) as loader:
         list(loader)
         assert log.text == ""
-    monkeypatch.setattr(programs, "_told", set())
+    monkeypatch.setattr(programs, "_warned", set())
     schedule.load_state_dict({**schedule.state_dict(), "last_epoch": 7})
     with loader_of(flat) as loader:
         list(loader)

@@ -13,7 +13,7 @@ import fastpipe
 from fastpipe.doctor.system import system_checks
 from fastpipe.engine.engine import Engine
 from fastpipe.format.index import Index
-from fastpipe.loading import factory
+from fastpipe.loading import notices
 from fastpipe.machine import binding, cpus
 
 Bound = Callable[..., None]
@@ -79,7 +79,7 @@ def test_a_process_that_was_started_with_one_cpu_says_it_once(
 ) -> None:
     """As a rank that torchrun, bound itself, has started."""
     bound({0}, {0})
-    monkeypatch.setattr(factory, "_told", set())
+    monkeypatch.setattr(notices, "_warned", set())
     with caplog.at_level(logging.WARNING, "fastpipe"):
         for _ in range(2):
             fastpipe.loader(flat, 4, size=8).close()

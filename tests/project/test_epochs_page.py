@@ -105,7 +105,7 @@ def test_buckets(flat: Path, tmp_path: Path) -> None:
     names = run(8, flat, tmp_path)
     assert names["only"].shape == (1, *names["images"].shape[2:])
     assert names["only"].sum() == names["sizes"].prod(dim=1).sum()
-    assert names["large"].parts.recipe.crop.fill == (124, 116, 104, 255)
+    assert names["large"].recipe.crop.fill == (124, 116, 104, 255)
     assert list(next(iter(names["boxed"]))) == ["image", "image_size", "pixel_mask", "label"]
 
 

@@ -135,7 +135,7 @@ def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None
         data, COUNT, size=SIZE, fields=("image", fastpipe.Points("corners", flip_pairs=[(0, 1)])), exact=True
     ) as loader:
         fastpipe.preview(loader, tmp_path / "a.png", rows=COUNT)
-        (seen,) = seen_by(loader.parts, np.arange(COUNT), 3)
+        (seen,) = seen_by(loader, np.arange(COUNT), 3)
     picture = cv2.cvtColor(cv2.imread(str(tmp_path / "a.png")), cv2.COLOR_BGR2RGB)  # type: ignore[arg-type]
     near = 0
     for row in range(COUNT):

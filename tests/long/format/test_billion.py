@@ -80,7 +80,7 @@ def test_a_billion_samples(billion: Path) -> None:
 WEIGHTED = """
     import json, statistics, sys, time
     import fastpipe
-    from fastpipe.loading.samplers import sampling_of
+    from fastpipe.loading.samplers import parse_sampler
     from fastpipe.plan.epoch import EpochPlan
     from fastpipe.plan.recipe import Recipe
     from fastpipe.plan.crops import RandomResizedCrop
@@ -91,7 +91,7 @@ WEIGHTED = """
     weights = {str(name): 1 + (name + 3) % 7 for name in range(1000)}  # of class 0 the mean
     sampler = fastpipe.Repeated(2, fastpipe.Weighted(weights))
     recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, data.content)
-    plan = EpochPlan(sampling_of(sampler, data, shuffle=True, seed=0).of(recipe), 3)
+    plan = EpochPlan(parse_sampler(sampler, data, shuffle=True, seed=0).apply_to(recipe), 3)
     open_s = time.process_time() - started
     order = plan.orders[0]
     seconds, drawn = [], []

@@ -23,7 +23,7 @@ EPOCH = """
             print(hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest(), flush=True)
             if number == 1:
                 sys.stdin.readline()
-        print(loader.stats().retries, loader.parts.maker.engine.reader.caches.remote[0].objects.trouble, flush=True)
+        print(loader.stats().retries, loader.maker.engine.reader.caches.remote[0].objects.trouble, flush=True)
 """
 
 

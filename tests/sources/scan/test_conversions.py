@@ -108,7 +108,7 @@ def test_a_hang_is_named(pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog
 
     monkeypatch.setattr(UnpackedIndex, "convert", slow)
     monkeypatch.setattr(
-        "fastpipe.engine.jobs.MixedJob.cancel.__defaults__", (0.2,)
+        "fastpipe.engine.jobs.ConvertingJob.cancel.__defaults__", (0.2,)
     )  # the error would wait 10 s for the row
     with fastpipe.loader(pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.5) as loader:
         with pytest.raises(

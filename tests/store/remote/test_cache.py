@@ -200,9 +200,9 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader.parts.maker.engine.reader.caches.remote[0].states
+        states = loader.maker.engine.reader.caches.remote[0].states
         assert set(np.unique(states)) == {WRITTEN}
-        loader.parts.maker.engine.reader.fetcher.sync()
+        loader.maker.engine.reader.fetcher.sync()
         assert set(np.unique(states)) == {SYNCED}
         states[:5] = WRITTEN
     del loader, states
@@ -210,7 +210,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     range_server.forget()
     monkeypatch.setattr("fastpipe.store.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader.parts.maker.engine.reader.caches.remote[0].states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader.maker.engine.reader.caches.remote[0].states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
@@ -249,7 +249,7 @@ def test_a_disk_that_does_not_write_is_told(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with open_remote(range_server.url) as loader:
-        reader = loader.parts.maker.engine.reader
+        reader = loader.maker.engine.reader
         with monkeypatch.context() as patch:
             patch.setattr(reader.caches.remote[0], "sync", fails)
             reader.fetcher.sync()
@@ -357,7 +357,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
 ) -> None:
     range_server.latency_s = 0.1
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader = loader.parts.maker.engine.reader
+        reader = loader.maker.engine.reader
         arrived = threading.Event()
         with reader.wants.lock:  # nothing begins before the part is forgotten
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
@@ -381,10 +381,10 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
         monkeypatch.setattr(
-            slow.parts.maker.engine.reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(300.0))
+            slow.maker.engine.reader.caches.remote[0], "sync", lambda: (syncing.set(), sync.wait(300.0))
         )
         next(iter(slow))
-        fetcher = slow.parts.maker.engine.reader.fetcher
+        fetcher = slow.maker.engine.reader.fetcher
         fetcher.in_thread(fetcher.sync)
         assert syncing.wait(300.0)
         closing = threading.Thread(target=slow.close)
@@ -405,12 +405,12 @@ def test_close_waits_for_no_thread_that_waits_for_it(
     """
     with open_remote(range_server.url) as loader:
         next(iter(loader))
-        reader, took_s = loader.parts.maker.engine.reader, []
+        reader, took_s = loader.maker.engine.reader, []
         ended = threading.Event()
 
         def close() -> None:
             started = time.monotonic()
-            loader.parts.maker.engine.close(HANG_S)
+            loader.maker.engine.close(HANG_S)
             took_s.append(time.monotonic() - started)
             ended.set()
 

@@ -67,7 +67,7 @@ def test_a_fault_that_passes_changes_no_batch(
             found = digests(remote)
             assert found == local_digests(epochs)[-len(found) :]
         assert remote.stats().retries >= 0.8 * len(faulted)
-        (cache,) = remote.parts.maker.engine.reader.caches.remote
+        (cache,) = remote.maker.engine.reader.caches.remote
         assert (cache.objects.busy_at > 0) == ("Retry-After" in kind)  # then fewer requests are made at a time
     tried(f"remote: {kind}", len(faulted), "the batches of the local dataset")
 
@@ -205,7 +205,7 @@ def test_the_watchdog_says_what_does_not_come(
     def stalled_until_it_is_told(_: Request) -> Fault | None:
         return None if caplog.records else Fault(stall=10, stall_s=0.1)
 
-    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
+    monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, stall_timeout=0.3) as loader:
         range_server.fault = only_shards(stalled_until_it_is_told)
         next(iter(loader))
@@ -273,7 +273,7 @@ def test_a_small_file_that_is_garbled_on_its_way(
 
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
-        reader, index = loader.parts.maker.engine.reader, loader.dataset.index
+        reader, index = loader.maker.engine.reader, loader.dataset.index
         with reader.brought(np.array([50, 100])) as where:
             record = index.records_of(np.array([100]))[0]
             assert where.shard.tolist() == [len(index.shards)] * 2

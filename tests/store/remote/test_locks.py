@@ -109,7 +109,7 @@ def test_no_block_stays_locked(
     range_server.fault = None
     with open_remote(range_server.url, **IN_ORDER) as again, open_remote(remote_packed, shuffle=False) as local:
         assert len(list(again)) == len(list(local))
-        assert not again.parts.maker.engine.reader.wants.impatient  # blocks that somebody else took too long for
+        assert not again.maker.engine.reader.wants.impatient  # blocks that somebody else took too long for
     del kept
 
 
@@ -127,12 +127,12 @@ def test_who_is_waited_for(
         range_server.fault = None
         child.kill()
 
-    monkeypatch.setattr("fastpipe.engine.watchdog._TIMES_UNTIL_ERROR", 1000)
+    monkeypatch.setattr("fastpipe.engine.watchdog._ERROR_FACTOR", 1000)
     killer = threading.Thread(target=kill)
     killer.start()
     with caplog.at_level(logging.WARNING), open_remote(range_server.url, **IN_ORDER, stall_timeout=0.5) as loader:
         assert len(list(loader)) == len(loader)
-        assert not loader.parts.maker.engine.reader.wants.impatient
+        assert not loader.maker.engine.reader.wants.impatient
     killer.join()
     told = caplog.records[0].getMessage()
     assert "stuck awaiting" in told
@@ -145,7 +145,7 @@ def test_another_loader_of_this_process_is_waited_for(range_server: RangeServer,
     with open_remote(range_server.url, **IN_ORDER) as first, open_remote(range_server.url, **IN_ORDER) as second:
         iterators = [iter(first), iter(second)]
         assert [len(next(each)[1]) for each in iterators] == [BATCH, BATCH]
-        reader = second.parts.maker.engine.reader
+        reader = second.maker.engine.reader
         # The delay that has been seen is looked at: a moment later, the other loader may try its request again.
         delays = []
 
@@ -166,7 +166,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
     cache, writing, go_on = tmp_path / "cache", threading.Event(), threading.Event()
     written_unlocked: list[int] = []
     with open_remote(range_server.url, **IN_ORDER) as loader:
-        kept = loader.parts.maker.engine.reader.caches.remote[0]
+        kept = loader.maker.engine.reader.caches.remote[0]
         write = kept.write
 
         def slow(shard: int, start: int, data: Any) -> None:
@@ -183,7 +183,7 @@ def test_what_is_being_written_stays_locked(range_server: RangeServer, open_remo
         try:
             reading.start()
             assert writing.wait(300.0)
-            loader.parts.maker.engine.close(0.05)
+            loader.maker.engine.close(0.05)
             assert locked(cache)
             go_on.set()
             wait_until(lambda: not locked(cache))

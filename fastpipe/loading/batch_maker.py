@@ -1,0 +1,213 @@
+"""The plan of a batch -> the batch in host memory, made by the engine's threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.engine.engine import Engine, lacks_memory
+from fastpipe.engine.jobs import FetchedJob, Job, Reason
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
+from fastpipe.errors import EngineError
+from fastpipe.format.index import Index
+from fastpipe.format.pixel_form import PixelForm
+from fastpipe.plan.batch import BatchPlan, rows_of
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.host_batch import HostBatch, HostFields
+
+if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.loading.prepare import Prepare
+    from fastpipe.samples.fields import FieldReader
+
+_REPLACE_ATTEMPTS = 16
+
+
+@dataclass(eq=False)
+class PendingBatch:
+    """A batch that the engine is making. Dropping it cancels the rows that have not begun."""
+
+    epoch_plan: EpochPlan
+    number: int  # in the epoch
+    plan: BatchPlan
+    views: Sequence[tuple[NDArray[Any], bool]]  # of each view, its slot, and whether it is exact
+    field_images: dict[str, NDArray[Any]]  # memory of masks and second pictures, by entry
+    jobs: Sequence[Job | FetchedJob] = ()
+    prepared: Future[HostFields] | None = None  # the result of prepare=
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when every row is done; False after `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        return all(job.wait(max(deadline - time.monotonic(), 0.0)) for job in self.jobs)
+
+    @property
+    def done(self) -> bool:
+        """Whether the batch is ready. Changes nothing, so any thread may read it."""
+        if self.prepared is not None and not self.prepared.done():
+            return False
+        return all(job.done for job in self.jobs)
+
+    def cancel(self) -> None:
+        """Cancels the rows that have not begun, and waits for the others; see Job."""
+        for job in self.jobs:
+            job.cancel()
+        if self.prepared is not None:
+            self.prepared.cancel()
+
+    def errors(self) -> list[tuple[int, Reason]]:
+        """(position in the plan, reason) of each sample that failed, in the order of the plan."""
+        reasons: dict[int, Reason] = {}  # the first one of each sample counts
+        for job in self.jobs:
+            for row, reason in job.errors():
+                reasons.setdefault(row // self.plan.rows_per_sample, reason)
+        return sorted(reasons.items())
+
+
+@dataclass(frozen=True, eq=False)
+class BatchMaker:
+    """Makes batches in host memory. A loader has one, for all epochs."""
+
+    index: Index
+    engine: Engine
+    views: Sequence[tuple[SlotRing, bool]]  # of each view, its slots, and whether it is exact
+    stats: Stats
+    watchdog: Watchdog
+    form: PixelForm  # of images; the slots have its dtype
+    replace_bad: bool = False
+    fields: FieldReader | None = None  # None: batches are (images, labels)
+    prepare: Prepare | None = None
+
+    def begin(self, plan: BatchPlan, epoch_plan: EpochPlan, number: int) -> PendingBatch:
+        """Has the engine make batch `number` of an epoch; does not wait."""
+        views = []
+        for (ring, exact), view in zip(self.views, plan.views, strict=True):
+            shape = (len(view.flips), *view.crops.size, self.form.channels)
+            views.append((ring.take(shape), exact))
+        field_images = {} if self.fields is None else self.fields.slots(plan)
+        pending = PendingBatch(epoch_plan, number, plan, views, field_images)
+        pending.jobs = self._submit(pending, plan)
+        self._begin_prepare(pending)
+        return pending
+
+    def end(self, pending: PendingBatch) -> HostBatch:
+        """Waits for a batch. Replaces samples that failed, or raises for the first of them."""
+        shown = self._wait_for_rows(pending)
+        # A thread compares the index and the columns with their hashes; raises if one has changed.
+        is_last = pending.number + 1 == len(pending.epoch_plan)
+        self.engine.intact.check(end=is_last)
+
+        fields = self._read_fields(shown)
+        if fields is not None:
+            fields.arrays.update(pending.field_images)
+        images = tuple(slot for slot, _ in pending.views)
+        epoch = pending.epoch_plan.epoch
+        # The augmentation is drawn by the planned samples, also for rows with other samples.
+        return HostBatch(pending.number, epoch, pending.plan, shown.plan, images, fields)
+
+    def _submit(
+        self, pending: PendingBatch, plan: BatchPlan, samples: NDArray[np.int64] | None = None
+    ) -> list[Job | FetchedJob]:
+        """Starts a job for the images, and one for each kind of mask and second picture.
+
+        `samples`, (m,), are the places in the batch that the plan's samples go to; None: in order.
+        """
+        rows = None if samples is None else rows_of(samples, plan.rows_per_sample)
+        jobs = [self.engine.submit(plan.by_row(), *pending.views, rows=rows)]
+        if self.fields is not None:
+            exacts = [exact for _, exact in pending.views]
+            jobs += self.fields.begin(self.engine, plan, pending.field_images, exacts, rows)
+        return jobs
+
+    def _begin_prepare(self, pending: PendingBatch) -> None:
+        if self.prepare is not None:
+            epoch = pending.epoch_plan.epoch
+            pending.prepared = self.prepare.begin(pending.plan, epoch, pending.number)
+
+    def _wait_for_rows(self, pending: PendingBatch) -> PendingBatch:
+        """Waits for all rows; returns the batch with the samples that are really in it."""
+        errors = self._wait_for_errors(pending)
+        if not errors:
+            return pending
+        has_others = len(pending.epoch_plan.recipe.content) > 1
+        if self.replace_bad and has_others:
+            replaced = self._replace(pending, errors)
+            if replaced is not None:
+                return replaced
+
+        place, reason = errors[0]
+        details = ""
+        if self.replace_bad and has_others:
+            details = f" (and {_REPLACE_ATTEMPTS} other samples that could replace it failed too)"
+        elif self.replace_bad:
+            details = " (and there is no other sample that could replace it)"
+        sample = int(pending.plan.samples[place])
+        raise self.index.sample_error(sample, reason, details, replace=self.replace_bad)
+
+    def _replace(
+        self, pending: PendingBatch, errors: Sequence[tuple[int, Reason]]
+    ) -> PendingBatch | None:
+        """Puts other samples in the place of bad ones; None: all that were tried are bad, too."""
+        self.engine.intact.begin()  # a damaged index or column is not the fault of samples
+        plan = pending.plan
+        bad = np.array([place for place, _ in errors], dtype=np.int64)
+        for attempt in range(_REPLACE_ATTEMPTS):
+            # Drawn from the seed, the row and the attempt, so a resumed run gets the same ones.
+            others = pending.epoch_plan.others(pending.plan, bad, attempt)
+            jobs = self._submit(pending, others, bad)
+            still_bad = self._wait_for_errors(replace(pending, plan=others, jobs=jobs))
+            plan = plan.replaced(bad, others)
+            if not still_bad:
+                self.stats.replaced += len(errors)
+                replaced = replace(pending, plan=plan)
+                self._begin_prepare(replaced)  # again, as it has got the fields of bad samples
+                return replaced
+            bad = bad[[place for place, _ in still_bad]]
+        return None
+
+    def _wait_for_errors(self, pending: PendingBatch) -> list[tuple[int, Reason]]:
+        """Waits for all rows; returns the samples that failed, as `PendingBatch.errors`."""
+        self._wait(pending.wait)
+        errors = pending.errors()
+        if errors:
+            # Rows that were cancelled because another thread closed the loader are not bad samples.
+            self.engine.check_usable()
+        for place, reason in errors:
+            # Replacing the sample would make batches depend on the memory of the moment.
+            if lacks_memory(reason):
+                sample = int(pending.plan.samples[place])
+                shard, key, offset = self.index.where(sample)
+                raise EngineError(
+                    f"{reason} (sample {sample}, key {key}, at byte {offset} of {shard}). Pass a "
+                    "smaller num_workers, or raise the memory limit (ulimit -v, or the container's "
+                    "limit)"
+                )
+        return errors
+
+    def _read_fields(self, pending: PendingBatch) -> HostFields | None:
+        """Reads what a batch has besides images, or waits for prepare=."""
+        prepared = pending.prepared
+        if prepared is None:
+            return None if self.fields is None else self.fields.read(pending.plan)
+
+        def wait_until_done(timeout_s: float) -> bool:
+            return bool(wait([prepared], timeout_s).done)
+
+        user_work = (
+            f"prepare= has not returned for batch {pending.number} of epoch "
+            f"{pending.epoch_plan.epoch}"
+        )
+        self.stats.prepare_wait_s += self._wait(wait_until_done, user_work)
+        self.engine.check_usable()  # another thread's close cancels it
+        return prepared.result()
+
+    def _wait(self, wait_until_done: Callable[[float], bool], user_work: str = "") -> float:
+        waited_s = self.watchdog.wait(wait_until_done, user_work, self.engine.check_usable)
+        self.stats.wait_s += waited_s
+        return waited_s

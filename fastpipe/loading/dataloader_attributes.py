@@ -1,0 +1,158 @@
+"""The attributes of torch's DataLoader that trainers look for, for a loader that is not one.
+
+Lightning, timm, transformers and Accelerate read them from whatever they get as a dataloader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from torch.utils.data import Sampler, SequentialSampler
+
+from fastpipe.errors import EngineError
+from fastpipe.loading.epoch_iterator import EpochIterator
+from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import partition_of
+from fastpipe.samples.dataset import Dataset
+
+
+class DataLoaderAttributes:
+    """The base of Loader that has what trainers look for, and refuses what cannot work."""
+
+    # As of a DataLoader without worker processes. `stats()` has the number of threads.
+    num_workers = 0
+    prefetch_factor = None
+
+    _epochs: EpochSequence
+    _data: Dataset
+    _sampled: EpochIterator | None = None  # the epoch that `batch_sampler` goes through
+
+    def __iter__(self) -> EpochIterator:
+        raise NotImplementedError  # Loader has it
+
+    def __len__(self) -> int:
+        """Number of batches in a whole epoch, also while the rest of a loaded epoch runs.
+
+        `remaining` counts those of the rest.
+        """
+        epochs = self._epochs
+        return partition_of(epochs.recipes.current(), epochs.next.epoch).batches
+
+    @property
+    def sampler(self) -> EpochSampler:
+        """The numbers of the samples of the next epoch, without decoding them.
+
+        Its `set_epoch` is the loader's.
+        """
+        recipe = self._epochs.recipes.current()
+        if recipe.shuffle or recipe.picks:
+            return EpochSampler(self)
+        return SequentialEpochSampler(self)
+
+    @property
+    def batch_sampler(self) -> EpochBatchSampler:
+        """With `collate_fn`, the next epoch for torch's DataLoader."""
+        return EpochBatchSampler(self)
+
+    def collate_fn(self, _: object) -> Any:
+        """Returns the batch that `batch_sampler` has come to."""
+        assert self._sampled is not None
+        return next(self._sampled)
+
+    def __reduce__(self) -> NoReturn:
+        raise EngineError(
+            "a loader owns threads and cannot be copied or pickled; call fastpipe.loader(...) in "
+            "the process that iterates over it. torch's DataLoader takes no loader as its dataset: "
+            "a loader gives the batches itself"
+        )
+
+    def __next__(self) -> NoReturn:
+        raise TypeError(
+            "a loader is not an iterator: for one batch, write next(iter(loader)), which uses up "
+            "an epoch; for all: for batch in loader"
+        )
+
+    def __getitem__(self, sample: object) -> NoReturn:
+        """torch's DataLoader, Subset and random_split call this if a loader is their dataset."""
+        raise TypeError(
+            "this is already a loader: iterate over it, or give it to a trainer as its dataloader. "
+            "It gives whole batches and no single samples. For samples by number, and as the "
+            "dataset of torch's DataLoader, Subset or random_split, use "
+            f"fastpipe.open({str(self._data.index.path)!r})"
+        )
+
+    def _refuse_to_copy(self) -> NoReturn:
+        """prepare_data_loader of Accelerate and of Ray reads these to make a DataLoader anew."""
+        raise AttributeError(
+            "a loader is not a DataLoader, and none can be made of it: it shares epochs among the "
+            "ranks and moves batches to device= itself. Iterate over it, without "
+            "prepare_data_loader; accelerator.prepare leaves it as it is"
+        )
+
+    # Reading them raises, so nothing makes a DataLoader that would be wrong.
+    drop_last = property(_refuse_to_copy)
+    worker_init_fn = property(_refuse_to_copy)
+
+
+class EpochSampler(Sampler[Any]):
+    """The numbers of the samples that this rank gets in the next epoch.
+
+    Lightning and timm call its `set_epoch`.
+    """
+
+    def __init__(self, loader: DataLoaderAttributes) -> None:
+        self._loader = loader
+
+    def set_epoch(self, epoch: int) -> None:
+        """As of the loader."""
+        self._loader._epochs.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return _sample_numbers(self._plan())
+
+    def __len__(self) -> int:
+        plan = self._plan()  # only the last batch may be smaller
+        num_full = len(plan) - 1
+        last = plan.batch(num_full)
+        return plan.recipe.batch_size * num_full + len(last)
+
+    def _plan(self) -> EpochPlan:
+        epochs = self._loader._epochs
+        return EpochPlan(epochs.recipes.current(), epochs.next.epoch)
+
+
+class SequentialEpochSampler(EpochSampler, SequentialSampler):
+    """The same where each epoch has the same order: Lightning's overfit_batches asks for it."""
+
+
+class EpochBatchSampler(EpochSampler):
+    """An empty list for each batch of the next epoch, which `collate_fn` turns into the batch.
+
+    `accelerate.skip_first_batches` makes a DataLoader of both, which skips some of the lists. The
+    epoch begins at the first batch that is collated, so nothing is decoded of the skipped ones.
+    """
+
+    def __iter__(self) -> Iterator[Any]:
+        loader = self._loader
+        batches = iter(loader)
+        loader._sampled = batches
+        try:
+            for number in range(len(loader)):
+                batches.skip_to(number)
+                yield []
+            batches.skip_to(len(loader))
+            next(batches, None)  # ends the epoch
+        finally:
+            # Also when the loop is left early: the iterator holds batches.
+            if loader._sampled is batches:
+                loader._sampled = None
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+def _sample_numbers(plan: EpochPlan) -> Iterator[Any]:
+    for number in range(len(plan)):
+        yield from plan.batch(number).ids.tolist()

@@ -1,0 +1,128 @@
+"""One pass over a loader: the batches of an epoch, in order, and the times of the training loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fastpipe.device.transfer import Batch
+from fastpipe.errors import EngineError
+from fastpipe.loading.epoch_sequence import EpochSequence
+from fastpipe.loading.prefetcher import Prefetcher
+from fastpipe.loading.state import Position
+from fastpipe.loading.uncompiled import uncompiled
+
+_LEAST_HELD_S = 1e-4  # a mere look whether the device is ready takes less
+
+
+class EpochIterator:
+    """Iterates over one epoch, which begins with the first batch.
+
+    It does not begin before, because training frameworks make iterators that they never use.
+    `on_batch` gets the seconds that the loop waited in here, and those of the step before.
+    """
+
+    def __init__(self, epochs: EpochSequence, on_batch: Callable[[float, float], None]) -> None:
+        self._epochs = epochs
+        self._on_batch = on_batch
+        self._prefetcher: Prefetcher | None = None  # None: the epoch has not begun
+        self._position = Position()
+        self._handed_out_at: float | None = None
+        self._has_failed = False
+
+    def __iter__(self) -> EpochIterator:
+        return self
+
+    def __len__(self) -> int:
+        """Number of batches still to come."""
+        if self._prefetcher is None:
+            return self._epochs.num_next
+        return len(self._prefetcher)
+
+    def skip_to(self, batch: int) -> None:
+        """Lets the epoch begin at this batch, if it has not begun and would begin earlier."""
+        if self._prefetcher is None:
+            self._epochs.next.batches = max(batch, self._epochs.next.batches)
+
+    @uncompiled
+    def __next__(self) -> Batch:
+        with self._epochs.lock:
+            if self._has_failed:
+                raise EngineError(
+                    "an error ended this epoch; start a new one: for images, labels in loader"
+                )
+            stats = self._epochs.maker.stats
+            asked_at = time.perf_counter()
+            if self._prefetcher is None:
+                prefetcher = self._epochs.begin()
+                # In this order: whatever is interrupted, an epoch that has begun has its position.
+                self._position = self._epochs.position
+                self._prefetcher = prefetcher
+            if len(self._prefetcher) == 0:
+                self._finish(self._prefetcher)
+                raise StopIteration
+            # The part of this call in which the loop was held back because the device is behind.
+            held_before_s = stats.held_s
+            try:
+                batch = self._next_batch(self._prefetcher)
+                self._measure(asked_at, stats.held_s - held_before_s)
+                self._position.batches += 1
+                return batch
+            except BaseException as problem:
+                # An epoch must not look complete: after any interruption the next call raises.
+                self._has_failed = True
+                self._prefetcher.cancel()
+                if isinstance(problem, StopIteration):  # the loop would take it for the end
+                    raise RuntimeError(
+                        "a module of augment= raised StopIteration, as next() does at an end; "
+                        "correct it there"
+                    ) from problem
+                raise
+
+    def _finish(self, prefetcher: Prefetcher) -> None:
+        """At the end of the epoch: the loader stands at the beginning of the next one."""
+        self._epochs.agreement.check(prefetcher.recipe)
+        # Not again if the program asks again after the end.
+        if self._position.batches:
+            self._position.epoch += 1
+            self._position.batches = 0
+
+    def _next_batch(self, prefetcher: Prefetcher) -> Batch:
+        """Waits for the next batch; has the engine and the device begin what comes after it."""
+        epochs = self._epochs
+        transfer = epochs.transfer
+        epochs.maker.engine.check_usable()  # another thread may have closed the loader
+        if self._position.batches.bit_count() == 1:  # after 1, 2, 4, 8, ... batches
+            epochs.agreement.check(prefetcher.recipe)
+
+        transfer.collect()
+        room = prefetcher.fill(prefetcher.capacity)
+        if room:
+            # If no batch of this epoch is pending, `room` also has the place of the one taken now.
+            pending = min(room, epochs.prefetch_factor)
+            epochs.prefetch_next(self._position, pending=pending)
+        staged = prefetcher.take(transfer.lookahead)
+
+        # At the end of the epoch, batches of the next one follow on the device's queue.
+        missing = transfer.lookahead - len(prefetcher)
+        if missing > 0:
+            epochs.prefetch_next(self._position, staged=missing)
+
+        batch = transfer.hand_over(staged)
+        epochs.maker.stats.batches += 1
+        epochs.maker.stats.samples += len(staged.valid)
+        return batch
+
+    def _measure(self, asked_at: float, held_s: float) -> None:
+        """Counts the time of the loop in here, and the time of the step before."""
+        stats = self._epochs.maker.stats
+        now_s = time.perf_counter()
+        load_s = now_s - asked_at
+        if held_s >= _LEAST_HELD_S:
+            load_s = 0.0  # the device was still busy with an earlier step, so it did not wait
+        stats.load_s += load_s
+        if self._handed_out_at is not None:
+            step_s = now_s - self._handed_out_at - load_s
+            stats.step_s += step_s
+            self._on_batch(load_s, step_s)
+        self._handed_out_at = now_s

@@ -1,0 +1,200 @@
+"""Epoch after epoch, set_epoch and states -> which epoch comes next, and where the loop stands."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+
+from fastpipe.device.transfer import Transfer
+from fastpipe.errors import FastpipeError, whole
+from fastpipe.loading import programs
+from fastpipe.loading.agreement import Agreement
+from fastpipe.loading.batch_maker import BatchMaker
+from fastpipe.loading.prefetcher import Prefetcher
+from fastpipe.loading.recipes import RecipeResolver
+from fastpipe.loading.state import Position
+from fastpipe.plan.recipe import Recipe, check_batches, partition_of
+
+_LOG = logging.getLogger("fastpipe")
+
+
+class EpochSequence:
+    """The epochs of one loader, which its iterators begin one after another.
+
+    The loader and its iterators share this object. It does not refer to the loader: when the loader
+    and its iterators are dropped, this object is freed, and with it the engine and its threads.
+    """
+
+    def __init__(
+        self,
+        maker: BatchMaker,
+        transfer: Transfer,
+        recipes: RecipeResolver,
+        agreement: Agreement,
+        prefetch_factor: int,
+    ) -> None:
+        self.maker = maker
+        self.transfer = transfer
+        self.recipes = recipes
+        self.agreement = agreement
+        self.prefetch_factor = prefetch_factor
+        # Held while an iterator makes a batch: all iterators share the position, the slots and the
+        # device's queue.
+        self.lock = threading.RLock()
+        # Where the training loop stands. The newest iterator counts its batches in this object.
+        self.position = Position()
+        self.next = Position()  # where the next iteration begins
+
+        self._recipe = recipes.current()  # of the epoch that was begun or loaded last
+        # Raises if a loaded state does not belong to a recipe; None: no state waits for its epoch.
+        self._check_loaded: Callable[[Recipe], object] | None = None
+        self._was_placed = False  # by set_epoch or a state
+        self._prefetched: Prefetcher | None = None  # the next epoch, if it was begun early
+        # The position of the iterator that may begin the next epoch early: the newest one, unless
+        # it is the loader's first one. Who iterates a second time will probably iterate again.
+        self._prefetching_position: Position | None = None
+        # All that are in use, for the figures. Weak, because each belongs to its iterator.
+        self._prefetchers: list[weakref.ref[Prefetcher]] = []
+
+    @property
+    def running_recipe(self) -> Recipe:
+        """The recipe of the running or loaded epoch; of the next one if there is none."""
+        if self.position.batches or self._check_loaded:
+            return self._recipe
+        return self.recipes.current()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The size of images in the running epoch; of the next one if nothing remains of it."""
+        recipe = self.running_recipe if self.num_remaining else self.recipes.current()
+        return recipe.size
+
+    @property
+    def num_remaining(self) -> int:
+        """Number of batches that the running epoch, or else the next one, has not handed out."""
+        partition = partition_of(self.running_recipe, self.position.epoch)
+        return partition.batches - self.position.batches
+
+    @property
+    def num_next(self) -> int:
+        """Number of batches that the next iteration will give."""
+        recipe = self._recipe if self._check_loaded else self.recipes.current()
+        return partition_of(recipe, self.next.epoch).batches - self.next.batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Has the next iteration give this epoch; the rest of it, if a state was loaded there."""
+        epoch = whole("epoch", epoch, least=0, most=2**63 - 1)
+        self._was_placed = True
+        if epoch != self.next.epoch:
+            if self.next.batches and self.num_next:
+                _LOG.warning(
+                    f"set_epoch({epoch}) drops the position of load_state_dict, batch "
+                    f"{self.next.batches} of epoch {self.next.epoch}. To continue there, begin the "
+                    f"loop over epochs at {self.next.epoch}"
+                )
+            self.next = Position(epoch)
+        self.position = replace(self.next)
+
+    def resume_at(
+        self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]
+    ) -> None:
+        """Has the next iteration begin at a loaded position.
+
+        `recipe` is assumed for its epoch until the ranks are known; then `check` raises if another
+        recipe does not belong to the state.
+        """
+        self._was_placed = True
+        self.next = position
+        self.position = replace(position)
+        self._recipe = recipe
+        self._check_loaded = check
+        programs.warn_restored(position.epoch, position.batches)
+
+    def begin(self) -> Prefetcher:
+        """Begins the next epoch. `position` is a new object then, where its iterator counts."""
+        # Everything that may raise comes before anything changes: the next call begins the same
+        # epoch again.
+        self.recipes.ranks.check()
+        self.recipes.refresh_listed(self.next.epoch)
+        if self._check_loaded is not None:
+            self._check_loaded(self.recipes.current())
+        prefetcher = self._next_prefetcher()
+        recipe = prefetcher.recipe
+        start = prefetcher.start
+        self.agreement.begin(recipe, start.epoch)
+        programs.warn_trainer(recipe, self.maker.engine.num_workers, self.prefetch_factor)
+        if not self._was_placed:
+            programs.warn_begun_anew(recipe)
+
+        # From here on the epoch has begun. The older iterators keep their own position objects.
+        self._recipe = recipe
+        self._check_loaded = None
+        self.position = replace(start)
+        is_first = self.maker.stats.epoch < 0
+        self._prefetching_position = None if is_first else self.position
+        self.next = Position(start.epoch + 1)
+        self.maker.stats.epoch = start.epoch
+        return prefetcher
+
+    def prefetch_next(self, position: Position, *, pending: int = 0, staged: int = 0) -> None:
+        """Begins the next epoch early: so many batches pending, and so many queued on the device.
+
+        `position` is that of the iterator that asks. Only the newest one may, and not the loader's
+        first one, since many programs iterate once.
+        """
+        if position is not self._prefetching_position:
+            return
+        try:
+            prefetcher = self._next_prefetcher()
+            prefetcher.fill(pending)
+            prefetcher.stage_ready(staged)
+        except (FastpipeError, MemoryError):
+            # The next epoch is begun again in its turn, and raises the error then if it is still
+            # there.
+            return
+        if prefetcher.failure is None:
+            self._prefetched = prefetcher
+        else:
+            prefetcher.cancel()
+
+    def discard_prefetched(self) -> None:
+        """Drops the batches of the next epoch that were begun early."""
+        self._prefetched = None
+
+    def _next_prefetcher(self) -> Prefetcher:
+        """The next epoch: the one that was begun early, if it is still right, or a new one.
+
+        It is not kept here meanwhile, so an interrupt leaves no half begun epoch behind.
+        """
+        prefetched = self._prefetched
+        self._prefetched = None
+        recipe = self.recipes.current()
+        start = self.next
+        if prefetched is not None and prefetched.recipe is recipe and prefetched.start == start:
+            return prefetched
+        check_batches(recipe, start.epoch)  # a sampler's epochs may differ in length
+        prefetcher = Prefetcher(self.maker, self.transfer, recipe, start, self.prefetch_factor)
+        alive = [reference for reference in self._prefetchers if reference() is not None]
+        self._prefetchers = [*alive, weakref.ref(prefetcher)]
+        return prefetcher
+
+    def count_pending(self) -> tuple[int, int]:
+        """Number of batches in host memory: those that are being made, and those that are ready.
+
+        Any thread may call it.
+        """
+        num_making = 0
+        num_ready = 0
+        for reference in self._prefetchers:
+            prefetcher = reference()
+            if prefetcher is None:
+                continue
+            for batch in list(prefetcher.pending):
+                if batch.done:
+                    num_ready += 1
+                else:
+                    num_making += 1
+        return num_making, num_ready

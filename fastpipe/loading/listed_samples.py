@@ -1,0 +1,114 @@
+"""A torch Sampler, a list, or a function of the epoch -> numbers of samples, by the seed."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from fastpipe.augment.foreign import seeded
+from fastpipe.errors import ConfigError
+from fastpipe.plan.draws import Int64s, Stream, key
+from fastpipe.samples.choosing import checked_ids
+from fastpipe.samples.dataset import Dataset
+
+# The kinds of generators that a sampler may have -> how to make another one with a seed.
+_GENERATORS: dict[type, Callable[[int], object]] = {
+    torch.Generator: lambda seed: torch.Generator().manual_seed(seed),
+    np.random.Generator: np.random.default_rng,
+    np.random.RandomState: lambda seed: np.random.RandomState(seed % 2**32),
+    random.Random: random.Random,
+}
+
+
+class NumbersFunction(Protocol):
+    """Epoch, rows of a global batch -> the numbers of the samples of all ranks."""
+
+    def __call__(self, epoch: int, rows: int, times: int = 1) -> Int64s:
+        """`times`: the sampler is called so many times, and the last result counts."""
+
+
+def make_numbers_function(sampler: Any, data: Dataset, seed: int) -> NumbersFunction:
+    """Makes a function that asks the sampler.
+
+    Raises ConfigError if the sampler's numbers do not follow from the epoch: a resumed run would
+    get other samples.
+    """
+
+    def numbers(epoch: int, rows: int, times: int = 1) -> Int64s:
+        seed_of_epoch = key(seed, epoch, Stream.LIST)
+        given = _numbers_of_ranks(sampler, seed_of_epoch, epoch, rows, times)
+        last = len(data) - 1
+        expected = f"sampler: expected whole numbers from 0 to {last} for epoch {epoch}"
+        ids = checked_ids(given, len(data), expected)
+        if not len(ids):
+            raise ConfigError(f"{expected}; got none")
+        return ids
+
+    first = numbers(0, 1)
+    if np.array_equal(first, numbers(0, 1, times=2)):
+        return numbers
+    # A second call may give others, as of a list that is shuffled in place, if the first call
+    # follows from the epoch alone.
+    if np.array_equal(first, numbers(1, 1)) or not np.array_equal(first, numbers(0, 1)):
+        raise ConfigError(
+            "sampler: expected the same numbers each time that it is asked for an epoch; asked "
+            "twice for epoch 0, it gave others. It counts its calls, or draws from a generator "
+            "that is not its attribute. Pass a function of the epoch, lambda epoch: "
+            "np.random.default_rng(epoch).permutation(n), or one with set_epoch(epoch)"
+        )
+    return numbers
+
+
+def _numbers_of_ranks(sampler: Any, seed: int, epoch: int, rows: int, times: int) -> Any:
+    """The numbers that a sampler or function gives for an epoch, with all generators seeded.
+
+    Of a sampler that splits its numbers among ranks: those of all ranks, batch by batch.
+    """
+    replicas = getattr(sampler, "num_replicas", None)
+    by_rank: list[Any] = []
+    for rank in range(replicas or 1):
+        one = copy.copy(sampler)  # the user's own is not changed
+        if replicas:
+            one.rank = rank
+        if hasattr(one, "set_epoch"):
+            one.set_epoch(epoch)
+        for _ in range(times):
+            numbers = _call(one, seed, epoch)
+        by_rank.append(numbers)
+    if not replicas:
+        return by_rank[0]
+
+    # Each rank gives its share of a global batch, then the next batch follows.
+    share = 1
+    if rows % len(by_rank) == 0:
+        share = max(1, rows // len(by_rank))
+    most = max(len(numbers) for numbers in by_rank)
+    together = []
+    for start in range(0, most, share):
+        for numbers in by_rank:
+            together += numbers[start : start + share]
+    return together
+
+
+def _call(sampler: Any, seed: int, epoch: int) -> Any:
+    """Calls a sampler once, with copies of its generators and lists."""
+    # With another generator of the same kind the user's is not drawn from, and with a copy of a
+    # list the user's is not shuffled.
+    for name, value in getattr(sampler, "__dict__", {}).items():
+        for kind, make in _GENERATORS.items():
+            if isinstance(value, kind):
+                setattr(sampler, name, make(seed))
+                break
+        else:
+            if isinstance(value, (list, np.ndarray)):
+                setattr(sampler, name, copy.copy(value))
+    with seeded(torch.device("cpu"), seed), torch.device("cpu"):
+        numbers = sampler if isinstance(sampler, Iterable) else sampler(epoch)
+        if isinstance(numbers, Iterable) and not isinstance(numbers, (np.ndarray, torch.Tensor)):
+            return list(numbers)
+        return numbers

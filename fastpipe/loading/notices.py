@@ -1,0 +1,79 @@
+"""What a new loader's user should know about the machine and the data -> warnings, each once."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
+from fastpipe.loading.ranks import ranks_per_node
+from fastpipe.machine import binding
+from fastpipe.plan.partition import Ranks
+
+_LOG = logging.getLogger("fastpipe")
+_warned: set[str] = set()  # the warnings that this process has got
+
+
+def warn_shared_by_nodes(index: Index, ranks: Ranks, partition: str | int) -> None:
+    """Says on one rank if every node will fetch the whole of a remote dataset."""
+    if not isinstance(index.path, Url):
+        return
+    nodes = ranks.world_size // ranks_per_node(ranks)
+    if partition != "sample" or nodes == 1 or ranks.rank != 0:
+        return
+    size_gb = int(index.shard_sizes.sum()) / 1e9
+    _LOG.warning(
+        f'{index.path} is read by {nodes} nodes with partition="sample": over the epochs each of '
+        f"them fetches the whole dataset, {size_gb:,.1f} GB, into a cache of its own. If each is "
+        "to "
+        'fetch its part only: fastpipe.loader(..., partition="node")'
+    )
+
+
+def warn_one_thread(cpus: int) -> None:
+    """Says that num_workers=0 means one thread."""
+    if "num_workers=0" in _warned or cpus == 1:
+        return
+    _warned.add("num_workers=0")
+    _LOG.warning(
+        "num_workers=0: one thread decodes, beside the training loop. Workers are threads of this "
+        "process, so none has to be avoided: leave num_workers out for as many as CPUs are "
+        f"granted, {cpus}"
+    )
+
+
+def warn_bound_process() -> None:
+    """Says if OpenMP has bound this process to one CPU, so that decoding has one CPU."""
+    if not binding.is_started_bound():
+        return
+    variable = binding.variable()
+    if variable in _warned:
+        return
+    _warned.add(variable)
+    name = variable.partition("=")[0]
+    _LOG.warning(
+        f"this process was started with one CPU of {os.cpu_count() or 1}, and {variable} is set: "
+        "OpenMP binds the main thread of a program that imports torch, such as torchrun, to one "
+        "CPU, and all that it starts has no more. So decoding has one CPU. Unset the variable, or "
+        f"set {name}=false, before the program starts"
+    )
+
+
+def warn_unpacked(index: Index) -> None:
+    """Says that a source is not packed, and what packing would change."""
+    if index.packed or index.fingerprint in _warned:
+        return
+    _warned.add(index.fingerprint)
+    text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
+    converted = int(index.counts["converted"])
+    if converted:
+        text += (
+            f" {converted:,} of them are no baseline JPEGs or PNGs, so they are converted again in "
+            "each epoch, which takes several times as long as decoding."
+        )
+    _LOG.warning(
+        f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part "
+        "of an image that it needs, reads the disk in large pieces, and checks the bytes; "
+        "docs/performance.md has measurements"
+    )

@@ -1,0 +1,114 @@
+"""The ranks of the moment, set_size and set_weights -> the recipe of an epoch that begins now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any
+
+from fastpipe.errors import ConfigError
+from fastpipe.loading.ranks import RankResolver, group_by_node
+from fastpipe.loading.samplers import Sampling
+from fastpipe.plan.content import MOST_ROWS
+from fastpipe.plan.impossible import impossible
+from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.picks import Listed
+from fastpipe.plan.recipe import Recipe, check_batches
+from fastpipe.samples.dataset import Dataset
+
+
+class RecipeResolver:
+    """Makes the recipe of an epoch that begins now: the same object as long as nothing changes.
+
+    `ranks` finds out which ranks there are, `size` is the size of images that set_size has set.
+    """
+
+    def __init__(
+        self, ranks: RankResolver, recipe: Recipe, sampling: Sampling, partition: str | int
+    ) -> None:
+        self.ranks = ranks
+        self.size: tuple[int, int] | None = None
+        self._sampling = sampling
+        self._shuffle = recipe.shuffle
+        # The latest recipe is kept: who compares recipes by `is` sees whether anything has changed.
+        self._resolve = lru_cache(1)(partial(_recipe_for_ranks, recipe, partition))
+
+    def current(self, ranks: Ranks | None = None) -> Recipe:
+        """The recipe for the ranks of the moment, or for those given."""
+        if ranks is None:
+            ranks = self.ranks.known() or ALONE
+        return self._resolve(ranks, self.size, self._sampling)
+
+    def set_weights(self, weights: Any, data: Dataset) -> None:
+        """See Loader.set_weights. Weights that are refused change nothing."""
+        sampling = self._sampling.with_weights(weights, data, shuffle=self._shuffle)
+        self._resolve(self.ranks.known() or ALONE, self.size, sampling)  # raises if they are wrong
+        self._sampling = sampling
+
+    def refresh_listed(self, epoch: int) -> None:
+        """Makes a new recipe if the program's sampler gives other samples for an epoch than before.
+
+        The epoch may have been planned early, with the samples that the sampler gave then.
+        """
+        for pick in self.current().picks:
+            if isinstance(pick, Listed) and pick.changed(epoch):
+                self._sampling = replace(self._sampling)  # an equal one, but another object
+                return
+
+    def for_global_batch(self, rows: object) -> Recipe:
+        """The current recipe, for a state whose global batch has these rows.
+
+        As long as nothing tells the ranks, there are assumed to be as many as fill such a batch.
+        """
+        if self.ranks.known() is None and type(rows) is int:
+            world_size, rest = divmod(rows, self.current().batch_size)
+            if world_size >= 1 and rest == 0:
+                return self.current(Ranks(0, world_size))
+        return self.current()
+
+
+def _recipe_for_ranks(
+    recipe: Recipe,
+    partition: str | int,
+    everyone: Ranks,
+    size: tuple[int, int] | None,
+    sampling: Sampling,
+) -> Recipe:
+    """The recipe where these ranks share epochs; see Note [partition].
+
+    Raises ConfigError if a batch or a node would get nothing.
+    """
+    # Each node, or each of the parts, reads a sequence of its own.
+    ranks = everyone
+    sequences = 1
+    if partition != "sample":
+        ranks, sequences = group_by_node(everyone, partition)
+        if sampling.listed is not None or sampling.by_class is not None:
+            raise impossible("listed parts")
+    recipe = replace(recipe, ranks=ranks, sequences=sequences, size=size or recipe.size)
+    recipe = sampling.apply_to(recipe)
+    content = recipe.content
+    if content.mixed and recipe.rows(0) > MOST_ROWS:
+        raise ConfigError(
+            'epoch_size="largest": the dataset with the smallest weight comes to its end after '
+            f"more than {MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
+        )
+    check_batches(recipe)
+    if recipe.batch_size * everyone.world_size % sequences:
+        raise ConfigError(
+            f"batch_size={recipe.batch_size}: batch_size times world_size={everyone.world_size} "
+            f"must be a multiple of the {sequences} parts of partition=, because each part gives "
+            "the same number of samples to a batch"
+        )
+    # Each part needs at least one sample of each share of a mixture.
+    share = ""
+    counts = [recipe.rows(0), len(content)]
+    if content.mixed:
+        share = " of one share"
+        counts = content.counts()
+    if min(counts) < sequences:
+        raise ConfigError(
+            f"{content.index.path} has {min(counts)} samples{share}, fewer than the {sequences} "
+            'parts of partition=; pass partition="sample"'
+        )
+    return recipe

@@ -1,0 +1,78 @@
+"""Names of arguments in other loaders, or here before -> what to write in fastpipe.loader()."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+
+from fastpipe.errors import ConfigError
+
+# Some arguments of other loaders are another argument here, or a method of the dataset.
+_INSTEAD_BY_NAMES = {
+    "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors "
+    "after the loader",
+    "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
+    "persistent_workers multiprocessing_context": "there are no worker processes, and threads "
+    "live as long as the loader; leave it out",
+    "pin_memory pin_memory_device": 'device="cuda" already uses pinned memory; leave it out',
+    "in_order": "batches always come in order; leave it out",
+    "batch_sampler": "pass the sampler that it makes batches of as sampler=, and batch_size=",
+    "generator": "pass seed=, a whole number",
+    "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
+    "epoch": "call loader.set_epoch(), or load_state_dict() to resume",
+    "num_replicas": "pass world_size=; with torch.distributed both it and rank= are known",
+    "dataset root path folder urls": "pass a dataset of fastpipe.open, or the folder, as the "
+    "first argument",
+    "transform transforms": "pass crop=, hflip= and size=, and as augment= what is for the batch "
+    "of tensors. For single images use torch's "
+    "DataLoader(fastpipe.open(FOLDER).with_transform(transform))",
+    "target_transform": "pass fastpipe.open(DATA).with_labels(labels) as the data, or change the "
+    "labels of batches",
+    "samples subset indices filter": "pass fastpipe.open(DATA).select(...) as the data, with "
+    "numbers of samples, a mask, keys or a function of columns",
+    "classes": "pass fastpipe.open(DATA).only(classes) as the data; keep_labels=True leaves "
+    "labels as they are",
+    "labels": 'it is an option of the data: fastpipe.mix({...}, labels="union"), '
+    "fastpipe.open(DATA).only(classes, keep_labels=True), or .with_labels(labels) for other labels",
+    "limit": "pass fastpipe.open(DATA).take(0.1) as the data",
+    "kfold": "pass a part of the data: train, val = fastpipe.open(DATA).fold(0, of=5)",
+    "weights class_weights sample_weights": "pass sampler=fastpipe.Weighted(weights), with "
+    "weights of classes or samples, as of fastpipe.balanced(data). For weights of datasets pass "
+    "fastpipe.mix({data: weight}) as the data",
+    "replacement": "pass sampler=fastpipe.Weighted(weights, replacement=False)",
+    "num_samples": "pass epoch_size=",
+    "repeats num_repeats": "pass sampler=fastpipe.Repeated(3); with other samplers Repeated(3, "
+    "sampler)",
+    "canonical_nodes": "pass the number of nodes as partition=, for example partition=8",
+    "max_pixels background cache_dir cache_limit storage_options read_timeout version split": "it "
+    "is an option of opening: pass fastpipe.open(DATA, {name}=...) as the data",
+    "mean std normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and "
+    "dtype=",
+    "mode color_mode as_gray grayscale": 'pass channels="gray", "rgb", "rgba" or "own"',
+    "image_size img_size resolution": "pass size=",
+    "threads": "pass num_workers=; workers are C++ threads",
+    "boxes min_box_size min_box_area": 'it is an option of a field: fields=["image", '
+    'fastpipe.Boxes("boxes", form="pad", min_size=1.0, min_area=0.0)]',
+    "flip_pairs": 'it is an option of a field: fields=["image", fastpipe.Points("joints", '
+    "flip_pairs=[(0, 1)])]",
+    "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
+    "mirror horizontal_flip": "pass hflip=",
+}
+
+# The same by single name.
+_INSTEAD: dict[str, str] = {}
+for _names, _text in _INSTEAD_BY_NAMES.items():
+    for _name in _names.split():
+        _INSTEAD[_name] = _text.replace("{name}", _name)
+
+
+def refuse(names: Iterable[str], known: Collection[str]) -> None:
+    """Raises for the first name: ConfigError if other loaders have it, else TypeError."""
+    for name in names:
+        if name in _INSTEAD:
+            raise ConfigError(f"fastpipe.loader() has no argument {name}: {_INSTEAD[name]}")
+        near = difflib.get_close_matches(name.lower(), known, n=1)
+        hint = f"it has {', '.join(known)}"
+        if near:
+            hint = f"did you mean {near[0]}=?"
+        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}; {hint}")

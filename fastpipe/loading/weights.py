@@ -1,0 +1,181 @@
+"""Weights of classes or samples, as a user passes them -> draws of samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from fastpipe.errors import ConfigError, flag
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.plan.draws import Float64s, Int64s
+from fastpipe.plan.impossible import impossible
+from fastpipe.plan.picks import MOST_KEPT, MOST_TRIES, DistinctDraws, Pick, SpreadDraws, TriedDraws
+from fastpipe.samples.by_id import spans
+from fastpipe.samples.choosing import array_of, ids_of_keys, near
+from fastpipe.samples.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class WeightedDraws:
+    """Checked weights."""
+
+    picks: tuple[Pick, ...]  # of each share of a mixture; one, if it is not a mixture
+    of_classes: bool  # the weights are those of classes
+    mark: str  # a hash of them, for a state
+
+
+@dataclass(frozen=True)
+class _Weights:
+    values: (
+        Float64s  # (samples,), or (classes + 1,), where the last one is for samples without label
+    )
+    of_classes: bool
+
+
+def parse_weighted_draws(
+    weights: Any, replacement: object, data: Dataset, *, shuffle: bool
+) -> WeightedDraws:
+    """Makes the draws of fastpipe.Weighted. Raises ConfigError if the weights are wrong."""
+    content = data.content
+    may_repeat = flag("Weighted(replacement=)", replacement)
+    if content.mixed and not may_repeat:
+        raise impossible("mixture without replacement")
+    parsed = _parse_weights(data, weights)
+    mark = xxhash.xxh3_64_hexdigest(parsed.values.tobytes())
+    if not may_repeat:
+        mark += " without replacement"
+    labels = data.by_id("label")
+
+    def weights_at(places: Int64s) -> Float64s:
+        """The weights of the samples at places of the reading order."""
+        ids = content.ids_at(places) if shuffle else places
+        numbers = labels.take(ids) if parsed.of_classes else ids
+        weights: Float64s = parsed.values[numbers]
+        return weights
+
+    picks: list[Pick] = []
+    for start, end in pairwise(content.starts.tolist()):
+        # Weights of so many samples would take too much memory; those of classes can be looked up.
+        if parsed.of_classes and end - start > MOST_KEPT:
+            picks.append(_draws_by_trying(data, start, end, parsed.values, weights_at))
+            continue
+        # Block by block, so that the numbers of samples take little memory.
+        blocks = [weights_at(ids + start) for ids in spans(end - start)]
+        share_weights = np.concatenate(blocks)
+        with np.errstate(over="ignore"):  # a sum of inf is an error with words of its own
+            _check_sum(float(share_weights.sum()))
+        draws = SpreadDraws if may_repeat else DistinctDraws
+        picks.append(draws(share_weights))
+    if not may_repeat and not isinstance(picks[0], DistinctDraws):
+        raise ConfigError(
+            f"Weighted(replacement=False) works with at most {MOST_KEPT:,} samples, got "
+            f"{len(data):,}; pass replacement=True"
+        )
+    return WeightedDraws(tuple(picks), parsed.of_classes, mark)
+
+
+def _check_sum(total: float) -> None:
+    if total == 0:
+        raise ConfigError(
+            "Weighted: expected a weight above 0, got only 0 for the samples of the dataset"
+        )
+    if total == math.inf:
+        raise ConfigError(
+            "Weighted: expected weights with a finite sum, got inf; divide them all by the largest "
+            "one"
+        )
+
+
+def _parse_weights(data: Dataset, weights: Any) -> _Weights:
+    """Checks weights by class name, by key, or one for each sample by number."""
+    expected = (
+        f"Weighted: expected a number at least 0 for each of {len(data)} samples, or {{class name: "
+        "number}, or {key: number}"
+    )
+    if not isinstance(weights, Mapping):
+        values = _check_numbers(weights, range(len(data)), "sample", expected)
+        return _Weights(values, of_classes=False)
+
+    # A mapping is by class name as soon as one of its names is a class.
+    classes = data.class_to_idx
+    names = list(weights)
+    given = list(weights.values())
+    of_classes = not names or any(name in classes for name in names)
+    if not of_classes:
+        numbers = _check_numbers(given, names, "key", expected)
+        hint = f". Nor is {names[0]!r} a class{near(names[0], data.classes)}"
+        values = np.ones(len(data))
+        values[ids_of_keys(data.content, names, "Weighted", hint)] = numbers
+        return _Weights(values, of_classes=False)
+
+    for name in names:
+        if name not in classes:
+            raise ConfigError(
+                f"Weighted: {data.path} has no class {name!r}{near(name, data.classes)}; names of "
+                "classes and keys of samples do not go together"
+            )
+    numbers = _check_numbers(given, names, "class", expected)
+    values = np.ones(len(classes) + 1)
+    values[NO_LABEL] = 0  # -1, the last one: samples without a label are never drawn
+    values[[classes[name] for name in names]] = numbers
+    return _Weights(values, of_classes=True)
+
+
+def _check_numbers(given: Any, names: Any, kind: str, expected: str) -> Float64s:
+    """(len(names),) finite numbers at least 0; `names` and `kind` are for the message."""
+    array = array_of(given, expected)  # also of a list or a tensor
+    if array.dtype.kind not in "biuf":
+        first = array.ravel().tolist()[0]
+        raise ConfigError(f"{expected}; got {type(first).__name__} {first!r}")
+    numbers = array.astype(np.float64)
+    if numbers.shape != (len(names),):
+        got = f"shape {numbers.shape}" if numbers.ndim else repr(given)
+        raise ConfigError(f"{expected}; got {got}")
+    is_wrong = ~(np.isfinite(numbers) & (numbers >= 0))
+    if is_wrong.any():
+        first = int(np.argmax(is_wrong))
+        raise ConfigError(f"{expected}; got {numbers[first]} for {kind} {names[first]!r}")
+    return numbers
+
+
+def _draws_by_trying(
+    data: Dataset,
+    start: int,
+    end: int,
+    class_weights: Float64s,
+    weights_at: Callable[[Int64s], Float64s],
+) -> TriedDraws:
+    """Draws for a share, from start to end, whose weights would take too much memory."""
+    count = end - start
+    counts = np.append(data.class_counts, 0)  # by class; the last one is for NO_LABEL
+    if data.content.mixed:
+        counts = _count_classes(data, start, count)
+    # A sample is proposed, and accepted with its weight's share of the greatest one. This takes
+    # most / mean tries on average.
+    mean = float((counts * class_weights).sum()) / count
+    _check_sum(mean)
+    most = float(class_weights[counts > 0].max(initial=0.0))
+    if most > MOST_TRIES * mean:
+        raise ConfigError(
+            f"Weighted: of {count:,} samples, the greatest weight of a class may be {MOST_TRIES} "
+            f"times the mean of all samples; got {most / mean:,.0f} times. Use less extreme "
+            "weights, or a mixture: fastpipe.mix({data: 0.9, data.only(RARE): 0.1})"
+        )
+    return TriedDraws(count, lambda places: weights_at(places + start), most, most / mean)
+
+
+def _count_classes(data: Dataset, start: int, count: int) -> Int64s:
+    """(classes + 1,) the number of samples of each class in a share of a mixture."""
+    labels = data.by_id("label")
+    num_classes = len(data.class_counts) + 1
+    counts = np.zeros(num_classes, dtype=np.int64)
+    for ids in spans(count):
+        numbers = labels.take(ids + start) % num_classes  # NO_LABEL, -1, becomes the last one
+        counts += np.bincount(numbers, minlength=num_classes)
+    return counts
