@@ -17,4 +17,7 @@ def examine(data: Place | None = None) -> list[Check]:
     Raises:
         DatasetError: `data` holds no finished dataset.
     """
-    return [*system_checks(), *library_checks(), *(() if data is None else dataset(data))]
+    checks = [*system_checks(), *library_checks()]
+    if data is not None:
+        checks += dataset(data)
+    return checks

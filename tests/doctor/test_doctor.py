@@ -19,11 +19,11 @@ from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp
 
 import fastpipe
-from fastpipe.doctor import Check, Verdict, examine, libraries, system
+from fastpipe.doctor import Check, Verdict, examine, libjpeg_simd, libraries, system
 from fastpipe.doctor import dataset_checks as dataset
-from fastpipe.doctor.libraries import JpegSimd
+from fastpipe.doctor.libjpeg_simd import JpegSimd
 
-MEASURED, TIMED = libraries.jpeg_simd, libraries._timed
+MEASURED, TIMED = libjpeg_simd.jpeg_simd, libjpeg_simd._timed
 
 
 def check_of(name: str, data: Path | None = None) -> Check:
@@ -180,19 +180,19 @@ def test_simd_of_libjpeg(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.new_python("a decode is timed in a process that has no torch")
 def test_a_decode_is_timed_in_a_process_of_its_own() -> None:
-    seconds, file = libraries._timed(libraries._smooth_jpeg(), {})
+    seconds, file = libjpeg_simd._timed(libjpeg_simd._encode_smooth_jpeg(), {})
     assert 0 < seconds < 1
     assert file is None or "libjpeg" in file
 
 
 def test_simd_is_measured_beside_a_busy_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.7, 1.0, 1.0, 1.7, 1.7, 1.7, 1.0, 1.0])  # as is, without, as is, without, ...
-    monkeypatch.setattr(libraries, "_timed", lambda jpeg, extra: (next(seconds), None))
+    monkeypatch.setattr(libjpeg_simd, "_timed", lambda jpeg, extra: (next(seconds), None))
     measured = MEASURED.__wrapped__()
     assert measured is not None
     assert measured.ratio == 1
     monkeypatch.setattr(sys, "executable", "/nowhere")
-    monkeypatch.setattr(libraries, "_timed", TIMED)
+    monkeypatch.setattr(libjpeg_simd, "_timed", TIMED)
     assert MEASURED.__wrapped__() is None
 
 
