@@ -1,14 +1,16 @@
-"""Figures of one process -> files in a folder that another process reads, even while the first hangs.
+"""Figures of one process -> files that another process reads, even while the first hangs.
 
-    loader-<loader>.jsonl            facts, then fields of an Observation, by the process that iterates
-    worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the process that iterates)
+    loader-<loader>.jsonl            facts, then fields of an Observation, by the process that
+        iterates
+    worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the
+        process that iterates)
     loader-*.state, worker-*.state   the present activity of that process
     stacks-<pid>.txt                 Python stacks, dumped at each DUMP_SIGNAL
     program-<pid>.jsonl              pid, then fields of a Program
     trouble.txt                      errors of the watching itself
 
-<loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the dataclasses of
-records.py.
+<loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the
+dataclasses of records.py.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TextIO
 
-# Programs leave the real-time signals alone. SIGUSR1 and SIGUSR2 are often in use, by job managers for example.
+# Programs leave the real-time signals alone. SIGUSR1 and SIGUSR2 are often in use, by job managers
+# for example.
 DUMP_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _MOST_BYTES = 32 << 20
 _STATE = struct.Struct("<d24s224s")  # time.monotonic() of its begin, stage, sample
@@ -34,7 +37,10 @@ _MOST_ITEMS = 20
 
 
 class Log:
-    """Appends JSON lines to a file, at most 32 MB. If the disk is full, lines are lost and nothing else happens."""
+    """Appends JSON lines to a file, at most 32 MB.
+
+    If the disk is full, lines are lost and nothing else happens.
+    """
 
     def __init__(self, path: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -137,10 +143,11 @@ _open_stacks: list[TextIO] = []
 
 
 def install_dump_handler(folder: str, *, fatal: bool = False) -> None:
-    """Lets this process, and those forked from it, append all Python stacks to a file at each DUMP_SIGNAL.
+    """Lets this process, and its forks, append their Python stacks to a file at DUMP_SIGNAL.
 
-    The handler needs no GIL, so it works while a thread holds the GIL and does not let go. With `fatal`, SIGSEGV and
-    the like leave the stack of their thread there, too, unless the program uses faulthandler itself.
+    The handler needs no GIL, so it works while a thread holds the GIL and does not let go. With
+    `fatal`, SIGSEGV and the like leave the stack of their thread there, too, unless the program
+    uses faulthandler itself.
     """
     path = os.path.join(folder, f"stacks-{os.getpid()}.txt")
     file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (it stays open)

@@ -30,7 +30,7 @@ _GLOBAL_GENERATORS = (
 
 
 def checksum_global_generators() -> dict[str, int]:
-    """The global generators of random, NumPy and torch, by name -> a checksum of the state of each."""
+    """Checksums the states of the global generators of random, NumPy and torch, by name."""
     checksums = {}
     for generator in _GLOBAL_GENERATORS:
         module = sys.modules.get(generator.module)
@@ -40,7 +40,7 @@ def checksum_global_generators() -> dict[str, int]:
 
 
 def checksum_generators(**roots: object) -> dict[str, int]:
-    """The generators that objects hold, and those in global variables, by path -> a checksum of the state of each."""
+    """Checksums the states of the generators that objects and global variables hold, by path."""
     checksums = {}
     for path, value in walk_with_globals(**roots):
         kind = type(value)
@@ -62,7 +62,7 @@ def _checksum_state(state: Any) -> int:
 
 @contextlib.contextmanager
 def preserve_generators(*torch_generators: Any) -> Iterator[None]:
-    """Sets the global generators, and torch's Generators that are given, back to their states at the end."""
+    """Sets the global generators, and the ones of torch that are given, back at the end."""
     saved: list[tuple[Any, Any]] = []  # a function that sets a state, and the state
     for generator in _GLOBAL_GENERATORS:
         module = sys.modules.get(generator.module)

@@ -1,8 +1,9 @@
 """This process -> its memory, threads and time on a CPU.
 
-Note [memory in use]: a process can grow although it keeps nothing. glibc leaves holes that the next tensor does not fit
-into, for a hundred batches or more. So a snapshot also counts the memory in use. That is what malloc has given out and
-not got back, the small objects, for which Python has an allocator of its own, and the batches in shared memory.
+Note [memory in use]: a process can grow although it keeps nothing. glibc leaves holes that the next
+tensor does not fit into, for a hundred batches or more. So a snapshot also counts the memory in
+use. That is what malloc has given out and not got back, the small objects, for which Python has an
+allocator of its own, and the batches in shared memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _BINDING_VARIABLES = "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"
 
 
 class Snapshots:
-    """Takes snapshots of this process now and then; less often if one takes long, as with much memory."""
+    """Takes snapshots of this process now and then, less often if they take long."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
@@ -70,7 +71,7 @@ def take_snapshot(batch: int = 0) -> dict[str, Any]:
 
 
 def _read_memory() -> tuple[int | None, int]:
-    """Reads bytes of memory that is private and written, None if unknown, and bytes of shared memory. Source: proc(5)."""
+    """Reads the bytes of private memory, None if unknown, and of shared memory. Source: proc(5)."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         kilobytes = {}
         with open("/proc/self/smaps_rollup") as file:
@@ -104,7 +105,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def _read_malloc() -> int | None:
-    """Reads the bytes that malloc has given out: small blocks and mapped ones; None without glibc 2.33 or later."""
+    """Reads the bytes that malloc has given out; None without glibc 2.33 or later."""
     with contextlib.suppress(AttributeError, OSError):
         mallinfo2 = ctypes.CDLL(None).mallinfo2
         mallinfo2.restype = _Mallinfo
@@ -122,14 +123,15 @@ def list_cpus() -> list[int]:
 
 def describe_binding() -> str:
     """Names the variables that make OpenMP bind the thread that loads it; "" without any."""
-    settings = [
-        f"{name}={os.environ[name]}" for name in _BINDING_VARIABLES if os.environ.get(name)
-    ]
+    settings = [f"{name}={os.environ[name]}" for name in _BINDING_VARIABLES if os.environ.get(name)]
     return ", ".join(settings)
 
 
 def read_delayed_s() -> float | None:
-    """Reads for how many seconds this thread could have run and had no CPU. Source: the kernel's schedstat."""
+    """Reads for how many seconds this thread could have run and had no CPU.
+
+    Source: the kernel's schedstat.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError):
         with open("/proc/thread-self/schedstat") as file:
             _, waited_ns, *_ = file.read().split()

@@ -39,7 +39,8 @@ _ENTRY_METHODS = ("__getitem__", "__getitems__", "__iter__", "__call__", "__init
 def walk(root: object, name: str, *, with_plain: bool = False) -> Iterator[tuple[str, Any]]:
     """Yields an object and what its attributes hold, each with the expression that leads to it.
 
-    Of long containers only the first items count. Numbers, strings and the like come only `with_plain`.
+    Of long containers only the first items count. Numbers, strings and the like come only
+    `with_plain`.
     """
     seen_ids: set[int] = set()
     waiting: deque[tuple[str, Any, int]] = deque([(name, root, 0)])  # path, value, depth
@@ -83,7 +84,7 @@ def _list_inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def walk_with_globals(**roots: object) -> Iterator[tuple[str, Any]]:
-    """As `walk`, with the variables that the user's functions get from outside, such as a global open file."""
+    """As `walk`, with the variables from outside of the user's functions, such as a global file."""
     seen_ids: set[int] = set()
     seen_codes: set[types.CodeType] = set()
     waiting: deque[tuple[str, Any]] = deque(roots.items())
@@ -106,7 +107,7 @@ def list_functions(value: Any) -> Iterator[types.FunctionType]:
     if isinstance(value, types.FunctionType):
         yield value
         return
-    if isinstance(value, PLAIN_TYPES) or isinstance(value, CONTAINER_TYPES):
+    if isinstance(value, (*PLAIN_TYPES, *CONTAINER_TYPES)):
         return
     for base in type(value).__mro__[:_MOST_BASES]:
         for attribute in vars(base).values():
@@ -115,7 +116,7 @@ def list_functions(value: Any) -> Iterator[types.FunctionType]:
 
 
 def _list_variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yields the variables that a function gets from outside: global ones, and those of the enclosing function."""
+    """Yields a function's variables from outside: global ones, and the enclosing function's."""
     codes = [function.__code__]
     while codes:
         code = codes.pop()
@@ -123,9 +124,7 @@ def _list_variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             if isinstance(constant, types.CodeType):  # a function inside of it
                 codes.append(constant)
         # co_names would have the names of attributes, too.
-        names = {
-            step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"
-        }
+        names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
         for name in sorted(names):
             value = function.__globals__.get(name)
             if value is not None and not isinstance(value, (types.ModuleType, type)):
@@ -137,7 +136,7 @@ def _list_variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def find_user_place(root: object, name: str) -> str:
-    """Finds the user's class or function nearest to a dataset or collate_fn; "" if all are installed ones."""
+    """Finds the user's class or function nearest to an object; "" if all are installed ones."""
     for _, value in walk(root, name):
         if isinstance(value, CONTAINER_TYPES):
             continue
@@ -148,7 +147,7 @@ def find_user_place(root: object, name: str) -> str:
 
 
 def find_definition(value: Any) -> str:
-    """Finds where a function, a class or an object's class is written: file:line; "" if that is not known."""
+    """Finds where a function, a class or an object's class is defined, as file:line; else ""."""
     value = getattr(value, "__wrapped__", value)
     value = getattr(value, "__func__", value)
     if isinstance(value, functools.partial):

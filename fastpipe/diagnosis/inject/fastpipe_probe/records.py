@@ -1,4 +1,7 @@
-"""The records that a watched process writes and the diagnosis reads, as JSON. Times are seconds of time.monotonic()."""
+"""The records that a watched process writes and the diagnosis reads, as JSON.
+
+Times are seconds of time.monotonic().
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# torch's words, in a RuntimeError like others, if no batch came within the DataLoader's own `timeout`.
+# torch's words, in a RuntimeError like others, if no batch came within the DataLoader's own
+# `timeout`.
 _TIMED_OUT = "RuntimeError: DataLoader timed out after"
 
 
@@ -19,7 +23,9 @@ class Batch:
     asked_s: float  # when the loop asked for it
     came_s: float
     size_bytes: int  # of its tensors
-    sampler_s: float = 0.0  # time of the sampler since the batch before, in the process that iterates
+    sampler_s: float = (
+        0.0  # time of the sampler since the batch before, in the process that iterates
+    )
 
     @property
     def wait_s(self) -> float:
@@ -35,7 +41,9 @@ class Fetch:
     dataset_s: float
     collate_s: float
     cpu_s: float  # CPU time of all threads
-    delayed_s: float | None  # how long the process waited for a CPU; None if the kernel does not say
+    delayed_s: (
+        float | None
+    )  # how long the process waited for a CPU; None if the kernel does not say
     samples: int
     times_us: Sequence[int]  # of each sample; empty if the dataset reads whole batches
     worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
@@ -62,7 +70,9 @@ class Epoch:
     place: str = ""  # the user's line that began it; "" if it is not known
     sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
     made: int = 0  # the index of the DataLoader, of those made at the same line
-    changed: Sequence[str] = ()  # attributes of the dataset of which persistent workers have old values
+    changed: Sequence[
+        str
+    ] = ()  # attributes of the dataset of which persistent workers have old values
     ranks: int = 1  # processes that train together
 
 
@@ -72,7 +82,9 @@ class Ending:
 
     text: str  # type and message
     place: str = ""  # the user's line that it came through; "" if there is none
-    exits: Sequence[Sequence[int]] = ()  # workers that ended with an error: number, process, exit code
+    exits: Sequence[
+        Sequence[int]
+    ] = ()  # workers that ended with an error: number, process, exit code
     refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refused
 
     @property

@@ -1,4 +1,4 @@
-"""A dataset -> the attributes that it reads for a sample, and which of them the program has changed since."""
+"""A dataset -> the attributes that it reads for a sample, and those that have changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Setting(NamedTuple):
 
 
 def read_settings(dataset: Any) -> dict[str, Setting]:
-    """Reads the attributes of a dataset's objects that it reads for a sample, without those that processes share."""
+    """Reads the attributes that a dataset uses for a sample and that processes do not share."""
     owners = []
     for path, value in walk(dataset, "dataset"):
         if not isinstance(value, CONTAINER_TYPES):
@@ -58,7 +58,7 @@ def read_settings(dataset: Any) -> dict[str, Setting]:
 
 
 def _list_names_read(owners: list[Any]) -> set[str]:
-    """Lists the attributes that the methods for reading samples load, and the methods that these call, and so on."""
+    """Lists the attributes that reading a sample loads, also in the methods that it calls."""
     loads: dict[str, set[str]] = {}  # a method's name -> names of attributes that it loads
     for owner in owners:
         for method in list_functions(owner):

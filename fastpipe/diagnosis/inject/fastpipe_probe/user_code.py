@@ -47,7 +47,7 @@ def _list_user_lines(frames: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
 
 
 def find_main_line(frame: FrameType) -> str:
-    """Finds the top-level line of the main script that a stack came from, in a spawned process; else ""."""
+    """Finds the main script's top-level line on a stack of a spawned process; else ""."""
     for caller, line in walk_stack(frame):
         is_module = caller.f_code.co_name == "<module>"
         # multiprocessing gives the main script this name when it imports it in a worker.

@@ -1,4 +1,4 @@
-"""A dataset -> the objects in it that are bad for worker processes: lambdas, and lists of many Python objects."""
+"""A dataset -> objects that are bad for worker processes: lambdas, lists of many objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import pickle
 import sys
 import types
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -19,7 +18,7 @@ _OBJECT_BYTES = 64  # of an object of unknown type, about
 
 
 def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
-    """Lists the functions and classes that pickle cannot name: lambdas, and those defined inside of a function."""
+    """Lists lambdas, and functions and classes inside of functions: pickle cannot name them."""
     unpicklable = []
     for path, value in walk(root, name):
         is_function = isinstance(value, types.FunctionType)
@@ -36,7 +35,7 @@ def list_unpicklable(root: object, name: str) -> list[dict[str, str]]:
 
 
 def list_refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
-    """Lists the attributes of an object that pickle refuses, such as a lock, a generator or an open file."""
+    """Lists the attributes that pickle refuses, such as a lock, a generator or an open file."""
     refused = []
     attributes = list(getattr(root, "__dict__", {}).items())
     with open(os.devnull, "wb") as nowhere:
@@ -55,7 +54,7 @@ def list_refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
 
 
 def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
-    """Lists the containers of many Python objects, the largest first, each with about how many bytes it takes."""
+    """Lists the containers of many Python objects, and their bytes, the largest first."""
     heavy: list[dict[str, Any]] = []
     for path, value in walk(root, name):
         if not isinstance(value, CONTAINER_TYPES) or len(value) < _LEAST_HEAVY_ITEMS:
@@ -63,8 +62,9 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
         spread: Any = value
         if isinstance(value, (list, tuple)):
             spread = value[:: len(value) // _SAMPLED_ITEMS]
-        sampled = list(islice(_list_items(spread), _SAMPLED_ITEMS))
-        item_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled) / _SAMPLED_ITEMS
+        sampled = _list_parts(spread, _SAMPLED_ITEMS)
+        sampled_bytes = sum(_estimate_bytes(item, _SAMPLED_DEPTH) for item in sampled)
+        item_bytes = sampled_bytes / _SAMPLED_ITEMS  # of a dict: bytes of a key and its value
         if item_bytes == 0:
             continue
         kinds = sorted({type(item).__name__ for item in sampled})[:3]
@@ -79,14 +79,14 @@ def list_heavy_containers(root: object, name: str) -> list[dict[str, Any]]:
     return heavy[:MOST_ITEMS]
 
 
-def _list_items(value: Any) -> Iterator[Any]:
-    """Yields the items of a container; of a dict the keys and the values."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield item
-    else:
-        yield from value
+def _list_parts(value: Any, most_items: int) -> list[Any]:
+    """Lists the first items of a container; of a dict their keys and values."""
+    if not isinstance(value, dict):
+        return list(islice(value, most_items))
+    parts: list[Any] = []
+    for key, item in islice(value.items(), most_items):
+        parts += [key, item]
+    return parts
 
 
 def _estimate_bytes(value: Any, depth: int) -> int:
@@ -100,6 +100,6 @@ def _estimate_bytes(value: Any, depth: int) -> int:
     if isinstance(value, (*PLAIN_TYPES, tuple, list, dict, os.PathLike)):
         size_bytes = sys.getsizeof(value)
     if depth and isinstance(value, (tuple, list, dict)):
-        for item in islice(_list_items(value), MOST_ITEMS):
+        for item in _list_parts(value, MOST_ITEMS):
             size_bytes += _estimate_bytes(item, depth - 1)
     return size_bytes
