@@ -73,8 +73,8 @@ def explain_ending(
     cause = find_error_cause(text)
     if cause is NOT_PICKLABLE:
         return [_not_picklable(observation, ending, text, where)]
-    what = f"the loader ended with {text[:_MOST_LETTERS]}"
-    return [(cause or _ERROR).make_finding(what, where)]
+    symptom = f"the loader ended with {text[:_MOST_LETTERS]}"
+    return [(cause or _ERROR).make_finding(symptom, where)]
 
 
 _ERROR = ErrorCause(
@@ -99,14 +99,14 @@ def _timed_out(observation: Observation, ending: Ending, folder: Path | None) ->
     """The DataLoader's own `timeout` ran out."""
     text, _ = _split_traceback(ending.text)
     headline = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
-    what = headline
+    symptom = headline
     samples = _describe_samples(observation, folder)
     if samples:
-        what += f"; workers were at sample {samples}"
+        symptom += f"; workers were at sample {samples}"
     return Finding(
         Code.STUCK,
         str(observation.facts["dataset_place"]),
-        what=what,
+        what=symptom,
         why="a sample took longer than the timeout of the DataLoader",
         change="look at what these samples wait for; a larger timeout= if they only are slow",
         section=13,
@@ -132,14 +132,13 @@ def _not_picklable(observation: Observation, ending: Ending, text: str, where: s
     reason = text[:_MOST_LETTERS]
     if unpicklable:
         refused = ", ".join(f"{part['path']} ({part['kind']})" for part in unpicklable[:3])
-        what = f"{refused} cannot be pickled: {reason}"
-        return NOT_PICKLABLE.make_finding(what, unpicklable[0]["place"])
+        symptom = f"{refused} cannot be pickled: {reason}"
+        return NOT_PICKLABLE.make_finding(symptom, unpicklable[0]["place"])
     if ending.refused:
         first = ending.refused[0]
-        what = f"{first['path']} cannot be pickled: {first['kind']}"
-        return NOT_PICKLABLE.make_finding(
-            what, find_assignment(first["path"], first["place"]) or where
-        )
+        symptom = f"{first['path']} cannot be pickled: {first['kind']}"
+        place = find_assignment(first["path"], first["place"])
+        return NOT_PICKLABLE.make_finding(symptom, place or where)
     return NOT_PICKLABLE.make_finding(f"the loader ended with {reason}", where)
 
 
@@ -156,18 +155,18 @@ def _worker_gone(
     observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None
 ) -> Finding:
     death = _parse_death(ending)
-    what = f"{_name_worker(observation, death.pid)} {death.description}"
+    symptom = f"{_name_worker(observation, death.pid)} {death.description}"
     samples = _describe_samples(observation, folder, death.pid)
     if samples:
-        what += f", at sample {samples}"
+        symptom += f", at sample {samples}"
     where = find_fatal_line(death.pid, folder) if folder is not None else ""
     if death.signal == "SIGBUS":
-        return SMALL_SHARED_MEMORY.make_finding(what, where or observation.made_at)
+        return SMALL_SHARED_MEMORY.make_finding(symptom, where or observation.made_at)
     why, change = _explain_death(death, kills_before)
     return Finding(
         Code.WORKER_KILLED,
         where or str(observation.facts["dataset_place"]),
-        what=what,
+        what=symptom,
         why=why,
         change=change,
         section=15,

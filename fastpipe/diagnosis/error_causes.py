@@ -28,8 +28,8 @@ class ErrorCause:
     change: str
     section: int  # of docs/failures.md
 
-    def make_finding(self, what: str, where: str) -> Finding:
-        return Finding(self.code, where, what, self.why, self.change, self.section)
+    def make_finding(self, symptom: str, where: str) -> Finding:
+        return Finding(self.code, where, symptom, self.why, self.change, self.section)
 
 
 SMALL_SHARED_MEMORY = ErrorCause(

@@ -122,47 +122,49 @@ def explain_stall(
     if in_step:
         reason = _STEP
         stack = main
-        what = f"no batch was asked for in {waited_s:.0f} s"
+        symptom = f"no batch was asked for in {waited_s:.0f} s"
         if observation.batches:
-            what += f", after {format_count(len(observation.batches), 'batch')}"
-        what += ": the main process is in "
-        what += f"{_describe_line(main)}{_describe_inner(main)}{_describe_kernel(main)}"
-        return _make_finding(observation, stack, headline, what, reason)
+            symptom += f", after {format_count(len(observation.batches), 'batch')}"
+        symptom += ": the main process is in "
+        symptom += f"{_describe_line(main)}{_describe_inner(main)}{_describe_kernel(main)}"
+        return _make_finding(observation, stack, headline, symptom, reason)
 
     freeing = _find_freeing(observation, stacks)
     if freeing is not None:
-        what = (
+        symptom = (
             f"{headline}: {freeing.role} (pid {freeing.pid}) frees garbage, which does not end; "
             f"the kernel says {freeing.status}"
         )
-        return _make_finding(observation, freeing, headline, what, _FREEING)
+        return _make_finding(observation, freeing, headline, symptom, _FREEING)
 
     busy = [entry for entry in list_busy_workers(observation, folder) if entry.worker.pid in by_pid]
     if busy:
         first = busy[0]
         stack = by_pid[first.worker.pid]
-        what = f"{headline}: {_describe_busy(first, stack, len(busy) - 1)}"
+        symptom = f"{headline}: {_describe_busy(first, stack, len(busy) - 1)}"
         reason = find_reason(observation, first.worker, first.stage, stack)
-        return _make_finding(observation, stack, headline, what, _with_timeout(observation, reason))
+        return _make_finding(
+            observation, stack, headline, symptom, _with_timeout(observation, reason)
+        )
 
     silent = [stack for stack in stacks if stack.role == SILENT]
     if observation.num_workers and silent:
         method = observation.facts["method"]
         first_silent = silent[0]
-        what = (
+        symptom = (
             f"{headline}: {format_count(len(silent), 'worker')} started by {method} did not reach "
             f"worker_init_fn (process {first_silent.pid}"
         )
         if first_silent.line is not None:
-            what += f", in {first_silent.line}"
-        what += f"){_describe_kernel(first_silent)}"
+            symptom += f", in {first_silent.line}"
+        symptom += f"){_describe_kernel(first_silent)}"
         reason = _START_BY_FORK if method == "fork" else _START
-        return _make_finding(observation, first_silent, headline, what, reason)
+        return _make_finding(observation, first_silent, headline, symptom, reason)
 
-    what = f"{headline}: no worker is working"
+    symptom = f"{headline}: no worker is working"
     if main is not None and main.line is not None:
-        what += f"; the main process is in {main.line}"
-    return _make_finding(observation, main, headline, what, _LOST)
+        symptom += f"; the main process is in {main.line}"
+    return _make_finding(observation, main, headline, symptom, _LOST)
 
 
 _STEP = Reason(
@@ -199,7 +201,7 @@ _LOST = Reason(
 
 
 def _make_finding(
-    observation: Observation, stack: Stack | None, headline: str, what: str, reason: Reason
+    observation: Observation, stack: Stack | None, headline: str, symptom: str, reason: Reason
 ) -> Finding:
     where = observation.made_at
     if stack is not None and stack.user_frame is not None:
@@ -207,7 +209,7 @@ def _make_finding(
     return Finding(
         Code.STUCK,
         where,
-        what=what,
+        what=symptom,
         why=reason.why,
         change=reason.change,
         section=reason.section,

@@ -244,7 +244,7 @@ def test_an_iterator_in_each_step() -> None:
     )
     assert "iter(loader) in each step" in finding.why
     assert (finding.where, finding.section) == ("train.py:30", 14)
-    observation.epochs = [replace(epoch, made=number) for number, epoch in enumerate(observation.epochs)]
+    observation.epochs = [replace(epoch, loader_index=number) for number, epoch in enumerate(observation.epochs)]
     assert "a new DataLoader in each step" in found(observation)["iterator-each-step"].why
     observation.batches, observation.epochs = observation.batches[:4], observation.epochs[:4]
     assert "iterator-each-step" not in found(observation)

@@ -63,7 +63,7 @@ def _check_order(observation: Observation) -> Iterator[Finding]:
     if len(shuffled) < 2:
         return
     # Another DataLoader has another sampler, so only epochs of one loader are compared.
-    orders = {(epoch.made, sampler["epoch"]) for epoch, sampler in shuffled}
+    orders = {(epoch.loader_index, sampler["epoch"]) for epoch, sampler in shuffled}
     if len(orders) > 1:
         return
     last, sampler = shuffled[-1]
@@ -86,7 +86,7 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
     for batch in observation.batches:
         if batch.number == 0 and batch.epoch < len(observation.epochs):
             begun_count += 1
-    loader_count = len({epoch.made for epoch in observation.epochs})
+    loader_count = len({epoch.loader_index for epoch in observation.epochs})
     is_new_loader = loader_count > begun_count / 2
     if begun_count < _LEAST_EPOCHS or len(observation.batches) > _FEW_BATCHES * begun_count:
         return
@@ -97,16 +97,16 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
     if share < _MOST_STARTING:
         return  # it happens now and then, as for a batch to look at
 
-    what = (
+    symptom = (
         f"{format_count(len(observation.epochs), 'iterator')} "
         f"for {format_count(stages.batches, 'batch')}"
     )
     process_count = len({worker.pid for worker in observation.workers if worker.number >= 0})
     if process_count:
-        what += f": {format_count(process_count, 'worker process')} started"
-    what += f"; the start takes {format_ms(stages.start_s)}, {share:.0%} of the time"
-    made = "a new DataLoader" if is_new_loader else "iter(loader)"
-    why = f"{made} in each step starts a new epoch, of which one batch is used"
+        symptom += f": {format_count(process_count, 'worker process')} started"
+    symptom += f"; the start takes {format_ms(stages.start_s)}, {share:.0%} of the time"
+    repeated_call = "a new DataLoader" if is_new_loader else "iter(loader)"
+    why = f"{repeated_call} in each step starts a new epoch, of which one batch is used"
     if observation.num_workers == 0 and not observation.facts["shuffled"]:
         why += ": always the same, without shuffle=True"
     places = Counter(epoch.place for epoch in observation.epochs)
@@ -114,7 +114,7 @@ def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Findi
     yield Finding(
         Code.ITERATOR_EACH_STEP,
         most_common_place or observation.made_at,
-        what=what,
+        what=symptom,
         why=why,
         change="one DataLoader, one iterator for many steps: batches = iter(loader) "
         "before the loop, and next(batches) in it",
@@ -137,7 +137,7 @@ def _check_start(observation: Observation, stages: Stages) -> Iterator[Finding]:
         return
     workers = format_count(observation.num_workers, "worker")
     why = f"every epoch starts {workers} again ({facts['method']})"
-    if len({epoch.made for epoch in observation.epochs}) > 1:
+    if len({epoch.loader_index for epoch in observation.epochs}) > 1:
         why += "; and it makes a new DataLoader"
     yield Finding(
         Code.SLOW_EPOCH_START,

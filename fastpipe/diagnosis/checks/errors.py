@@ -43,20 +43,20 @@ def _shared_file(
     observation: Observation, shared: list[dict[str, str]], failures: list[dict[str, str]]
 ) -> Finding:
     first = shared[0]
-    what = f"{first['path']} is an open {first['kind']}"
+    symptom = f"{first['path']} is an open {first['kind']}"
     if first["file"]:
-        what += f" ({first['file']})"
+        symptom += f" ({first['file']})"
     others = ", ".join(file["path"] for file in shared[1 : 1 + _MOST_NAMED])
     if others:
-        what += f", and {others}"
-    what += f": {format_count(observation.num_workers, 'worker')} share it"
+        symptom += f", and {others}"
+    symptom += f": {format_count(observation.num_workers, 'worker')} share it"
     if failures:
-        what += f"; reading sample {failures[0]['sample']} raised {failures[0]['error']}"
+        symptom += f"; reading sample {failures[0]['sample']} raised {failures[0]['error']}"
     where = find_assignment(first["path"], first["place"])
     return Finding(
         Code.SHARED_FILE,
         where or str(observation.facts["dataset_place"]),
-        what=what,
+        what=symptom,
         why="forked workers share a file's position or a database's handle: "
         "samples are wrong, or fail; the file is good",
         change="open it in the worker, when first used: if self.f is None: self.f = open(...), "
@@ -70,26 +70,26 @@ def _failed_sample(observation: Observation, failures: list[dict[str, str]]) -> 
     """Explains the first error: by the machine, by the sample or by collate_fn."""
     first = failures[0]
     in_collate = first["failed"] == "collate"
-    what = _describe_failure(first)
+    symptom = _describe_failure(first)
     where = first["place"] or str(observation.facts["dataset_place"])
 
     cause = find_error_cause(first["error"])
     if cause is not None:
         if cause.code is Code.SMALL_SHARED_MEMORY:
             where = observation.made_at
-        return cause.make_finding(what, where)
+        return cause.make_finding(symptom, where)
 
     failed_samples = {failure["sample"] for failure in failures}
     other_count = len(failed_samples) - 1
     if other_count:
-        what += f"; {other_count:,} more samples raised errors"
+        symptom += f"; {other_count:,} more samples raised errors"
     if any(worker.read_again for worker in observation.workers):
-        return _passing_error(what, where)
+        return _passing_error(symptom, where)
     if not in_collate:
-        return _bad_sample(what, where, is_mistake=bool(first.get("mistake")))
+        return _bad_sample(symptom, where, is_mistake=bool(first.get("mistake")))
     if _UNEQUAL in first["error"]:
-        return _unequal_samples(what, where, observation.made_at)
-    return _bad_collate(what, where)
+        return _unequal_samples(symptom, where, observation.made_at)
+    return _bad_collate(symptom, where)
 
 
 def _describe_failure(failure: dict[str, str]) -> str:
@@ -100,11 +100,11 @@ def _describe_failure(failure: dict[str, str]) -> str:
     return f"reading sample {failure['sample']}{name} raised {failure['error']}"
 
 
-def _passing_error(what: str, where: str) -> Finding:
+def _passing_error(symptom: str, where: str) -> Finding:
     return Finding(
         Code.PASSING_ERROR,
         where,
-        what=f"{what}; read once more, the same sample raised none",
+        what=f"{symptom}; read once more, the same sample raised none",
         why="the error comes and goes, as with a network, a disk, "
         "or a file or connection that several processes use",
         change="open files and connections in the worker that uses them; "
@@ -113,7 +113,7 @@ def _passing_error(what: str, where: str) -> Finding:
     )
 
 
-def _bad_sample(what: str, where: str, *, is_mistake: bool) -> Finding:
+def _bad_sample(symptom: str, where: str, *, is_mistake: bool) -> Finding:
     if is_mistake:
         change = "correct this line: it does not take this input"
     else:
@@ -124,18 +124,18 @@ def _bad_sample(what: str, where: str, *, is_mistake: bool) -> Finding:
     return Finding(
         Code.BAD_SAMPLE,
         where,
-        what=what,
+        what=symptom,
         why="an error in a worker ends the epoch, and its message does not name the sample",
         change=change,
         section=13,
     )
 
 
-def _unequal_samples(what: str, where: str, made_at: str) -> Finding:
+def _unequal_samples(symptom: str, where: str, made_at: str) -> Finding:
     return Finding(
         Code.UNEQUAL_SAMPLES,
         where,
-        what=what,
+        what=symptom,
         why="collate_fn makes a batch of samples that do not fit together",
         change="return samples of one shape and type (resize or pad them), "
         f"or give DataLoader ({made_at}) another collate_fn",
@@ -143,11 +143,11 @@ def _unequal_samples(what: str, where: str, made_at: str) -> Finding:
     )
 
 
-def _bad_collate(what: str, where: str) -> Finding:
+def _bad_collate(symptom: str, where: str) -> Finding:
     return Finding(
         Code.BAD_COLLATE,
         where,
-        what=what,
+        what=symptom,
         why="collate_fn does not take what __getitem__ returned for these samples: "
         "None, nothing, or another form",
         change="look at these samples; leave out in the dataset, or in collate_fn, "

@@ -47,15 +47,15 @@ def _heavy_objects(
     """Containers of many Python objects in the dataset, of which each worker gets a copy."""
     largest, *similar = observation.facts["heavy"]
     method = observation.facts["method"]
-    what = f"{largest['path']} is a {largest['kind']}, about {format_size(largest['bytes'])}"
+    symptom = f"{largest['path']} is a {largest['kind']}, about {format_size(largest['bytes'])}"
     if similar:
-        what += f", and {format_count(len(similar), 'more object')} like it"
+        symptom += f", and {format_count(len(similar), 'more object')} like it"
     workers = format_count(observation.num_workers, "worker")
-    what += f": up to {format_size(total_bytes)} in {workers}"
+    symptom += f": up to {format_size(total_bytes)} in {workers}"
     if copying:
         most = max(copying, key=lambda growth: growth.grown_bytes)
         batches = format_count(most.batches, "batch")
-        what += f"; {most.process} grew by {format_size(most.grown_bytes)} in {batches}"
+        symptom += f"; {most.process} grew by {format_size(most.grown_bytes)} in {batches}"
     if method == "fork":
         code = Code.COPY_ON_WRITE
         why = (
@@ -74,7 +74,7 @@ def _heavy_objects(
     return Finding(
         code,
         str(observation.facts["dataset_place"]),
-        what=what,
+        what=symptom,
         why=why,
         change=f"{attribute} = np.array(..., dtype='S') for names, or a tensor for numbers, "
         "instead of Python objects; of lists in lists, one array of all values and one of "
@@ -143,15 +143,15 @@ def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
 
 
 def _memory_grows(growth: Growth, where: str, keeping_line: str) -> Finding:
-    what = (
+    symptom = (
         f"{growth.process} grew by {format_size(growth.grown_bytes)} "
         f"in {format_count(growth.batches, 'batch')} (from {format_size(growth.first_bytes)}), "
         "and had not stopped"
     )
     if growth.epoch_bytes is not None:
-        what += f": {format_size(growth.epoch_bytes)} an epoch"
+        symptom += f": {format_size(growth.epoch_bytes)} an epoch"
     if keeping_line:
-        what += f"; this line keeps something: {keeping_line}"
+        symptom += f"; this line keeps something: {keeping_line}"
     if growth.is_main:
         why = (
             "the program keeps something for each sample or batch: "
@@ -164,4 +164,4 @@ def _memory_grows(growth: Growth, where: str, keeping_line: str) -> Finding:
             "such as a cache; each worker has its own"
         )
         change = "limit the size of the cache, or leave out what is kept"
-    return Finding(Code.MEMORY_GROWS, where, what=what, why=why, change=change, section=5)
+    return Finding(Code.MEMORY_GROWS, where, what=symptom, why=why, change=change, section=5)

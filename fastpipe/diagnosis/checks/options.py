@@ -101,21 +101,21 @@ def _too_many_workers(
 ) -> Finding:
     workers = format_count(observation.num_workers, "worker")
     cpus = format_count(surroundings.cpus, "CPU")
-    what = f"{workers} for {cpus} granted"
+    symptom = f"{workers} for {cpus} granted"
     severity = Severity.NOTE
     if stages is not None and stages.delayed is not None:
-        what += f"; a worker that makes a batch waits {stages.delayed:.0%} of the time for a CPU"
+        symptom += f"; a worker that makes a batch waits {stages.delayed:.0%} of the time for a CPU"
         if stages.delayed > _CROWDED:
             severity = Severity.BAD
         elif stages.on_cpu < _MOSTLY_IDLE:
-            what += (
+            symptom += (
                 f" and computes {stages.on_cpu:.0%} of it, so more workers than CPUs "
                 "may be intended"
             )
     return Finding(
         Code.TOO_MANY_WORKERS,
         observation.made_at,
-        what=what,
+        what=symptom,
         why="os.cpu_count() counts the host's CPUs, not those granted to a container; "
         "each worker holds its own batches",
         change=f"DataLoader(..., num_workers={surroundings.cpus}), "
@@ -136,17 +136,17 @@ def _check_binding(observation: Observation, surroundings: Surroundings) -> Iter
         usable.update(worker.cpus)
     if len(usable) >= min(surroundings.cpus, observation.num_workers):
         return
-    what = (
+    symptom = (
         f"{format_count(observation.num_workers, 'worker')} may run on "
         f"{format_count(len(usable), 'CPU')} together; "
         f"{format_count(surroundings.cpus, 'CPU')} are granted"
     )
     if workers[0].binding:
-        what += f"; {workers[0].binding} is set"
+        symptom += f"; {workers[0].binding} is set"
     yield Finding(
         Code.BOUND_WORKERS,
         observation.made_at,
-        what=what,
+        what=symptom,
         why="a worker inherits the CPUs of the main thread, and OMP_PROC_BIND, GOMP_CPU_AFFINITY "
         "or os.sched_setaffinity has bound that to few of them",
         change="unset the variable (OMP_PROC_BIND=false); or in worker_init_fn: "

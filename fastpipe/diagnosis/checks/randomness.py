@@ -42,16 +42,16 @@ def _check_copied_generators(observation: Observation, workers: list[Worker]) ->
     if not repeated:
         return
     first = repeated[0]
-    what = f"{first} is a random generator, with the same state in several workers"
+    symptom = f"{first} is a random generator, with the same state in several workers"
     if len(repeated) > 1:
-        what += f"; so are {', '.join(repeated[1 : 1 + _MOST_NAMED])}"
+        symptom += f"; so are {', '.join(repeated[1 : 1 + _MOST_NAMED])}"
     is_of_collate = first in observation.facts["collate_generators"]
     owner = str(observation.facts["collate_place" if is_of_collate else "dataset_place"])
     is_attribute = "." in first
     yield Finding(
         Code.SAME_RANDOM_NUMBERS,
         find_assignment(first, owner) if is_attribute else owner,
-        what=what,
+        what=symptom,
         why="each worker has a copy, and draws the same numbers; "
         "without persistent_workers, again in each epoch",
         change="draw with torch, which seeds each worker anew; "
@@ -121,19 +121,19 @@ def _seeded_in_each_sample(generator: str, place: str) -> Finding:
 def _same_seed(observation: Observation, first: int, second: int, generator: str) -> Finding:
     """A global generator begins alike in two workers, or in two epochs of one worker."""
     if first != second:
-        what = f"workers {first} and {second} begin"
+        symptom = f"workers {first} and {second} begin"
         repeats_in = "worker"
     else:
-        what = f"worker {first} begins two epochs"
+        symptom = f"worker {first} begins two epochs"
         repeats_in = "epoch"
-    what += f" with the same state of {generator}, and so with the same draws"
+    symptom += f" with the same state of {generator}, and so with the same draws"
 
     init_place = str(observation.facts["init_place"])
     if init_place:
         return Finding(
             Code.SAME_RANDOM_NUMBERS,
             find_seed(init_place),
-            what=what,
+            what=symptom,
             why=f"worker_init_fn seeds it with the same number in every {repeats_in}",
             change=f"in worker_init_fn: {_SEED_CALLS[generator]}, "
             "which differs for each worker and epoch; or leave all seeds to torch",
@@ -145,7 +145,7 @@ def _same_seed(observation: Observation, first: int, second: int, generator: str
     return Finding(
         Code.SAME_RANDOM_NUMBERS,
         where or observation.made_at,
-        what=what,
+        what=symptom,
         why="torch seeds workers, and shuffles, by its own generator or the loader's: "
         f"it is seeded again for each {repeats_in}",
         change="seed once, at the start of the program",

@@ -120,17 +120,17 @@ def _check_reused_buffer(observation: Observation) -> Iterator[Finding]:
     if len(reused) < _LEAST_REUSED:
         return
     first = reused[0]
-    what = (
+    symptom = (
         f"{first['part']} of a sample lay {len(reused):,} times in the same memory as that of the "
         "sample before in its batch"
     )
     if first["buffer"]:
-        what += f", that of {first['buffer']}"
+        symptom += f", that of {first['buffer']}"
     where = find_assignment(first["buffer"], first["place"])
     yield Finding(
         Code.REUSED_BUFFER,
         where or str(observation.facts["dataset_place"]),
-        what=what,
+        what=symptom,
         why="the dataset writes each sample into one buffer: "
         "all samples of a batch become the last one",
         change="return a copy of the buffer (.copy() or .clone()), "

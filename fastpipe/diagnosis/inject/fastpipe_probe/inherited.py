@@ -31,7 +31,7 @@ _parents_threads: list[dict[str, str]] = []
 
 
 def remember_threads() -> None:
-    """Remembers, before a fork, the other threads and their lines: the child has no such threads."""
+    """Remembers the other threads and their lines before a fork: the child has none of them."""
     _parents_threads.clear()
     with contextlib.suppress(Exception):
         names = {thread.ident: thread.name for thread in list(threading.enumerate())}

@@ -69,7 +69,7 @@ class Epoch:
     at_s: float
     place: str = ""  # the user's line that began it; "" if it is not known
     sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
-    made: int = 0  # the index of the DataLoader, of those made at the same line
+    loader_index: int = 0  # the index of the DataLoader, of those made at the same line
     changed: Sequence[
         str
     ] = ()  # attributes of the dataset of which persistent workers have old values

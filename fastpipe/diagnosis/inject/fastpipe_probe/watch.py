@@ -135,7 +135,7 @@ class LoaderWatch:
             at_s=time.monotonic(),
             place=place,
             sampler=_read_sampler(loader),
-            made=self._loader_index,
+            loader_index=self._loader_index,
             changed=changed,
             ranks=_count_ranks(),
         )
