@@ -30,9 +30,8 @@ _GONE = (
     "EOFError",
     "BrokenPipeError",
 )
-_WORKERS_TRACEBACK = (
-    "Original Traceback (most recent call last):"  # torch writes it before a worker's own
-)
+# Torch writes it before a worker's own.
+_WORKERS_TRACEBACK = "Original Traceback (most recent call last):"
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
 _ALARMS = ("SIGALRM", "SIGVTALRM", "SIGPROF")

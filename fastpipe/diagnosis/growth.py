@@ -28,9 +28,8 @@ class Growth:
     # when a process takes some memory once.
     steady_bytes: int
     kept_bytes: int  # the part of it in use: *Note [memory in use]* in fastpipe_probe/machine.py
-    epoch_bytes: (
-        int | None
-    )  # growth in an epoch at this rate; None: not steady, or an epoch's length is not known
+    # Growth in an epoch at this rate; None: not steady, or an epoch's length is not known.
+    epoch_bytes: int | None
 
     @property
     def is_main(self) -> bool:

@@ -42,12 +42,10 @@ class Worker:
     cpus: Sequence[int] = ()  # on which it might run then; empty: not known
     binding: str = ""  # variables of OpenMP that bind threads
     snapshots: list[Snapshot] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # errors of samples and of collate_fn
-    read_again: list[str] = field(
-        default_factory=list
-    )  # samples that raised an error once, and then did not
+    # Errors of samples and of collate_fn.
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    # Samples that raised an error once, and then did not.
+    read_again: list[str] = field(default_factory=list)
     # Checksums of the dataset's generators and of the global ones, before and after the first
     # batch.
     generators_before: dict[str, int] = field(default_factory=dict)
@@ -74,24 +72,20 @@ class Observation:
     """
 
     key: str  # of its files
-    facts: dict[str, Any] = field(
-        default_factory=dict
-    )  # see `read_facts` in fastpipe_probe/loader_facts.py
+    # See `read_facts` in fastpipe_probe/loader_facts.py.
+    facts: dict[str, Any] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
     # Ends of steps that no next batch shows: epoch, batch, time.
     stepped: list[tuple[int, int, float]] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
-    workers: list[Worker] = field(
-        default_factory=list
-    )  # sorted by their numbers, then by their starts
+    # Sorted by their numbers, then by their starts.
+    workers: list[Worker] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)  # of the process that iterates
     errors: list[Ending] = field(default_factory=list)  # with which a request for a batch ended
-    others: list[Observation] = field(
-        default_factory=list
-    )  # the same DataLoader in other processes
-    holds: list[str] = field(
-        default_factory=list
-    )  # locks of multiprocessing that it held when it started workers
+    # The same DataLoader in other processes.
+    others: list[Observation] = field(default_factory=list)
+    # Locks of multiprocessing that it held when it started workers.
+    holds: list[str] = field(default_factory=list)
 
     @property
     def made_at(self) -> str:
@@ -108,9 +102,8 @@ class Program:
 
     pid: int = 0
     errors: list[Ending] = field(default_factory=list)  # with which it ended
-    refused: list[dict[str, str]] = field(
-        default_factory=list
-    )  # errors of options, and the line of the loader
+    # Errors of options, and the line of the loader.
+    refused: list[dict[str, str]] = field(default_factory=list)
     unguarded: str = ""  # the line that a worker runs again, and that would start workers
 
 
@@ -190,9 +183,8 @@ class Surroundings:
     """The limits that a diagnosis compares with."""
 
     cpus: int  # granted to this process
-    free_bytes: (
-        int | None
-    )  # memory that programs, and this container, can still have; None: not known
+    # Memory that programs, and this container, can still have; None: not known.
+    free_bytes: int | None
     oom_kills: int | None  # as `count_oom_kills` returns it
 
 

@@ -28,9 +28,8 @@ class Stages:
     # unpickled and pinned. A mean without the first batches. None if it cannot be measured.
     transfer_s: float | None
     wait_s: float  # how long the loop waited for a batch, without the first batches of epochs
-    step_s: (
-        float | None
-    )  # from a batch to the request for the next one; None without a training step
+    # From a batch to the request for the next one; None without a training step.
+    step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
     waiting: float  # the share of the loop's time in which it waited, 0 to 1
     busy: float  # the share of the workers' time in which they made batches, 0 to 1

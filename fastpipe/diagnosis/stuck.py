@@ -120,84 +120,122 @@ def explain_stall(
     by_pid = {stack.pid: stack for stack in stacks}
     main = by_pid.get(int(observation.facts["pid"]))
     if in_step:
-        reason = _STEP
-        stack = main
-        symptom = f"no batch was asked for in {waited_s:.0f} s"
-        if observation.batches:
-            symptom += f", after {format_count(len(observation.batches), 'batch')}"
-        symptom += ": the main process is in "
-        symptom += f"{_describe_line(main)}{_describe_inner(main)}{_describe_kernel(main)}"
-        return _make_finding(observation, stack, headline, symptom, reason)
-
+        return _stuck_step(observation, headline, main, waited_s)
     freeing = _find_freeing(observation, stacks)
     if freeing is not None:
-        symptom = (
-            f"{headline}: {freeing.role} (pid {freeing.pid}) frees garbage, which does not end; "
-            f"the kernel says {freeing.status}"
-        )
-        return _make_finding(observation, freeing, headline, symptom, _FREEING)
-
+        return _stuck_freeing(observation, headline, freeing)
+    # A worker whose process is gone has no stack.
     busy = [entry for entry in list_busy_workers(observation, folder) if entry.worker.pid in by_pid]
     if busy:
-        first = busy[0]
-        stack = by_pid[first.worker.pid]
-        symptom = f"{headline}: {_describe_busy(first, stack, len(busy) - 1)}"
-        reason = find_reason(observation, first.worker, first.stage, stack)
-        return _make_finding(
-            observation, stack, headline, symptom, _with_timeout(observation, reason)
-        )
-
+        return _stuck_worker(observation, headline, busy, by_pid[busy[0].worker.pid])
     silent = [stack for stack in stacks if stack.role == SILENT]
     if observation.num_workers and silent:
-        method = observation.facts["method"]
-        first_silent = silent[0]
-        symptom = (
-            f"{headline}: {format_count(len(silent), 'worker')} started by {method} did not reach "
-            f"worker_init_fn (process {first_silent.pid}"
-        )
-        if first_silent.line is not None:
-            symptom += f", in {first_silent.line}"
-        symptom += f"){_describe_kernel(first_silent)}"
-        reason = _START_BY_FORK if method == "fork" else _START
-        return _make_finding(observation, first_silent, headline, symptom, reason)
+        return _stuck_start(observation, headline, silent)
+    return _lost_batch(observation, headline, main)
 
+
+def _describe_wait(observation: Observation, waited_s: float) -> str:
+    text = f"no batch for {waited_s:.0f} s"
+    if observation.batches:
+        text += f", after {format_count(len(observation.batches), 'batch')}"
+    return text
+
+
+def _find_freeing(observation: Observation, stacks: list[Stack]) -> Stack | None:
+    """Finds a forked worker that sleeps in its garbage collector: it waits in a destructor."""
+    if observation.facts["method"] != "fork":
+        return None
+    for stack in stacks:
+        is_collecting = "Garbage-collecting" in stack.text  # faulthandler's word
+        if stack.role != MAIN and is_collecting and stack.status.startswith("S:"):
+            return stack
+    return None
+
+
+def _stuck_step(
+    observation: Observation, headline: str, main: Stack | None, waited_s: float
+) -> Finding:
+    symptom = f"no batch was asked for in {waited_s:.0f} s"
+    if observation.batches:
+        symptom += f", after {format_count(len(observation.batches), 'batch')}"
+    symptom += f": the main process is in {_describe_line(main)}"
+    symptom += f"{_describe_inner(main)}{_describe_kernel(main)}"
+    reason = Reason(
+        why="the program waits in this line, not for the loader; "
+        "ranks that get one batch less leave the others waiting so",
+        change="see what this line waits for; give each rank the same number of batches: "
+        "DistributedSampler, or drop_last=True",
+        section=17,
+    )
+    return _make_finding(observation, main, headline, symptom, reason)
+
+
+def _stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Finding:
+    symptom = (
+        f"{headline}: {stack.role} (pid {stack.pid}) frees garbage, which does not end; "
+        f"the kernel says {stack.status}"
+    )
+    reason = Reason(
+        why="to free an object of the main process (DistributedDataParallel, a pool), "
+        "it waits for threads it does not have",
+        change="gc.collect() before the loop starts workers; "
+        'or DataLoader(..., multiprocessing_context="forkserver")',
+        section=1,
+    )
+    return _make_finding(observation, stack, headline, symptom, reason)
+
+
+def _stuck_worker(
+    observation: Observation, headline: str, busy: list[BusyWorker], stack: Stack
+) -> Finding:
+    """`stack` is that of the first busy worker, which is at its batch for the longest time."""
+    first = busy[0]
+    symptom = f"{headline}: {_describe_busy(first, stack, other_count=len(busy) - 1)}"
+    reason = find_reason(observation, first.worker, first.stage, stack)
+    reason = _advise_timeout(observation, reason)
+    return _make_finding(observation, stack, headline, symptom, reason)
+
+
+def _stuck_start(observation: Observation, headline: str, silent: list[Stack]) -> Finding:
+    """Workers that have not come as far as worker_init_fn."""
+    method = observation.facts["method"]
+    first = silent[0]
+    symptom = (
+        f"{headline}: {format_count(len(silent), 'worker')} started by {method} did not reach "
+        f"worker_init_fn (process {first.pid}"
+    )
+    if first.line is not None:
+        symptom += f", in {first.line}"
+    symptom += f"){_describe_kernel(first)}"
+    if method == "fork":
+        reason = Reason(
+            why="a forked worker inherits locks that no thread will release",
+            change="start threads, and use libraries that have some, "
+            "only after the loop has started its workers",
+            section=1,
+        )
+    else:
+        reason = Reason(
+            why="such a worker first imports the main script and unpickles the dataset",
+            change='put the script under if __name__ == "__main__":, '
+            "and look at what the dataset does when it is unpickled",
+            section=10,
+        )
+    return _make_finding(observation, first, headline, symptom, reason)
+
+
+def _lost_batch(observation: Observation, headline: str, main: Stack | None) -> Finding:
+    """No process is at work."""
     symptom = f"{headline}: no worker is working"
     if main is not None and main.line is not None:
         symptom += f"; the main process is in {main.line}"
-    return _make_finding(observation, main, headline, symptom, _LOST)
-
-
-_STEP = Reason(
-    why="the program waits in this line, not for the loader; "
-    "ranks that get one batch less leave the others waiting so",
-    change="see what this line waits for; give each rank the same number of batches: "
-    "DistributedSampler, or drop_last=True",
-    section=17,
-)
-_FREEING = Reason(
-    why="to free an object of the main process (DistributedDataParallel, a pool), "
-    "it waits for threads it does not have",
-    change="gc.collect() before the loop starts workers; "
-    'or DataLoader(..., multiprocessing_context="forkserver")',
-    section=1,
-)
-_START_BY_FORK = Reason(
-    why="a forked worker inherits locks that no thread will release",
-    change="start threads, and use libraries that have some, "
-    "only after the loop has started its workers",
-    section=1,
-)
-_START = Reason(
-    why="such a worker first imports the main script and unpickles the dataset",
-    change='put the script under if __name__ == "__main__":, '
-    "and look at what the dataset does when it is unpickled",
-    section=10,
-)
-_LOST = Reason(
-    why="a batch was lost between a worker and the main process, or the sampler does not return",
-    change="read the stacks below",
-    section=13,
-)
+    reason = Reason(
+        why="a batch was lost between a worker and the main process, "
+        "or the sampler does not return",
+        change="read the stacks below",
+        section=13,
+    )
+    return _make_finding(observation, main, headline, symptom, reason)
 
 
 def _make_finding(
@@ -218,7 +256,7 @@ def _make_finding(
     )
 
 
-def _with_timeout(observation: Observation, reason: Reason) -> Reason:
+def _advise_timeout(observation: Observation, reason: Reason) -> Reason:
     """Adds the advice to set a timeout, if the loader can have one and has none."""
     if observation.num_workers == 0 or observation.facts["timeout"]:
         return reason
@@ -227,24 +265,6 @@ def _with_timeout(observation: Observation, reason: Reason) -> Reason:
         f"DataLoader(..., timeout={_ADVISED_TIMEOUT_S}) turns the wait into an error"
     )
     return Reason(reason.why, change, reason.section)
-
-
-def _describe_wait(observation: Observation, waited_s: float) -> str:
-    text = f"no batch for {waited_s:.0f} s"
-    if observation.batches:
-        text += f", after {format_count(len(observation.batches), 'batch')}"
-    return text
-
-
-def _find_freeing(observation: Observation, stacks: list[Stack]) -> Stack | None:
-    """Finds a forked worker that sleeps in its garbage collector: it waits in a destructor."""
-    if observation.facts["method"] != "fork":
-        return None
-    for stack in stacks:
-        is_collecting = "Garbage-collecting" in stack.text  # faulthandler's word
-        if stack.role != MAIN and is_collecting and stack.status.startswith("S:"):
-            return stack
-    return None
 
 
 def _describe_busy(busy: BusyWorker, stack: Stack, other_count: int) -> str:

@@ -1,7 +1,4 @@
-"""A stage that the loop waits for -> what its process lacks:
-
-CPUs, the disk's speed, or a shorter way.
-"""
+"""A slow stage -> the resource that its process lacks: CPUs, a faster disk, or a shorter way."""
 
 from __future__ import annotations
 

@@ -26,9 +26,8 @@ _BUSY = 0.6  # less than nearly 1: a machine that is busy otherwise delays the l
 _LEAST_ALONE_S = 10e-3
 _CROWDED = 0.3  # the share of its time that a worker waits for a CPU
 _MOST_LATE = 0.1  # the share of its time that the loop may wait for late batches
-_LEAST_OF_MOST = (
-    0.1  # a worker is at work if it makes this share of the batches that the busiest one makes
-)
+# A worker is at work if it makes this share of the batches that the busiest worker makes.
+_LEAST_OF_MOST = 0.1
 _LEAST_BATCHES = 4  # for each worker, before some count as idle
 
 

@@ -53,12 +53,10 @@ class Recorder:
         # Of a stream: the checksums of its first samples, since the last line of the log.
         self._checksum_count = 0
         self._checksums: list[list[int]] = []
-        self._states: list[
-            dict[str, int]
-        ] = []  # of the global generators, after each of the first samples
-        self._arrays: dict[
-            tuple[Any, ...], int
-        ] = {}  # memory of the sample before -> checksum of its content
+        # Checksums of the global generators, after each of the first samples.
+        self._states: list[dict[str, int]] = []
+        # The memory of the arrays of the sample before -> a checksum of their content.
+        self._arrays: dict[tuple[Any, ...], int] = {}
         # The first array that is used again: to find it takes a while, so it is done once.
         self._reused_buffer: dict[str, str] = {}
 

@@ -23,9 +23,8 @@ class Batch:
     asked_s: float  # when the loop asked for it
     came_s: float
     size_bytes: int  # of its tensors
-    sampler_s: float = (
-        0.0  # time of the sampler since the batch before, in the process that iterates
-    )
+    # Time of the sampler since the batch before, in the process that iterates.
+    sampler_s: float = 0.0
 
     @property
     def wait_s(self) -> float:
@@ -41,9 +40,8 @@ class Fetch:
     dataset_s: float
     collate_s: float
     cpu_s: float  # CPU time of all threads
-    delayed_s: (
-        float | None
-    )  # how long the process waited for a CPU; None if the kernel does not say
+    # How long the process waited for a CPU; None if the kernel does not say.
+    delayed_s: float | None
     samples: int
     times_us: Sequence[int]  # of each sample; empty if the dataset reads whole batches
     worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
@@ -70,9 +68,8 @@ class Epoch:
     place: str = ""  # the user's line that began it; "" if it is not known
     sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
     loader_index: int = 0  # the index of the DataLoader, of those made at the same line
-    changed: Sequence[
-        str
-    ] = ()  # attributes of the dataset of which persistent workers have old values
+    # Attributes of the dataset of which persistent workers have old values.
+    changed: Sequence[str] = ()
     ranks: int = 1  # processes that train together
 
 
@@ -82,9 +79,8 @@ class Ending:
 
     text: str  # type and message
     place: str = ""  # the user's line that it came through; "" if there is none
-    exits: Sequence[
-        Sequence[int]
-    ] = ()  # workers that ended with an error: number, process, exit code
+    # Workers that ended with an error: number, process, exit code.
+    exits: Sequence[Sequence[int]] = ()
     refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refused
 
     @property
