@@ -34,7 +34,8 @@ from fastpipe.loading.loader import Loader
 from fastpipe.sources.scan.opening import open_data
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-_JPEG = b"\xff\xd8\xff"
+_JPEG = b"\xff\xd8\xff"  # the first bytes of every JPEG
+# A measurement of fewer batches would depend on what was made ahead.
 _MIN_BATCHES = 4
 
 
@@ -97,6 +98,7 @@ class _Shards(Dataset[Any]):
             with open(path, "rb") as file:
                 file.seek(offset)
                 return file.read(size_bytes), label
+        # A worker keeps each shard open.
         if shard not in self._files:
             self._files[shard] = os.open(path, os.O_RDONLY)
         return os.pread(self._files[shard], size_bytes, offset), label
@@ -126,6 +128,7 @@ class _Cv2Dataset(_Shards):
         from fastpipe.sources.picture.jpeg import open_turbojpeg
 
         if self._turbo is None:
+            # Each worker has one CPU: OpenCV's own threads would only compete.
             cv2.setNumThreads(0)
             self._turbo = open_turbojpeg()
         data, label = self._read(sample)
@@ -166,6 +169,7 @@ def _random_crop(width: int, height: int) -> tuple[int, int, int, int]:
             x = random.randint(0, width - crop_width)
             y = random.randint(0, height - crop_height)
             return x, y, crop_width, crop_height
+    # After ten tries: the largest crop of an allowed ratio, in the middle.
     crop_width = min(width, round(height * 4 / 3))
     crop_height = min(height, round(width * 4 / 3))
     return (width - crop_width) // 2, (height - crop_height) // 2, crop_width, crop_height
@@ -205,6 +209,7 @@ def _measure_fastpipe(task: Task, warmup_s: float, seconds: float) -> Figures:
 def _warm_up(batches: Iterator[Batch], began_s: float, warmup_s: float) -> float:
     """Takes batches for `warmup_s`; returns the seconds from `began_s` to the first one."""
     next(batches)
+    # The first batches fill caches and start threads, so they are not measured.
     first_batch_s = time.perf_counter() - began_s
     _run(batches, warmup_s)
     return first_batch_s
@@ -269,6 +274,7 @@ def _read_cpu_s(process: Path) -> float:
 
 def _read_memory_mb(process: Path) -> float:
     """Reads the proportional set size: a page that n processes share counts 1/n for each."""
+    # Pss:              123456 kB
     kilobytes = 0
     for line in (process / "smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):

@@ -95,6 +95,7 @@ def _summarize(contender: str, first: str, rounds: list[dict[str, Figures]]) -> 
     """Summarizes the rounds of a contender, compared with the first one."""
     runs = [by_contender[contender] for by_contender in rounds]
     speeds = [run.images_per_s for run in runs]
+    # Pairs of one round were measured next to each other, so a drift of the machine cancels out.
     ratios = []
     for by_contender in rounds:
         ratio = by_contender[first].images_per_s / by_contender[contender].images_per_s
@@ -140,5 +141,6 @@ def _run_child(contender: str, task: Task, warmup_s: float, seconds: float) -> F
         ) from problem
     if run.returncode != 0:
         raise FastpipeError(f"bench: {contender} failed:\n{run.stderr.strip()[-2000:]}")
+    # Libraries may print lines of their own before.
     last_line = run.stdout.splitlines()[-1]
     return Figures(**json.loads(last_line))

@@ -38,6 +38,7 @@ def request_here(
                     return
 
     threading.Thread(target=watch_time, name=THREAD_NAME, daemon=True).start()
+    # The other thread reads asked_s, so it changes under the lock.
     try:
         while True:
             with lock:

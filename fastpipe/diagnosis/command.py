@@ -44,8 +44,10 @@ from fastpipe.machine.binding import unbound
 
 _INJECT = Path(__file__).parent / "inject"
 _LOOK_S = 0.25
-_PATIENCE_S = 5.0  # after a signal
-_TIMES_UNTIL_FIRST = 10  # the first batch may take that many times `seconds`
+# After each signal.
+_PATIENCE_S = 5.0
+# A program may import and set up for that many times `seconds` before its first batch.
+_TIMES_UNTIL_FIRST = 10
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 
 
@@ -158,6 +160,7 @@ def _wait(process: Popen[bytes], folder: Path, limits: _Limits) -> _End:
     first_s: float | None = None
     most_until_first_s = _TIMES_UNTIL_FIRST * limits.seconds
     while True:
+        # Asked first: the files of a command that has ended by now are complete.
         has_ended = process.poll() is not None
         now_s = time.monotonic()
         activities = _read_activities(folder)
@@ -169,6 +172,7 @@ def _wait(process: Popen[bytes], folder: Path, limits: _Limits) -> _End:
                 return _End(f"after {batch_count:,} batches")
             is_waiting = activity.stage in ("waiting", "starting")
             is_late = now_s - activity.since_s > limits.stall_timeout
+            # A command that has ended left its loaders as they were: nobody waits any more.
             if is_waiting and is_late and not has_ended:
                 return _End(f"no batch for {limits.stall_timeout:g} s", key)
         if has_ended:

@@ -64,6 +64,7 @@ def explain_ending(
         return [_worker_gone(observation, ending, kills_before, folder)]
 
     text, traceback = _split_traceback(ending.text)
+    # A traceback has the innermost frame at its end.
     innermost_first = reversed(parse_frames(traceback))
     frame = find_user_frame(innermost_first)
     where = ending.place or observation.made_at
@@ -158,7 +159,9 @@ def _worker_gone(
     samples = _describe_samples(observation, folder, death.pid)
     if samples:
         symptom += f", at sample {samples}"
+    # A signal such as SIGSEGV leaves the stack in the file of the process.
     where = find_fatal_line(death.pid, folder) if folder is not None else ""
+    # The kernel sends SIGBUS for a page of /dev/shm that it cannot provide.
     if death.signal == "SIGBUS":
         return SMALL_SHARED_MEMORY.make_finding(symptom, where or observation.made_at)
     why, change = _explain_death(death, kills_before)

@@ -11,8 +11,10 @@ from typing import Any
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Snapshot
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation
 
+# Fewer snapshots do not show whether a growth goes on.
 _LEAST_SNAPSHOTS = 8
-_EVEN = 0.4  # the slowest quarter grows by this share of the fastest
+# Even growth: from quarter to quarter, the smallest step is at least this share of the largest.
+_EVEN = 0.4
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def measure_steady(
         quarters[quarter_index].append(number)
     if len(later) < least_count or not all(quarters):
         return 0, 0.0
+    # A median ignores the peaks of single batches.
     medians = [median(quarter) for quarter in quarters]
     steps = [after - before for before, after in pairwise(medians)]
     if min(steps) <= 0 or min(steps) < _EVEN * max(steps):

@@ -55,6 +55,7 @@ def diagnose_loaders(
     Clears the programs' errors that were those of a DataLoader.
     """
     by_pid = {program.pid: program for program in programs}
+    # A worker that has run the script again says so in its own file.
     unguarded = ""
     for program in programs:
         if program.unguarded:
@@ -71,6 +72,7 @@ def diagnose_loaders(
             program.errors.clear()
         findings: list[Finding] = []
         stacks: list[Stack] = []
+        # The reason that is known best comes first: the main guard, then a stall, then an error.
         has_stalled = stall is not None and stall.key == observation.key
         if stall is not None and has_stalled:
             findings = [stall.finding]

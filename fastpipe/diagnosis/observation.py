@@ -140,6 +140,7 @@ def read_observation(path: Path) -> Observation | None:
         return None
     # Two loaders that one line made may have been iterated by turns.
     observation.batches.sort(key=lambda batch: (batch.epoch, batch.number))
+    # The file of a worker that was killed at its start may be empty.
     for worker_path in path.parent.glob(f"worker-{observation.key}-*.jsonl"):
         worker = _read_fields(Worker(), worker_path)
         if worker.pid:

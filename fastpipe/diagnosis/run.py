@@ -109,6 +109,7 @@ class _Run:
 
     def diagnose(self, step: Callable[[Any], Any] | None) -> Diagnosis:
         """Iterates until a limit is reached, the loader is late, or it raises an error."""
+        # Workers are forked by the thread that iterates: see "The caller never hangs" in README.md.
         request = request_here if self._loader.num_workers else request_from_thread
         batches = request(self._list_batches(), self._limits.stall_s, self._on_stall)
         with contextlib.closing(batches):
@@ -143,6 +144,7 @@ class _Run:
             with contextlib.suppress(Exception):  # an iterator without workers has no such method
                 iterator._shutdown_workers()
 
+        # In a thread, because a worker that hangs would hang its shutdown, too.
         thread = threading.Thread(target=shut_down, name=THREAD_NAME, daemon=True)
         thread.start()
         thread.join(_MOST_SHUTDOWN_S)
@@ -170,7 +172,7 @@ class _Run:
                     yield batch
                 yield _EPOCH_MARK
         except (KeyboardInterrupt, GeneratorExit):
-            raise
+            raise  # the caller's doing, not the loader's
         except BaseException as problem:
             self._watch.record_error(problem, self._iterator, self._loader.dataset)
 

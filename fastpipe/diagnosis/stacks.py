@@ -18,8 +18,11 @@ from fastpipe.diagnosis.inject.fastpipe_probe.user_code import is_user_file
 from fastpipe.diagnosis.processes import read_bytes, read_cpu_s, read_parent, read_status
 
 _PROC = Path("/proc")
+# A process that is stuck in the kernel may never write its stacks.
 _PATIENCE_S = 3.0
+# A dump that has not grown for so long is complete.
 _QUIET_S = 0.2
+# File "train.py", line 7 in step (faulthandler), or: line 7, in step (a traceback).
 _FRAME = re.compile(r'^ *File "(.*)", line (\d+|\?\?\?)(?:,? in (.*))?$', re.MULTILINE)
 _THIS_FOLDER = str(Path(__file__).parent)
 # The functions of torch and of the probe that make a batch.

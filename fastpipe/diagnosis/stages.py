@@ -67,6 +67,7 @@ def measure_stages(observation: Observation) -> Stages | None:
         steps_s = list_steps_s(observation)
         if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
             step_s = _mean(steps_s)
+    # Without steps, the loop does nothing but wait.
     loop_s = waited_s + sum(steps_s)
     making_s = sum(fetch.seconds for fetch in fetches)
     cpu_s = sum(fetch.cpu_s for fetch in fetches)
@@ -122,6 +123,7 @@ def list_steps_s(observation: Observation) -> list[float]:
 
 def _measure_busy(observation: Observation) -> float:
     """The share of the time from a worker's first batch to its last in which it made batches."""
+    # A worker of one or two batches, in a short epoch, hardly shows how busy it is.
     workers = [worker for worker in observation.workers if worker.fetches]
     long_lived = [worker for worker in workers if len(worker.fetches) > 2]
     lifetime_s = 0.0
@@ -157,6 +159,8 @@ def _measure_transfer_s(observation: Observation) -> float | None:
                 for fetch in worker.fetches:
                     if batch.asked_s < fetch.at_s <= batch.came_s:
                         made_at_s.append(fetch.at_s)
+        # torch gives batches in order. If this worker made several meanwhile, the first was the
+        # next.
         if made_at_s:
             transfers_s.append(batch.came_s - min(made_at_s))
         else:  # the batch was made before the loop asked for it

@@ -26,6 +26,7 @@ from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.verification import verify
 
+# Enough to measure a fast disk or link, and seconds on a slow one.
 _MOST_READ_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
 _REQUEST_BYTES = 4 << 20
@@ -38,6 +39,7 @@ def dataset(path: Place) -> Iterator[Check]:
     try:
         index = open_data(path)
     except DatasetError:
+        # A dataset that cannot be opened may still be checked; any other folder is a mistake.
         is_damaged = isinstance(path, Path) and (path / DATASET_FILE).exists()
         if not is_damaged:
             raise
@@ -48,7 +50,7 @@ def dataset(path: Place) -> Iterator[Check]:
     else:
         yield _describe_unpacked(index, path)
     if len(index) == 0:
-        return
+        return  # nothing to decode
 
     command = f"verify {path}" if index.packed else f"pack {path} DST"
     try:
@@ -135,6 +137,7 @@ def _check_link(index: RemoteIndex, needed_bytes_per_s: float) -> Check:
         begin, end = begin_and_end
         return len(index.past_cache.fetched(shard.name, begin, end).data)
 
+    # All requests at once, as the loader makes them: one alone waits for the round trip.
     began_s = time.perf_counter()
     try:
         with ThreadPoolExecutor(len(ranges)) as pool:
@@ -156,6 +159,7 @@ def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     try:
         with open(path, "rb", buffering=0) as file:
             begin = max(0, os.fstat(file.fileno()).st_size - _MOST_READ_BYTES)
+            # Without this, the kernel would answer from its memory.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)
             file.seek(begin)

@@ -62,6 +62,7 @@ def library_checks() -> Iterator[Check]:
 def _describe_workers() -> Check:
     """Says how torch's DataLoader would start its workers and get their batches."""
     strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    # Without allow_none, the question would settle the method for this process.
     method = multiprocessing.get_start_method(allow_none=True)
     if method is None:
         method = multiprocessing.get_all_start_methods()[0]
@@ -139,6 +140,7 @@ def _check_gpu() -> Check:
     count = torch.cuda.device_count()
     names = {torch.cuda.get_device_name(number) for number in range(count)}
     result = f"{count} x {', '.join(sorted(names))}"
+    # A container may not allow memory to be locked, and then pinning fails.
     try:
         torch.empty(1 << 20, dtype=torch.uint8, device="cpu", pin_memory=True)
     except RuntimeError as problem:
@@ -151,6 +153,7 @@ def _check_gpu() -> Check:
 def thread_counts() -> dict[str, int]:
     """Counts the threads of each library in this process, by the library's name."""
     counts = {"torch": torch.get_num_threads()}
+    # torch reports the threads of the OpenMP and MKL that it uses.
     info = torch.__config__.parallel_info()
     for library, function in _IN_PARALLEL_INFO.items():
         match = re.search(rf"{function}\(\) : (\d+)", info)

@@ -28,9 +28,11 @@ from fastpipe.sources.files import LocalFile
 
 SHARED_MEMORY = Path("/dev/shm")
 KERNEL_LOG = Path("/dev/kmsg")
+# A few workers with a few batches of photos each take about that much.
 _LEAST_SHARED_BYTES = 1 << 30
 _LEAST_FILES = 1024
 _LEAST_FREE_BYTES = 2 << 30
+# Kernels swap out some pages that nobody uses, even with much free memory.
 _MOST_SWAP_BYTES = 100 * 10**6
 _LARGEST_RECORD_BYTES = 8192
 # "6,1234,98765432,-;Memory cgroup out of memory: Killed process 4321 (python3) total-vm:...": the
@@ -132,6 +134,7 @@ def _check_kills() -> Check:
         result += f", {container_kills:,} of them in this container"
     if last:
         result += f"; the last: {last}"
+    # The count of the container tells whether this program was hit.
     if container_kills == 0:
         advice = "other programs have used up the machine's memory"
         return Check(name, result, Verdict.NOTE, advice)

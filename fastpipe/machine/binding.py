@@ -27,6 +27,7 @@ _NO_BINDING = ("", "false", "none", "disabled")
 
 def variable() -> str:
     """Finds the variable that makes OpenMP bind threads, as NAME=value; "" if none does."""
+    # OMP_PROC_BIND is the standard's, the others are those of GNU and Intel.
     for name in VARIABLES:
         if os.environ.get(name, "").lower() not in _NO_BINDING:
             return f"{name}={os.environ[name]}"
@@ -48,6 +49,7 @@ def allowed_cpus() -> frozenset[int]:
     mask = thread_cpus()
     if not mask or not variable():
         return mask
+    # A mask of all CPUs, or one that is not within a place, was not set by this library.
     for places in _places():
         all_cpus = frozenset[int]().union(*places)
         is_within_one_place = any(mask <= place for place in places)
@@ -117,6 +119,7 @@ def _list_loaded() -> set[str]:
         lines = MAPS.read_text(errors="replace").splitlines()
     except OSError:  # not Linux
         return set()
+    # 7f1c2a000000-7f1c2a040000 r-xp 00000000 08:01 393449  /usr/lib/libgomp.so.1.0.0
     paths = set()
     for line in lines:
         if "omp" in line and ".so" in line:

@@ -16,6 +16,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("FASTPIPE_CACHE")
     if chosen:
         return Path(os.path.abspath(chosen))
+    # Source: the XDG Base Directory Specification.
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if caches.startswith("~"):  # without HOME, and the system does not know the user
         return Path(tempfile.gettempdir()) / f"fastpipe-{os.getuid()}"

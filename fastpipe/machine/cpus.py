@@ -47,11 +47,13 @@ def cpu_quota() -> float | None:
 
 
 def _read_quota(group: Cgroup) -> float | None:
+    # Version 2 has both in one line: "150000 100000" or "max 100000", microseconds.
     if group.version == 2:
         quota, period = (group.folder / "cpu.max").read_text().split()[:2]
         if quota == "max":
             return None
         return int(quota) / int(period)
+    # Version 1 writes -1 if there is no limit.
     quota_us = group.read_number("cpu.cfs_quota_us")
     if quota_us <= 0:
         return None
@@ -90,6 +92,7 @@ def read_cgroups(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]
     """
     values = []
     for group in _list_cgroups(controller):
+        # Containers hide files, and kernels differ in the lines of a file.
         with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
             value = read(group)
             if value is not None:
@@ -104,6 +107,7 @@ def _list_cgroups(controller: str) -> Iterator[Cgroup]:
     container's own group.
     """
     with contextlib.suppress(OSError, ValueError):
+        # Version 1: "4:cpu,cpuacct:/docker/1f2e". Version 2, for all controllers: "0::/user.slice".
         for line in OWN.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":

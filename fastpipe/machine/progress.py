@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console
 
+# A log should not fill up, and a bar should look alive.
 _LINE_EVERY_S = 10.0
 _MOVE_EVERY_S = 0.1
 
@@ -77,6 +78,7 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
         nonlocal shown_s
         now_s = time.monotonic()
         is_first = shown_s is None
+        # A bar has to end full, however soon after its last move.
         is_complete = is_terminal and progress.bytes == progress.total_bytes
         if shown_s is not None and now_s - shown_s < every_s and not is_complete:
             return

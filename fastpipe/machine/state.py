@@ -48,6 +48,7 @@ def _describe_memory() -> Iterator[str]:
 
 
 def _describe_waiting() -> Iterator[str]:
+    # Many kernels keep no account of pressure. Waiting for the disk shows in the times of the CPUs.
     io_percent = _read_pressure("io")
     if io_percent is not None:
         yield f"tasks waited for the disk {io_percent:.0f}% of the last minute"
@@ -95,6 +96,7 @@ def _read_cpu_times() -> list[int]:
 
     The times of guests, which come after, are a part of user.
     """
+    # cpu  4705 356 584 3699 23 23 0 0 0 0
     words = (PROC / "stat").read_text().splitlines()[0].split()
     return [int(word) for word in words[1:9]]
 
@@ -119,6 +121,7 @@ def memory_bytes() -> tuple[int, int] | None:
 
 
 def _read_meminfo(first_name: str, second_name: str) -> tuple[int, int] | None:
+    # MemAvailable:   53687091 kB
     with contextlib.suppress(OSError, KeyError, ValueError):
         kilobytes = read_numbers(PROC / "meminfo")
         return kilobytes[first_name] * 1024, kilobytes[second_name] * 1024
@@ -149,6 +152,7 @@ def _read_container_memory(group: Cgroup) -> tuple[int, int] | None:
         limit = group.read_number("memory.limit_in_bytes")
         used = group.read_number("memory.usage_in_bytes")
         inactive_name = "total_inactive_file"
+    # Version 2 writes "max", which is no number: read_cgroups leaves the group out.
     if limit >= _NO_LIMIT:
         return None
     with contextlib.suppress(OSError, ValueError, KeyError):

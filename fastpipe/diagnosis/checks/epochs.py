@@ -13,10 +13,16 @@ from fastpipe.diagnosis.quantities import format_count, format_ms
 from fastpipe.diagnosis.source.places import find_change
 from fastpipe.diagnosis.stages import Stages
 
+# Fewer iterators are no habit: a program may look at a batch before it trains.
 _LEAST_EPOCHS = 5
-_FEW_BATCHES = 1.5  # an epoch
-_MOST_STARTING = 0.1  # the share of the time that starts of epochs may take
+# With more batches an epoch, a loop uses its iterator.
+_FEW_BATCHES = 1.5
+# The share of the time that the starts of epochs may take.
+_MOST_STARTING = 0.1
+# A later batch comes that many times as fast as the first one of a slow start.
+_TIMES_TYPICAL = 10
 _LEAST_START_S = 1.0
+# Of a single epoch: forks that take that long copy a large process.
 _LEAST_FORK_S = 3.0
 
 
@@ -82,6 +88,7 @@ def _check_order(observation: Observation) -> Iterator[Finding]:
 
 def _check_iterators(observation: Observation, stages: Stages) -> Iterator[Finding]:
     """Finds `next(iter(loader))` in each step, or a new DataLoader in each step."""
+    # An epoch without a batch does not count: it may be a loop that was left at once.
     begun_count = 0
     for batch in observation.batches:
         if batch.number == 0 and batch.epoch < len(observation.epochs):
@@ -133,7 +140,7 @@ def _check_start(observation: Observation, stages: Stages) -> Iterator[Finding]:
     typical_s = stages.wait_s + (stages.step_s or 0.0)
     late_s = stages.start_s - stages.fetch_s
     least_s = _LEAST_FORK_S if is_single_epoch else _LEAST_START_S
-    if late_s <= 10 * typical_s or late_s <= least_s:
+    if late_s <= _TIMES_TYPICAL * typical_s or late_s <= least_s:
         return
     workers = format_count(observation.num_workers, "worker")
     why = f"every epoch starts {workers} again ({facts['method']})"

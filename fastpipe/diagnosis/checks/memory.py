@@ -13,15 +13,23 @@ from fastpipe.diagnosis.quantities import format_count, format_size
 from fastpipe.diagnosis.source.files import read_line
 from fastpipe.diagnosis.source.keeping import find_keeping_lines
 
+# Less growth is noise of the allocator (bytes, as the next three).
 _LEAST_COPIED = 4 << 20
-_LEAST_KEPT = 16 << 20  # where a line of the program keeps something
-_LEAST_GROWTH = 48 << 20  # where none is known
-_LEAST_COUNTS = 4  # of open files, which are exact
-_LEAST_BATCHES = 40
-_LEAST_OPENED = 32
-_LEAST_BATCHES_EACH = 8  # of a worker that is one of many
+# Growth that is reported if a line of the program is seen to keep something.
+_LEAST_KEPT = 16 << 20
+# The same without such a line.
+_LEAST_GROWTH = 48 << 20
+# Copies in all workers that are worth a note, even if none has been seen to grow.
 _LEAST_HEAVY = 200 << 20
+# Copies that take more of the free memory are bad.
 _MOST_OF_MEMORY = 0.1
+# Counts of open files are exact, so fewer of them show that they grow.
+_LEAST_COUNTS = 4
+_LEAST_OPENED = 32
+# A process has to be seen for that many batches, divided by the workers, but not for fewer than
+# the second number.
+_LEAST_BATCHES = 40
+_LEAST_BATCHES_EACH = 8
 
 
 def check(observation: Observation, surroundings: Surroundings) -> Iterator[Finding]:
@@ -123,6 +131,7 @@ def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
 
     Less is enough if a line of the program keeps something.
     """
+    # A training has several loops, such as one for validation. The most frequent one counts.
     loop_place = ""
     if worst.is_main:
         loops = Counter(epoch.place for epoch in observation.epochs if epoch.place)

@@ -12,11 +12,22 @@ from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_size
 from fastpipe.diagnosis.stages import Stages
 
+# Batches made ahead may take this share of the free memory: the model and the system need some,
+# too.
 _MOST_OF_MEMORY = 0.5
+# Little else uses /dev/shm, so more of it may be in use.
 _MOST_OF_SHARED_MEMORY = 0.8
-_CROWDED = 0.3  # the share of its time that a worker waits for a CPU
-_MOSTLY_IDLE = 0.3  # the share of its time that a worker computes
-_USUAL_THREADS = 3  # a worker's own thread, its queue's, and one more
+# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
+_CROWDED = 0.3
+# The share of its time that a worker computes, up to which it mostly waits for disk or network.
+_MOSTLY_IDLE = 0.3
+# A worker's own thread, its queue's, and one more.
+_USUAL_THREADS = 3
+# A worker that uses more CPUs than this computes on several threads.
+_SEVERAL_CPUS = 1.3
+# Threads in all workers may be that many times the CPUs.
+_MOST_BUSY_THREADS = 2
+_MOST_IDLE_THREADS = 8
 
 
 def check(
@@ -103,6 +114,7 @@ def _too_many_workers(
     cpus = format_count(surroundings.cpus, "CPU")
     symptom = f"{workers} for {cpus} granted"
     severity = Severity.NOTE
+    # Too many workers hurt only if they have to wait for the CPUs.
     if stages is not None and stages.delayed is not None:
         symptom += f"; a worker that makes a batch waits {stages.delayed:.0%} of the time for a CPU"
         if stages.delayed > _CROWDED:
@@ -212,9 +224,10 @@ def _check_threads(
         yield _torch_threads(observation, torch_threads)
     threads = max(snapshot.threads or 0 for snapshot in snapshots)
     cpus_used = stages.on_cpu if stages is not None else 0.0
-    is_busy = cpus_used > 1.3
+    is_busy = cpus_used > _SEVERAL_CPUS
     # Idle threads cost next to nothing. A spawned worker has some before torch limits them.
-    most_threads = (2 if is_busy else 8) * surroundings.cpus
+    most_a_cpu = _MOST_BUSY_THREADS if is_busy else _MOST_IDLE_THREADS
+    most_threads = most_a_cpu * surroundings.cpus
     if threads > _USUAL_THREADS and threads * observation.num_workers > most_threads:
         yield _too_many_threads(observation, surroundings, threads, cpus_used, is_busy=is_busy)
 

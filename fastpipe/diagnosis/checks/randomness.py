@@ -9,8 +9,10 @@ from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.observation import Observation, Worker
 from fastpipe.diagnosis.source.places import find_assignment, find_repeated_seed, find_seed
 
+# A state that repeats after fewer samples may be chance.
 _LEAST_STATES = 8
-_MOST_NAMED = 3  # further generators that a sentence lists
+# Further generators that a sentence lists.
+_MOST_NAMED = 3
 # The global generators -> the call that seeds them in a worker, different for each worker and
 # epoch.
 _SEED_CALLS = {
@@ -129,6 +131,7 @@ def _same_seed(observation: Observation, first: int, second: int, generator: str
     symptom += f" with the same state of {generator}, and so with the same draws"
 
     init_place = str(observation.facts["init_place"])
+    # torch gives the workers different seeds, so somebody has seeded them all alike.
     if init_place:
         return Finding(
             Code.SAME_RANDOM_NUMBERS,

@@ -10,7 +10,9 @@ from fastpipe.diagnosis.findings import Code, Finding
 from fastpipe.diagnosis.inject.fastpipe_probe.checksums import checksum
 from fastpipe.diagnosis.observation import Observation, Worker
 
+# A part with fewer different values, such as a label, does not identify samples.
 _LEAST_DISTINCT = 16
+# Fewer samples in common may be chance: a stream may repeat some.
 _LEAST_SHARED = 8
 
 

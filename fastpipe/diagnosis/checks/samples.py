@@ -14,18 +14,24 @@ from fastpipe.diagnosis.quantities import format_ms
 from fastpipe.diagnosis.source.places import find_assignment
 from fastpipe.diagnosis.stages import Stages
 
+# A sample is slow if it takes longer than this and than that many times the median.
 _LEAST_SLOW_S = 0.05
 _LEAST_TIMES_MEDIAN = 10
+# The share of all samples' time that slow samples cost, and of the loop's time that it waits.
 _LEAST_SHARE = 0.05
 _LEAST_SAMPLES = 20
-_MOST_DELAYED = 0.2  # the share of a batch's time in which it waited for a CPU
-_COMPUTING = 0.7  # of a slow sample's time
+# The share of its time in which a batch may wait for a CPU.
+_MOST_DELAYED = 0.2
+# A sample computes if it is on a CPU for this share of its time, and waits if it is off for it.
+_COMPUTING = 0.7
 _SHOWN = 5
+# Once or twice may be chance.
 _LEAST_REUSED = 3
 
 
 def check(observation: Observation, stages: Stages | None) -> Iterator[Finding]:
     """Finds slow samples, if somebody waits for them, and samples that lie in the same memory."""
+    # A loop that does not wait has no use for faster samples.
     loop_waits = stages is None or stages.step_s is None or stages.waiting >= _LEAST_SHARE
     if loop_waits:
         yield from _check_slow_samples(observation)

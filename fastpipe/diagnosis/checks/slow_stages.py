@@ -7,9 +7,12 @@ from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
 from fastpipe.diagnosis.stages import Stages
 
+# Batches that are made faster need no workers.
 _LEAST_FETCH_S = 2e-3
-_CROWDED = 0.3  # the share of its time that a worker waits for a CPU
-_UNSURE = 0.1  # the scheduler's share for a thread is not exact
+# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
+_CROWDED = 0.3
+# The scheduler does not share out the CPUs exactly: so much more may be the program's own doing.
+_UNSURE = 0.1
 
 
 def slow_stage(
@@ -31,6 +34,7 @@ def slow_stage(
             return _delayed_by_others(code, where, waiting, own_delay)
         if uses_all_cpus:
             return _crowded(code, where, waiting, surroundings)
+    # Time in which it waited for a CPU says nothing about its work.
     time_with_cpu = max(1 - min(delayed, 0.99), 0.01)
     if stages.on_cpu <= 0.5 * time_with_cpu:
         return _waiting_for_disk(code, where, waiting, observation)
@@ -52,6 +56,7 @@ def _estimate_own_delay(
     threads_in_loop = 1
     if observation.snapshots:
         threads_in_loop = observation.snapshots[-1].torch_threads or 1
+    # Each rank has its own loop and workers, on the same CPUs.
     threads_in_rank = observation.num_workers * threads_in_worker + threads_in_loop
     threads = threads_in_rank * (1 + len(observation.others))
     return max(0.0, 1 - surroundings.cpus / threads)

@@ -18,17 +18,24 @@ from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
 from fastpipe.diagnosis.stages import Stages, list_steps_s
 
-_MOST_WAITING = 0.2  # the share of its time that the loop may wait
+# The share of its time that the loop may wait.
+_MOST_WAITING = 0.2
+# A shorter wait is no fault; nor is the second if the workers are not busy.
 _LEAST_WAIT_S = 5e-3
-_LEAST_LATE_S = 20e-3  # the same where the workers are not busy
-_BUSY = 0.6  # less than nearly 1: a machine that is busy otherwise delays the loop's requests
+_LEAST_LATE_S = 20e-3
+# Workers that make batches for this share of their time are busy. It is not nearly 1, because a
+# machine with other work delays the loop's requests.
+_BUSY = 0.6
 # A batch that takes less to make, without workers: with workers, its way would take about as long.
 _LEAST_ALONE_S = 10e-3
-_CROWDED = 0.3  # the share of its time that a worker waits for a CPU
-_MOST_LATE = 0.1  # the share of its time that the loop may wait for late batches
+# The share of its time that a worker waits for a CPU, from which the CPUs count as too few.
+_CROWDED = 0.3
+# The share of its time that the loop may wait for late batches.
+_MOST_LATE = 0.1
 # A worker is at work if it makes this share of the batches that the busiest worker makes.
 _LEAST_OF_MOST = 0.1
-_LEAST_BATCHES = 4  # for each worker, before some count as idle
+# Before so many batches for each worker, none counts as idle.
+_LEAST_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ def _find_bottleneck(observation: Observation, stages: Stages) -> _Bottleneck | 
         return _PINNING
     if observation.num_workers == 0 or stages.busy >= _BUSY:
         return _COLLATE if stages.collate_s > stages.dataset_s else _DATASET
+    # The workers have time. The way has to be a good part of the wait, and not short beside the
+    # work.
     if transfer_s > 0.3 * stages.wait_s and transfer_s > stages.fetch_s / 4:
         return _TRANSFER
     return None

@@ -48,6 +48,7 @@ class Log:
         self._free_bytes = _MOST_BYTES
 
     def write(self, line: dict[str, Any]) -> None:
+        # One write a line: a process that is killed leaves at most its last line incomplete.
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         if len(data) <= self._free_bytes:
             self._free_bytes -= len(data)

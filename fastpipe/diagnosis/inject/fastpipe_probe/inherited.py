@@ -64,6 +64,7 @@ class Inherited:
         self._handles: list[tuple[str, Any]] = []
         locks: dict[str, dict[str, str]] = {}  # by the object around them
         for path, value in self._objects.items():
+            # Several objects may hold one file: a ZipFile and the file in it.
             position = _find_position(value)
             if position is not None:
                 open_file = _OpenFile(path, value, position.offset)

@@ -14,11 +14,13 @@ from typing import Any
 
 from .user_code import is_user_file, is_user_place
 
-MOST_ITEMS = 32
-MOST_ATTRIBUTES = 128
+# The limits keep the work bounded, however large a dataset is.
+MOST_ITEMS = 32  # of a container
+MOST_ATTRIBUTES = 128  # of an object
 _MOST_OBJECTS = 5000
 _MOST_DEPTH = 6
 _MOST_BASES = 4
+# Values without parts. Modules and classes would lead to all of the program.
 PLAIN_TYPES = (
     str,
     bytes,
@@ -42,6 +44,7 @@ def walk(root: object, name: str, *, with_plain: bool = False) -> Iterator[tuple
     Of long containers only the first items count. Numbers, strings and the like come only
     `with_plain`.
     """
+    # Objects may be in a circle, and equal objects are not the same: the ids tell.
     seen_ids: set[int] = set()
     waiting: deque[tuple[str, Any, int]] = deque([(name, root, 0)])  # path, value, depth
     while waiting and len(seen_ids) < _MOST_OBJECTS:

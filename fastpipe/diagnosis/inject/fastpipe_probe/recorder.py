@@ -18,12 +18,14 @@ from .objects import find_definition, walk, walk_with_globals
 from .records import Fetch
 from .user_code import find_raising_line
 
-_WORST_COUNT = 5
-_MOST_CHECKSUMS = 2048
-_MOST_STATES = 16
+# Limits of the looks that cost time: faults that they find show in the first batches.
+_MOST_CHECKSUMS = 2048  # of samples of a stream
+_MOST_STATES = 16  # of the global generators
 _FIRST_BATCHES = 8  # in which memory and inherited files are looked at
-_SMALL_BYTES = 256  # a smaller array may be a setting that all samples share
 _MOST_FAILURES = 100
+_WORST_COUNT = 5
+# A smaller array may be a setting that all samples share.
+_SMALL_BYTES = 256
 # Errors of a program, which come again at the same sample: there is no need to read it once more.
 _MISTAKES = (
     TypeError,
@@ -115,6 +117,7 @@ class Recorder:
         except Exception as problem:
             is_end = is_stream and isinstance(problem, StopIteration)
             if not is_end:
+                # The next item of a stream is another one.
                 can_repeat = stage == "dataset" and not is_stream
                 repeat = (lambda: function(*arguments)) if can_repeat else None
                 self._record_failure(stage, index, problem, repeat)
@@ -133,6 +136,7 @@ class Recorder:
         """Records arrays that have overwritten those of the sample before, still in use."""
         if self._batch_count >= _FIRST_BATCHES or not self._is_collated:
             return
+        # Only checksums are kept: a reference to the sample would keep its memory in use.
         before = self._arrays
         self._arrays = {}
         with contextlib.suppress(Exception):

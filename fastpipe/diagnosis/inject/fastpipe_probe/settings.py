@@ -81,6 +81,7 @@ def _read_setting(value: Any) -> Setting | None:
     """Marks the content of an attribute; None for arrays whose memory processes may share."""
     if isinstance(value, _VALUE_TYPES):
         return Setting(id(value), repr(value)[:100], counts_in_place=True)
+    # Views, as of a memory map, and shared tensors may change on purpose: workers see it.
     if hasattr(value, "nbytes"):
         is_view = getattr(value, "base", None) is not None
         is_shared_tensor = hasattr(value, "is_shared") and value.is_shared()

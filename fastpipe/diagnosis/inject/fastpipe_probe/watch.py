@@ -23,6 +23,7 @@ from .user_code import find_raising_line
 from .worker import WorkerWatch
 from .worker_hazards import list_refused_by_pickle
 
+# The kernel may take a moment to hand over the exit code of a worker.
 _EXIT_PATIENCE_S = 1.0
 _EXIT_LOOK_S = 0.02
 # The errors by which torch reports that a worker is gone.
@@ -100,6 +101,7 @@ class LoaderWatch:
             self._settings = read_settings(loader.dataset)
         if self.line.is_forked and loader.num_workers:
             self._record_held_locks(loader.dataset)
+        # torch pickles or forks the loader's worker_init_fn while it makes the iterator.
         loader.worker_init_fn = watch
         try:
             iterator = get_iterator(loader)
@@ -108,6 +110,7 @@ class LoaderWatch:
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:  # without workers, this process makes the batches
             Recorder(self._folder, self.line.key, -1, loader.dataset).watch(fetcher)
+        # Another iterator, of a subclass, may have no such attribute or mean another thing by it.
         if type(iterator).__module__ == "torch.utils.data.dataloader":
             self._indices = _TimedIndices(iterator._sampler_iter)
             iterator._sampler_iter = self._indices

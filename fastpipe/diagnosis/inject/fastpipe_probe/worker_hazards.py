@@ -12,6 +12,7 @@ from typing import Any
 from .objects import CONTAINER_TYPES, MOST_ITEMS, PLAIN_TYPES, find_definition, walk
 
 _LEAST_HEAVY_ITEMS = 10_000
+# The size of a container is estimated by some of its items, and by what these hold.
 _SAMPLED_ITEMS = 100
 _SAMPLED_DEPTH = 3
 _OBJECT_BYTES = 64  # of an object of unknown type, about
