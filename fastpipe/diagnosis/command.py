@@ -27,8 +27,8 @@ from fastpipe.diagnosis.loader_diagnoses import (
     Stall,
     choose_worst,
     diagnose_loaders,
-    program_error,
-    refused_options,
+    report_program_error,
+    report_refused_options,
 )
 from fastpipe.diagnosis.observation import (
     Observation,
@@ -244,13 +244,13 @@ def _evaluate(
     worker_pids = {program.pid for program in programs if program.unguarded}
     observations = [seen for seen in observations if seen.facts["pid"] not in worker_pids]
     diagnoses = diagnose_loaders(observations, programs, stall, surroundings, folder)
-    refused = [refused_options(error) for program in programs for error in program.refused]
+    refused = [report_refused_options(error) for program in programs for error in program.refused]
     for program in programs:
         if program.unguarded:
             continue
         for ending in program.errors:
             if ending.place:
-                refused.append(program_error(ending.text, ending.place))
+                refused.append(report_program_error(ending.text, ending.place))
     trouble = ""
     trouble_file = folder / "trouble.txt"
     if trouble_file.exists():

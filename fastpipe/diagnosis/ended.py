@@ -59,9 +59,9 @@ def explain_ending(
     if any(worker.failures for worker in observation.workers):
         return []
     if ending.is_timeout:
-        return [_timed_out(observation, ending, folder)]
+        return [_report_timed_out(observation, ending, folder)]
     if is_worker_gone(ending):
-        return [_worker_gone(observation, ending, kills_before, folder)]
+        return [_report_worker_gone(observation, ending, kills_before, folder)]
 
     text, traceback = _split_traceback(ending.text)
     # A traceback has the innermost frame at its end.
@@ -72,7 +72,7 @@ def explain_ending(
         where = frame.place
     cause = find_error_cause(text)
     if cause is NOT_PICKLABLE:
-        return [_not_picklable(observation, ending, text, where)]
+        return [_report_not_picklable(observation, ending, text, where)]
     symptom = f"the loader ended with {text[:_MOST_LETTERS]}"
     return [(cause or _ERROR).make_finding(symptom, where)]
 
@@ -95,7 +95,7 @@ def _split_traceback(text: str) -> tuple[str, str]:
     return head, traceback
 
 
-def _timed_out(observation: Observation, ending: Ending, folder: Path | None) -> Finding:
+def _report_timed_out(observation: Observation, ending: Ending, folder: Path | None) -> Finding:
     """The DataLoader's own `timeout` ran out."""
     text, _ = _split_traceback(ending.text)
     headline = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
@@ -126,7 +126,9 @@ def _describe_samples(observation: Observation, folder: Path | None, pid: int | 
     return ", ".join(sorted(samples))
 
 
-def _not_picklable(observation: Observation, ending: Ending, text: str, where: str) -> Finding:
+def _report_not_picklable(
+    observation: Observation, ending: Ending, text: str, where: str
+) -> Finding:
     """Names the functions, classes or attributes that pickle refuses, if they are known."""
     unpicklable = observation.facts["unpicklable"]
     reason = text[:_MOST_LETTERS]
@@ -151,7 +153,7 @@ class _Death:
     signal: str = ""  # its name, if a signal ended the process
 
 
-def _worker_gone(
+def _report_worker_gone(
     observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None
 ) -> Finding:
     death = _parse_death(ending)

@@ -78,7 +78,7 @@ def diagnose_loaders(
             findings = [stall.finding]
             stacks = stall.stacks
         if unguarded and observation.num_workers:
-            findings = [_no_main_guard(unguarded, observation)]
+            findings = [_report_no_main_guard(unguarded, observation)]
         elif errors and not has_stalled:
             findings = explain_ending(observation, errors[0], surroundings.oom_kills, folder)
         if observation.batches or errors or findings or len(observations) == 1:
@@ -97,7 +97,7 @@ def choose_worst(diagnosed: list[LoaderDiagnosis]) -> tuple[Diagnosis, ...]:
     return tuple(worst.values())[:_MOST_LOADERS]
 
 
-def _no_main_guard(place: str, observation: Observation) -> Finding:
+def _report_no_main_guard(place: str, observation: Observation) -> Finding:
     _, line = split_place(place)
     return Finding(
         Code.NO_MAIN_GUARD,
@@ -112,7 +112,7 @@ def _no_main_guard(place: str, observation: Observation) -> Finding:
     )
 
 
-def program_error(text: str, place: str) -> Finding:
+def report_program_error(text: str, place: str) -> Finding:
     return Finding(
         Code.ERROR,
         place,
@@ -122,7 +122,7 @@ def program_error(text: str, place: str) -> Finding:
     )
 
 
-def refused_options(error: dict[str, str]) -> Finding:
+def report_refused_options(error: dict[str, str]) -> Finding:
     """`error` has the error of torch and the line that made the loader."""
     if "num_workers > 0" in error["error"]:  # torch's words
         why = "these options need workers, and there are none"

@@ -120,18 +120,18 @@ def explain_stall(
     by_pid = {stack.pid: stack for stack in stacks}
     main = by_pid.get(int(observation.facts["pid"]))
     if in_step:
-        return _stuck_step(observation, headline, main, waited_s)
+        return _report_stuck_step(observation, headline, main, waited_s)
     freeing = _find_freeing(observation, stacks)
     if freeing is not None:
-        return _stuck_freeing(observation, headline, freeing)
+        return _report_stuck_freeing(observation, headline, freeing)
     # A worker whose process is gone has no stack.
     busy = [entry for entry in list_busy_workers(observation, folder) if entry.worker.pid in by_pid]
     if busy:
-        return _stuck_worker(observation, headline, busy, by_pid[busy[0].worker.pid])
+        return _report_stuck_worker(observation, headline, busy, by_pid[busy[0].worker.pid])
     silent = [stack for stack in stacks if stack.role == SILENT]
     if observation.num_workers and silent:
-        return _stuck_start(observation, headline, silent)
-    return _lost_batch(observation, headline, main)
+        return _report_stuck_start(observation, headline, silent)
+    return _report_lost_batch(observation, headline, main)
 
 
 def _describe_wait(observation: Observation, waited_s: float) -> str:
@@ -152,7 +152,7 @@ def _find_freeing(observation: Observation, stacks: list[Stack]) -> Stack | None
     return None
 
 
-def _stuck_step(
+def _report_stuck_step(
     observation: Observation, headline: str, main: Stack | None, waited_s: float
 ) -> Finding:
     symptom = f"no batch was asked for in {waited_s:.0f} s"
@@ -170,7 +170,7 @@ def _stuck_step(
     return _make_finding(observation, main, headline, symptom, reason)
 
 
-def _stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Finding:
+def _report_stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Finding:
     symptom = (
         f"{headline}: {stack.role} (pid {stack.pid}) frees garbage, which does not end; "
         f"the kernel says {stack.status}"
@@ -185,7 +185,7 @@ def _stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Fin
     return _make_finding(observation, stack, headline, symptom, reason)
 
 
-def _stuck_worker(
+def _report_stuck_worker(
     observation: Observation, headline: str, busy: list[BusyWorker], stack: Stack
 ) -> Finding:
     """`stack` is that of the first busy worker, which is at its batch for the longest time."""
@@ -196,7 +196,7 @@ def _stuck_worker(
     return _make_finding(observation, stack, headline, symptom, reason)
 
 
-def _stuck_start(observation: Observation, headline: str, silent: list[Stack]) -> Finding:
+def _report_stuck_start(observation: Observation, headline: str, silent: list[Stack]) -> Finding:
     """Workers that have not come as far as worker_init_fn."""
     method = observation.facts["method"]
     first = silent[0]
@@ -224,7 +224,7 @@ def _stuck_start(observation: Observation, headline: str, silent: list[Stack]) -
     return _make_finding(observation, first, headline, symptom, reason)
 
 
-def _lost_batch(observation: Observation, headline: str, main: Stack | None) -> Finding:
+def _report_lost_batch(observation: Observation, headline: str, main: Stack | None) -> Finding:
     """No process is at work."""
     symptom = f"{headline}: no worker is working"
     if main is not None and main.line is not None:

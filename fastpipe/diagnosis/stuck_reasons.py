@@ -93,14 +93,14 @@ def _explain_call(
         return _explain_lock(observation, worker, user_line)
     for name, awaited in _OTHER_PROCESS_CALLS.items():
         if name in call:
-            return _wait_for_other(awaited)
+            return _explain_wait_for_other(awaited)
     for name, awaited in _THREAD_CALLS.items():
         if name in call:
-            return _wait_for_thread(awaited)
+            return _explain_wait_for_thread(awaited)
     return None
 
 
-def _wait_for_other(awaited: str) -> Reason:
+def _explain_wait_for_other(awaited: str) -> Reason:
     return Reason(
         why=f"it waits in vain for {awaited}",
         change="give the call a timeout: "
@@ -109,7 +109,7 @@ def _wait_for_other(awaited: str) -> Reason:
     )
 
 
-def _wait_for_thread(awaited: str) -> Reason:
+def _explain_wait_for_thread(awaited: str) -> Reason:
     return Reason(
         why=f"it waits for {awaited}, perhaps made in the main process: "
         "a forked worker has none of its threads",
@@ -135,16 +135,16 @@ def _explain_futex(observation: Observation) -> Reason:
 def _explain_lock(observation: Observation, worker: Worker, user_line: str) -> Reason:
     """Finds out who holds the lock that a line of the worker waits for."""
     if observation.holds:
-        return _held_by(MAIN, observation.holds[0])
+        return _explain_held_lock(MAIN, observation.holds[0])
     if not worker.locks:
-        return _wait_for_other("a lock that another worker, thread or process holds")
+        return _explain_wait_for_other("a lock that another worker, thread or process holds")
     lock = _choose_lock(worker, user_line)
     threads = [f"{thread['name']} (at {thread['place']})" for thread in worker.threads[:3]]
     holder = "another thread of the main process"
     if threads:
         holder = f"the main process's thread {' and '.join(threads)}"
     if lock["kind"].startswith("multiprocessing"):
-        return _held_by(holder, lock["path"])
+        return _explain_held_lock(holder, lock["path"])
     worker_lock = lock["path"].replace("dataset", "get_worker_info().dataset", 1)
     return Reason(
         why=f"{lock['path']} was held by {holder} when the worker was forked. "
@@ -164,7 +164,7 @@ def _choose_lock(worker: Worker, user_line: str) -> dict[str, Any]:
     return worker.locks[0]
 
 
-def _held_by(holder: str, lock: str) -> Reason:
+def _explain_held_lock(holder: str, lock: str) -> Reason:
     """A lock of multiprocessing, which is one and the same in all processes."""
     return Reason(
         why=f"{holder} held {lock}, which all processes share, when the worker was forked",

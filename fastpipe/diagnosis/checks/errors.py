@@ -19,9 +19,9 @@ def check(observation: Observation) -> Iterator[Finding]:
     failures = [failure for worker in observation.workers for failure in worker.failures]
     shared = _list_shared_files(observation, has_failed=bool(failures))
     if shared:
-        yield _shared_file(observation, shared, failures)
+        yield _report_shared_file(observation, shared, failures)
     elif failures:
-        yield _failed_sample(observation, failures)
+        yield _report_failed_sample(observation, failures)
 
 
 def _list_shared_files(observation: Observation, *, has_failed: bool) -> list[dict[str, str]]:
@@ -39,7 +39,7 @@ def _list_shared_files(observation: Observation, *, has_failed: bool) -> list[di
     return [file for path, file in latest.items() if len(users[path]) >= least]
 
 
-def _shared_file(
+def _report_shared_file(
     observation: Observation, shared: list[dict[str, str]], failures: list[dict[str, str]]
 ) -> Finding:
     first = shared[0]
@@ -66,7 +66,7 @@ def _shared_file(
     )
 
 
-def _failed_sample(observation: Observation, failures: list[dict[str, str]]) -> Finding:
+def _report_failed_sample(observation: Observation, failures: list[dict[str, str]]) -> Finding:
     """Explains the first error: by the machine, by the sample or by collate_fn."""
     first = failures[0]
     in_collate = first["failed"] == "collate"
@@ -84,12 +84,12 @@ def _failed_sample(observation: Observation, failures: list[dict[str, str]]) -> 
     if other_count:
         symptom += f"; {other_count:,} more samples raised errors"
     if any(worker.read_again for worker in observation.workers):
-        return _passing_error(symptom, where)
+        return _report_passing_error(symptom, where)
     if not in_collate:
-        return _bad_sample(symptom, where, is_mistake=bool(first.get("mistake")))
+        return _report_bad_sample(symptom, where, is_mistake=bool(first.get("mistake")))
     if _UNEQUAL in first["error"]:
-        return _unequal_samples(symptom, where, observation.made_at)
-    return _bad_collate(symptom, where)
+        return _report_unequal_samples(symptom, where, observation.made_at)
+    return _report_bad_collate(symptom, where)
 
 
 def _describe_failure(failure: dict[str, str]) -> str:
@@ -100,7 +100,7 @@ def _describe_failure(failure: dict[str, str]) -> str:
     return f"reading sample {failure['sample']}{name} raised {failure['error']}"
 
 
-def _passing_error(symptom: str, where: str) -> Finding:
+def _report_passing_error(symptom: str, where: str) -> Finding:
     return Finding(
         Code.PASSING_ERROR,
         where,
@@ -113,7 +113,7 @@ def _passing_error(symptom: str, where: str) -> Finding:
     )
 
 
-def _bad_sample(symptom: str, where: str, *, is_mistake: bool) -> Finding:
+def _report_bad_sample(symptom: str, where: str, *, is_mistake: bool) -> Finding:
     if is_mistake:
         change = "correct this line: it does not take this input"
     else:
@@ -131,7 +131,7 @@ def _bad_sample(symptom: str, where: str, *, is_mistake: bool) -> Finding:
     )
 
 
-def _unequal_samples(symptom: str, where: str, made_at: str) -> Finding:
+def _report_unequal_samples(symptom: str, where: str, made_at: str) -> Finding:
     return Finding(
         Code.UNEQUAL_SAMPLES,
         where,
@@ -143,7 +143,7 @@ def _unequal_samples(symptom: str, where: str, made_at: str) -> Finding:
     )
 
 
-def _bad_collate(symptom: str, where: str) -> Finding:
+def _report_bad_collate(symptom: str, where: str) -> Finding:
     return Finding(
         Code.BAD_COLLATE,
         where,

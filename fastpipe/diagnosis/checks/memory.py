@@ -40,7 +40,7 @@ def check(observation: Observation, surroundings: Surroundings) -> Iterator[Find
     total_bytes = observation.num_workers * heavy_bytes
     is_copied = observation.facts["method"] == "fork" and bool(copying)
     if total_bytes and (is_copied or total_bytes > _LEAST_HEAVY):
-        yield _heavy_objects(observation, surroundings, total_bytes, copying)
+        yield _report_heavy_objects(observation, surroundings, total_bytes, copying)
         if is_copied:  # that explains the growth of the workers
             grown = [growth for growth in grown if growth.is_main]
     yield from _check_open_files(observation)
@@ -49,7 +49,7 @@ def check(observation: Observation, surroundings: Surroundings) -> Iterator[Find
         yield from _check_kept(observation, worst)
 
 
-def _heavy_objects(
+def _report_heavy_objects(
     observation: Observation, surroundings: Surroundings, total_bytes: int, copying: list[Growth]
 ) -> Finding:
     """Containers of many Python objects in the dataset, of which each worker gets a copy."""
@@ -148,10 +148,10 @@ def _check_kept(observation: Observation, worst: Growth) -> Iterator[Finding]:
     if worst.batches < least_batches or worst.kept_bytes < least_bytes:
         return
     where = lines[0] if lines else loop_place or dataset_place
-    yield _memory_grows(worst, where, read_line(lines[0]) if lines else "")
+    yield _report_memory_grows(worst, where, read_line(lines[0]) if lines else "")
 
 
-def _memory_grows(growth: Growth, where: str, keeping_line: str) -> Finding:
+def _report_memory_grows(growth: Growth, where: str, keeping_line: str) -> Finding:
     symptom = (
         f"{growth.process} grew by {format_size(growth.grown_bytes)} "
         f"in {format_count(growth.batches, 'batch')} (from {format_size(growth.first_bytes)}), "

@@ -35,19 +35,19 @@ def check(
 ) -> Iterator[Finding]:
     """Finds options that do nothing, and options that ask for too much."""
     if observation.facts["batches"] == 0 and not observation.batches:
-        yield _no_batches(observation)
+        yield _report_no_batches(observation)
     if observation.num_workers == 0:
         yield from _check_options_for_workers(observation)
     yield from _check_pinning(observation)
     if observation.num_workers > surroundings.cpus:
-        yield _too_many_workers(observation, surroundings, stages)
+        yield _report_too_many_workers(observation, surroundings, stages)
     if observation.num_workers and observation.batches:
         yield from _check_prefetched(observation, surroundings)
     yield from _check_binding(observation, surroundings)
     yield from _check_threads(observation, surroundings, stages)
 
 
-def _no_batches(observation: Observation) -> Finding:
+def _report_no_batches(observation: Observation) -> Finding:
     facts = observation.facts
     if facts["length"] and facts["drop_last"]:
         why = (
@@ -107,7 +107,7 @@ def _check_pinning(observation: Observation) -> Iterator[Finding]:
         )
 
 
-def _too_many_workers(
+def _report_too_many_workers(
     observation: Observation, surroundings: Surroundings, stages: Stages | None
 ) -> Finding:
     workers = format_count(observation.num_workers, "worker")
@@ -218,10 +218,10 @@ def _check_threads(
     # OpenCV: only the newest counts, because a dataset may limit it when it reads its first sample.
     opencv_threads = max(snapshot.cv2_threads or 0 for snapshot in latest)
     if opencv_threads > 1 and opencv_threads * observation.num_workers > surroundings.cpus:
-        yield _opencv_threads(observation, surroundings, opencv_threads)
+        yield _report_opencv_threads(observation, surroundings, opencv_threads)
     torch_threads = max(snapshot.torch_threads or 0 for snapshot in snapshots)
     if torch_threads > 1:
-        yield _torch_threads(observation, torch_threads)
+        yield _report_torch_threads(observation, torch_threads)
     threads = max(snapshot.threads or 0 for snapshot in snapshots)
     cpus_used = stages.on_cpu if stages is not None else 0.0
     is_busy = cpus_used > _SEVERAL_CPUS
@@ -229,10 +229,14 @@ def _check_threads(
     most_a_cpu = _MOST_BUSY_THREADS if is_busy else _MOST_IDLE_THREADS
     most_threads = most_a_cpu * surroundings.cpus
     if threads > _USUAL_THREADS and threads * observation.num_workers > most_threads:
-        yield _too_many_threads(observation, surroundings, threads, cpus_used, is_busy=is_busy)
+        yield _report_too_many_threads(
+            observation, surroundings, threads, cpus_used, is_busy=is_busy
+        )
 
 
-def _opencv_threads(observation: Observation, surroundings: Surroundings, threads: int) -> Finding:
+def _report_opencv_threads(
+    observation: Observation, surroundings: Surroundings, threads: int
+) -> Finding:
     workers = format_count(observation.num_workers, "worker")
     cpus = format_count(surroundings.cpus, "CPU")
     return Finding(
@@ -246,7 +250,7 @@ def _opencv_threads(observation: Observation, surroundings: Surroundings, thread
     )
 
 
-def _torch_threads(observation: Observation, threads: int) -> Finding:
+def _report_torch_threads(observation: Observation, threads: int) -> Finding:
     return Finding(
         Code.TORCH_THREADS,
         str(observation.facts["init_place"] or observation.facts["dataset_place"]),
@@ -259,7 +263,7 @@ def _torch_threads(observation: Observation, threads: int) -> Finding:
     )
 
 
-def _too_many_threads(
+def _report_too_many_threads(
     observation: Observation,
     surroundings: Surroundings,
     threads: int,

@@ -74,7 +74,7 @@ def _check_global_generators(observation: Observation, workers: list[Worker]) ->
         # Only a line that seeds is proof.
         seed_place = find_seed(dataset_place)
         if seed_place != dataset_place:
-            yield _seeded_in_each_sample(reseeded, seed_place)
+            yield _report_seeded_in_each_sample(reseeded, seed_place)
             return
 
     drawn: list[tuple[int, tuple[str, int]]] = []  # worker's number, (generator, state)
@@ -88,7 +88,7 @@ def _check_global_generators(observation: Observation, workers: list[Worker]) ->
     if alike:
         # Two different workers say more than one worker in two epochs.
         first, second, name = max(alike, key=lambda entry: entry[0] != entry[1])
-        yield _same_seed(observation, first, second, name)
+        yield _report_same_seed(observation, first, second, name)
 
 
 def _find_reseeded(observation: Observation) -> str:
@@ -108,7 +108,7 @@ def _find_reseeded(observation: Observation) -> str:
     return ""
 
 
-def _seeded_in_each_sample(generator: str, place: str) -> Finding:
+def _report_seeded_in_each_sample(generator: str, place: str) -> Finding:
     return Finding(
         Code.SAME_RANDOM_NUMBERS,
         place,
@@ -120,7 +120,7 @@ def _seeded_in_each_sample(generator: str, place: str) -> Finding:
     )
 
 
-def _same_seed(observation: Observation, first: int, second: int, generator: str) -> Finding:
+def _report_same_seed(observation: Observation, first: int, second: int, generator: str) -> Finding:
     """A global generator begins alike in two workers, or in two epochs of one worker."""
     if first != second:
         symptom = f"workers {first} and {second} begin"

@@ -32,13 +32,13 @@ def _check_streams(observation: Observation) -> Iterator[Finding]:
         for first, second in combinations(together, 2):
             shared, total = _count_shared(first.checksums, second.checksums)
             if shared:
-                yield _same_stream_in_workers(observation, first, second, shared, total)
+                yield _report_same_stream_in_workers(observation, first, second, shared, total)
                 return
         elsewhere = [worker for rank in ranks_by_start for worker in rank.get(start, [])]
         for first, second in product(together, elsewhere):
             shared, total = _count_shared(first.checksums, second.checksums)
             if shared:
-                yield _same_stream_in_ranks(observation, shared, total)
+                yield _report_same_stream_in_ranks(observation, shared, total)
                 return
 
 
@@ -53,7 +53,7 @@ def _group_by_start(observation: Observation) -> dict[int, list[Worker]]:
     return groups
 
 
-def _same_stream_in_workers(
+def _report_same_stream_in_workers(
     observation: Observation, first: Worker, second: Worker, shared: int, total: int
 ) -> Finding:
     return Finding(
@@ -70,7 +70,7 @@ def _same_stream_in_workers(
     )
 
 
-def _same_stream_in_ranks(observation: Observation, shared: int, total: int) -> Finding:
+def _report_same_stream_in_ranks(observation: Observation, shared: int, total: int) -> Finding:
     return Finding(
         Code.EVERY_SAMPLE_PER_WORKER,
         str(observation.facts["dataset_place"]),

@@ -15,7 +15,7 @@ _CROWDED = 0.3
 _UNSURE = 0.1
 
 
-def slow_stage(
+def report_slow_stage(
     code: Code,
     where: str,
     observation: Observation,
@@ -31,16 +31,16 @@ def slow_stage(
     # If workers sleep more than they wait for a CPU, other CPUs would not help.
     if delayed > max(_CROWDED, asleep):
         if delayed > own_delay + _UNSURE:
-            return _delayed_by_others(code, where, waiting, own_delay)
+            return _report_delayed_by_others(code, where, waiting, own_delay)
         if uses_all_cpus:
-            return _crowded(code, where, waiting, surroundings)
+            return _report_crowded(code, where, waiting, surroundings)
     # Time in which it waited for a CPU says nothing about its work.
     time_with_cpu = max(1 - min(delayed, 0.99), 0.01)
     if stages.on_cpu <= 0.5 * time_with_cpu:
-        return _waiting_for_disk(code, where, waiting, observation)
+        return _report_waiting_for_disk(code, where, waiting, observation)
     if uses_all_cpus:
-        return _computing(code, where, waiting, surroundings)
-    return _one_cpu_each(code, where, waiting, observation, surroundings)
+        return _report_computing(code, where, waiting, surroundings)
+    return _report_one_cpu_each(code, where, waiting, observation, surroundings)
 
 
 def _estimate_own_delay(
@@ -62,7 +62,7 @@ def _estimate_own_delay(
     return max(0.0, 1 - surroundings.cpus / threads)
 
 
-def _delayed_by_others(code: Code, where: str, waiting: str, own_delay: float) -> Finding:
+def _report_delayed_by_others(code: Code, where: str, waiting: str, own_delay: float) -> Finding:
     return Finding(
         code,
         where,
@@ -76,7 +76,7 @@ def _delayed_by_others(code: Code, where: str, waiting: str, own_delay: float) -
     )
 
 
-def _crowded(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
+def _report_crowded(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
     return Finding(
         code,
         where,
@@ -88,7 +88,9 @@ def _crowded(code: Code, where: str, waiting: str, surroundings: Surroundings) -
     )
 
 
-def _waiting_for_disk(code: Code, where: str, waiting: str, observation: Observation) -> Finding:
+def _report_waiting_for_disk(
+    code: Code, where: str, waiting: str, observation: Observation
+) -> Finding:
     num_workers = observation.num_workers
     return Finding(
         code,
@@ -103,7 +105,7 @@ def _waiting_for_disk(code: Code, where: str, waiting: str, observation: Observa
     )
 
 
-def _computing(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
+def _report_computing(code: Code, where: str, waiting: str, surroundings: Surroundings) -> Finding:
     return Finding(
         code,
         where,
@@ -116,7 +118,7 @@ def _computing(code: Code, where: str, waiting: str, surroundings: Surroundings)
     )
 
 
-def _one_cpu_each(
+def _report_one_cpu_each(
     code: Code, where: str, waiting: str, observation: Observation, surroundings: Surroundings
 ) -> Finding:
     return Finding(
@@ -130,7 +132,7 @@ def _one_cpu_each(
     )
 
 
-def slow_transfer(observation: Observation, stages: Stages, waiting: str) -> Finding:
+def report_slow_transfer(observation: Observation, stages: Stages, waiting: str) -> Finding:
     """The way from the workers to the loop is slow."""
     if stages.fetch_s > _LEAST_FETCH_S:
         change = (

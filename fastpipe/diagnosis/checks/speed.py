@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fastpipe.diagnosis.checks.slow_stages import slow_stage, slow_transfer
+from fastpipe.diagnosis.checks.slow_stages import report_slow_stage, report_slow_transfer
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.observation import Observation, Surroundings
 from fastpipe.diagnosis.quantities import format_count, format_ms
@@ -155,16 +155,16 @@ def _explain_waiting(
     waiting = _describe_waiting(observation, stages)
     if stages.step_s is None:
         if observation.num_workers == 0 and stages.fetch_s > _LEAST_ALONE_S:
-            yield _no_workers(observation, surroundings, stages, Severity.NOTE)
+            yield _report_no_workers(observation, surroundings, stages, Severity.NOTE)
         return
     sampler_s = statistics.fmean([batch.sampler_s for batch in observation.batches])
     if sampler_s > max(stages.wait_s / 2, _LEAST_WAIT_S):
-        yield _slow_sampler(observation, stages, sampler_s)
+        yield _report_slow_sampler(observation, stages, sampler_s)
         return
     if _is_delayed_by_others(observation, stages, surroundings):
         return
     if observation.num_workers == 0:
-        yield _no_workers(observation, surroundings, stages, Severity.BAD)
+        yield _report_no_workers(observation, surroundings, stages, Severity.BAD)
         return
 
     bottleneck = _find_bottleneck(observation, stages)
@@ -172,23 +172,23 @@ def _explain_waiting(
         f"{waiting} (a wait is {format_ms(stages.wait_s)}, a step {format_ms(stages.step_s)})"
     )
     if bottleneck is _TRANSFER:
-        yield slow_transfer(observation, stages, waiting_and_step)
+        yield report_slow_transfer(observation, stages, waiting_and_step)
         return
     counts = _count_batches_by_worker(observation)
     if _has_idle_workers(observation, counts):
-        yield _idle_workers(observation, waiting, counts)
+        yield _report_idle_workers(observation, waiting, counts)
     elif bottleneck is not None:
         where = str(observation.facts[bottleneck.place])
-        yield slow_stage(
+        yield report_slow_stage(
             bottleneck.code, where, observation, surroundings, stages, waiting_and_step
         )
     elif observation.num_workers > 1 and observation.facts["in_order"]:
         late = _measure_late(observation, stages)
         if late > _MOST_LATE:
-            yield _late_batches(observation, waiting_and_step, late)
+            yield _report_late_batches(observation, waiting_and_step, late)
 
 
-def _no_workers(
+def _report_no_workers(
     observation: Observation, surroundings: Surroundings, stages: Stages, severity: Severity
 ) -> Finding:
     return Finding(
@@ -203,7 +203,7 @@ def _no_workers(
     )
 
 
-def _slow_sampler(observation: Observation, stages: Stages, sampler_s: float) -> Finding:
+def _report_slow_sampler(observation: Observation, stages: Stages, sampler_s: float) -> Finding:
     return Finding(
         Code.SLOW_SAMPLER,
         str(observation.facts["sampler_place"]),
@@ -248,7 +248,7 @@ def _has_idle_workers(observation: Observation, counts: Counter[int]) -> bool:
     return len(working) < len(counts) and has_enough
 
 
-def _idle_workers(observation: Observation, waiting: str, counts: Counter[int]) -> Finding:
+def _report_idle_workers(observation: Observation, waiting: str, counts: Counter[int]) -> Finding:
     working = _list_working(counts)
     share = sum(working) / counts.total()
     most = "all" if share == 1 else f"{share:.0%} of the"
@@ -285,7 +285,7 @@ def _measure_late(observation: Observation, stages: Stages) -> float:
     return waited_s / max(stages.seconds, 1e-9)
 
 
-def _late_batches(observation: Observation, waiting_and_step: str, late: float) -> Finding:
+def _report_late_batches(observation: Observation, waiting_and_step: str, late: float) -> Finding:
     return Finding(
         Code.LATE_BATCHES,
         observation.made_at,

@@ -65,7 +65,7 @@ def watched_here(source: str, folder: Path) -> Watched:
     ran = read_programs(files)
     diagnosed = loader_diagnoses.diagnose_loaders(read_observations(files), ran, None, _SURROUNDINGS, files)
     diagnoses = loader_diagnoses.choose_worst(diagnosed)
-    refused = tuple(loader_diagnoses.refused_options(error) for program in ran for error in program.refused)
+    refused = tuple(loader_diagnoses.report_refused_options(error) for program in ran for error in program.refused)
     trouble = files / "trouble.txt"
     return Watched(diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else "")
 
