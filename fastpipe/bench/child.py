@@ -39,7 +39,7 @@ _JPEG = b"\xff\xd8\xff"  # the first bytes of every JPEG
 _MIN_BATCHES = 4
 
 
-def fastpipe_loader(task: Task) -> Loader:
+def make_fastpipe_loader(task: Task) -> Loader:
     """fastpipe's own loader for the task; every epoch takes all samples."""
     return factory.loader(
         task.data,
@@ -52,7 +52,7 @@ def fastpipe_loader(task: Task) -> Loader:
     )
 
 
-def torch_batches(contender: str, task: Task) -> Iterator[Batch]:
+def iterate_torch(contender: str, task: Task) -> Iterator[Batch]:
     """Batches of a torch.utils.data.DataLoader.
 
     "torch-pil" uses Pillow, as torchvision's ImageFolder recipe does it. "torch-cv2" decodes with
@@ -110,7 +110,7 @@ class _PilDataset(_Shards):
 
         data, label = self._read(sample)
         image = Image.open(io.BytesIO(data)).convert("RGB")
-        x, y, width, height = _random_crop(*image.size)
+        x, y, width, height = _draw_crop(*image.size)
         image = image.crop((x, y, x + width, y + height))
         image = image.resize((self._size, self._size), Image.Resampling.BILINEAR)
         if random.random() < 0.5:
@@ -143,7 +143,7 @@ class _Cv2Dataset(_Shards):
                     "bench without --against, or pack first"
                 )
             image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
-        x, y, width, height = _random_crop(image.shape[1], image.shape[0])
+        x, y, width, height = _draw_crop(image.shape[1], image.shape[0])
         crop = image[y : y + height, x : x + width]
         resized = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
         if random.random() < 0.5:
@@ -154,7 +154,7 @@ class _Cv2Dataset(_Shards):
 _DATASETS: dict[str, type[_Shards]] = {"torch-pil": _PilDataset, "torch-cv2": _Cv2Dataset}
 
 
-def _random_crop(width: int, height: int) -> tuple[int, int, int, int]:
+def _draw_crop(width: int, height: int) -> tuple[int, int, int, int]:
     """Draws as torchvision's RandomResizedCrop.get_params, by Python's quicker generator.
 
     Returns:
@@ -180,7 +180,7 @@ def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figu
     if contender == "fastpipe":
         return _measure_fastpipe(task, warmup_s, seconds)
     began_s = time.perf_counter()
-    batches = torch_batches(contender, task)
+    batches = iterate_torch(contender, task)
     first_batch_s = _warm_up(batches, began_s, warmup_s)
     return _measure_speed(batches, first_batch_s, seconds)
 
@@ -188,7 +188,7 @@ def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figu
 def _measure_fastpipe(task: Task, warmup_s: float, seconds: float) -> Figures:
     """Measures fastpipe's loader, with the times of its stages."""
     began_s = time.perf_counter()
-    loader = fastpipe_loader(task)
+    loader = make_fastpipe_loader(task)
     batches = chain.from_iterable(repeat(loader))  # one epoch after the other
     first_batch_s = _warm_up(batches, began_s, warmup_s)
     before = loader.stats()

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastpipe.demo.render import make_photo
 from fastpipe.demo.shapes import CLASSES
-from fastpipe.demo.truth import FIRST_CATEGORY, annotation, coco_lines
+from fastpipe.demo.truth import FIRST_CATEGORY, encode_coco, make_annotation
 from fastpipe.errors import ConfigError
 
 MANIFEST = "photos.json"
@@ -146,7 +146,7 @@ def _write_photo(folder: Path, truth: Path | None, seed: int, index: int, scale:
 def _write_coco(truth: Path, count: int, seed: int) -> None:
     """Write COCO's file from the masks and captions that are there."""
     annotations = (_read_annotation(truth, index) for index in range(count))
-    lines = coco_lines(_describe_folder(count, seed), annotations)
+    lines = encode_coco(_describe_folder(count, seed), annotations)
     _write_atomically(truth / MANIFEST, (line.encode() for line in lines))
 
 
@@ -159,7 +159,7 @@ def _read_annotation(truth: Path, index: int) -> tuple[str, dict[str, Any]]:
             f"expected the mask of a demo photo in {mask_path}; delete {mask_path} and try again"
         )
     label = index % len(CLASSES)
-    return name.as_posix(), annotation(index, label, categories != 0, caption_path.read_text())
+    return name.as_posix(), make_annotation(index, label, categories != 0, caption_path.read_text())
 
 
 def _write_atomically(path: Path, pieces: Iterable[bytes]) -> None:

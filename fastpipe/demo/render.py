@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastpipe.demo.jpeg_kinds import draw_kind, draw_size
 from fastpipe.demo.paint import Colour, Scene, paint_scene
 from fastpipe.demo.shapes import CLASSES
-from fastpipe.demo.truth import caption_of
+from fastpipe.demo.truth import describe_object
 from fastpipe.errors import ConfigError
 from fastpipe.sources.picture.jpeg import encode_jpeg
 
@@ -67,7 +67,7 @@ def make_photo(seed: int, index: int, label: int, scale: float = 1.0) -> DemoPho
     jpeg = encode_jpeg(rgb, quality=quality, sampling=kind.sampling)
     mask = scene.shape.cover >= 0.5  # the pixels of which the object covers at least half
     colours = _measure_colours(scene, mask)
-    caption = caption_of(CLASSES[label], colours, mask, gray=kind.sampling == "gray")
+    caption = describe_object(CLASSES[label], colours, mask, gray=kind.sampling == "gray")
     return DemoPhoto(jpeg, width, height, mask, caption)
 
 

@@ -25,18 +25,18 @@ _WAVE_NUMBER = 8.0  # about five waves across a pebble
 _TURN = np.linspace(0.0, 2.0 * np.pi, 96, endpoint=False)
 
 
-def _regular(corners: int) -> Outline:
+def _make_polygon(corners: int) -> Outline:
     """A regular polygon."""
     return np.asarray(np.exp(2j * np.pi * np.arange(corners) / corners))
 
 
-def _arrow() -> Outline:
+def _make_arrow() -> Outline:
     head = [1.0, 0.15 + 0.85j, 0.15 + 0.32j]
     tail = [-1 + 0.32j, -1 - 0.32j]
     return np.array([*head, *tail, 0.15 - 0.32j, 0.15 - 0.85j])
 
 
-def _crescent() -> Outline:
+def _make_crescent() -> Outline:
     """The arc of a circle, and between its tips the arc of a smaller one."""
     outer = np.exp(1j * np.linspace(-0.78 * np.pi, 0.78 * np.pi, 64))
     tip = outer[-1] + 0.3
@@ -45,17 +45,17 @@ def _crescent() -> Outline:
     return np.concatenate([outer, inner])
 
 
-def _cross() -> Outline:
+def _make_cross() -> Outline:
     corner = [1 - 0.34j, 1 + 0.34j, 0.34 + 0.34j]
-    return np.asarray((_regular(4)[:, None] * corner).ravel())
+    return np.asarray((_make_polygon(4)[:, None] * corner).ravel())
 
 
-def _star() -> Outline:
+def _make_star() -> Outline:
     """Five points: every second vertex is nearer to the middle."""
-    return np.asarray(_regular(10) * np.tile([1.0, 0.42], 5))
+    return np.asarray(_make_polygon(10) * np.tile([1.0, 0.42], 5))
 
 
-def _pebble(rng: np.random.Generator) -> Outline:
+def _draw_pebble(rng: np.random.Generator) -> Outline:
     """A round free form, so that the outline of a patterned object tells nothing of its class."""
     waves = np.zeros_like(_TURN)
     for k in range(1, 5):
@@ -75,16 +75,16 @@ class _ObjectClass:
 
 _DISC = np.exp(1j * _TURN)
 _OBJECT_CLASSES = (
-    _ObjectClass("arrow", _arrow()),
+    _ObjectClass("arrow", _make_arrow()),
     _ObjectClass("checks", None),
-    _ObjectClass("crescent", _crescent()),
-    _ObjectClass("cross", _cross()),
+    _ObjectClass("crescent", _make_crescent()),
+    _ObjectClass("cross", _make_cross()),
     _ObjectClass("disc", _DISC),
     _ObjectClass("ring", _DISC, hole=0.56 * _DISC),
-    _ObjectClass("square", _regular(4)),
-    _ObjectClass("star", _star()),
+    _ObjectClass("square", _make_polygon(4)),
+    _ObjectClass("star", _make_star()),
     _ObjectClass("stripes", None),
-    _ObjectClass("triangle", _regular(3)),
+    _ObjectClass("triangle", _make_polygon(3)),
 )
 _CLASS_BY_NAME = {object_class.name: object_class for object_class in _OBJECT_CLASSES}
 CLASSES = tuple(_CLASS_BY_NAME)
@@ -144,7 +144,7 @@ def _list_outlines(rng: np.random.Generator, name: str) -> list[Outline]:
     """The outline of an object, then that of its hole if it has one."""
     object_class = _CLASS_BY_NAME[name]
     if object_class.outline is None:
-        return [_pebble(rng)]
+        return [_draw_pebble(rng)]
     if object_class.hole is None:
         return [object_class.outline]
     return [object_class.outline, object_class.hole]

@@ -53,7 +53,7 @@ _BROWN_LUMA = 135.0  # of 255
 _LIGHT_LUMA = 175.0
 
 
-def caption_of(
+def describe_object(
     name: str, colours: Sequence[NDArray[np.floating]], mask: NDArray[np.bool_], *, gray: bool
 ) -> str:
     """Describe an object: "a dark blue disc on the left", "a pebble with red stripes at the top".
@@ -97,7 +97,9 @@ def _name_colour(colour: NDArray[np.floating], *, gray: bool) -> str:
     return word
 
 
-def annotation(photo: int, label: int, mask: NDArray[np.bool_], caption: str) -> dict[str, Any]:
+def make_annotation(
+    photo: int, label: int, mask: NDArray[np.bool_], caption: str
+) -> dict[str, Any]:
     """Return an entry of "annotations".
 
     Its box is the smallest that holds the mask: x, y, width, height in pixels.
@@ -113,12 +115,12 @@ def annotation(photo: int, label: int, mask: NDArray[np.bool_], caption: str) ->
         "bbox": [first_column, first_row, columns[-1] - first_column + 1, rows[-1] - first_row + 1],
         "area": int(np.count_nonzero(mask)),
         "iscrowd": 0,
-        "segmentation": {"size": list(mask.shape), "counts": run_lengths(mask)},
+        "segmentation": {"size": list(mask.shape), "counts": measure_run_lengths(mask)},
         "caption": caption,
     }
 
 
-def run_lengths(mask: NDArray[np.bool_]) -> list[int]:
+def measure_run_lengths(mask: NDArray[np.bool_]) -> list[int]:
     """Measure a mask's runs of False, True, False, ..., down the columns; the first may be 0."""
     flat = mask.ravel(order="F")
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
@@ -129,7 +131,7 @@ def run_lengths(mask: NDArray[np.bool_]) -> list[int]:
     return lengths
 
 
-def coco_lines(
+def encode_coco(
     info: Mapping[str, Any], photos: Iterable[tuple[str, dict[str, Any]]]
 ) -> Iterator[str]:
     """Yield COCO's file in pieces, so that few annotations are in memory at a time.

@@ -13,10 +13,10 @@ from fastpipe.diagnosis.inject.fastpipe_probe.loader_facts import identify_loade
 from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Ending, Epoch, Fetch, Snapshot
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.machine.state import (
-    container_memory_bytes,
-    container_oom_kills,
-    memory_bytes,
-    oom_kills,
+    read_container_memory,
+    read_container_oom_kills,
+    read_memory,
+    read_oom_kills,
 )
 
 WITHOUT_WORKERS = -1
@@ -192,11 +192,11 @@ class Surroundings:
 def measure_surroundings() -> Surroundings:
     """Measures the surroundings of this process."""
     free_bytes = []
-    machine_memory = memory_bytes()
+    machine_memory = read_memory()
     if machine_memory is not None:
         available, _ = machine_memory
         free_bytes.append(available)
-    container_memory = container_memory_bytes()
+    container_memory = read_container_memory()
     if container_memory is not None:
         used, limit = container_memory
         free_bytes.append(limit - used)
@@ -205,5 +205,7 @@ def measure_surroundings() -> Surroundings:
 
 def count_oom_kills() -> int | None:
     """Counts the processes that the kernel killed for want of memory; None if it is not known."""
-    counts = [count for count in (oom_kills(), container_oom_kills()) if count is not None]
+    counts = [
+        count for count in (read_oom_kills(), read_container_oom_kills()) if count is not None
+    ]
     return sum(counts) if counts else None

@@ -96,11 +96,11 @@ class Diagnosis:
         threads = f", {format_count(self.threads, 'thread')} in all" if self.threads else ""
         yield Text(f"{format_count(self.processes + 1, 'process')}{threads}")
         if self.stages is not None:
-            yield _stages_table(self.stages, int(self.options["num_workers"]))
+            yield _make_stages_table(self.stages, int(self.options["num_workers"]))
         if self.memory:
-            yield _memory_table(self.memory)
-        yield from _findings_text(self.findings)
-        yield from _stacks_text(self.stacks)
+            yield _make_memory_table(self.memory)
+        yield from _render_findings(self.findings)
+        yield from _render_stacks(self.stacks)
 
 
 def make_diagnosis(
@@ -159,7 +159,7 @@ def _summarize(
     return "no batch came"
 
 
-def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
+def _render_findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if not findings:
         yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
@@ -183,7 +183,7 @@ def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
         yield Padding(grid, (0, 0, 1, 3))
 
 
-def _stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
+def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
     for stack in stacks:
         title = f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU"
         yield Text(title, style="bold")
@@ -207,7 +207,7 @@ def _make_table(*columns: str) -> Table:
     return table
 
 
-def _stages_table(stages: Stages, num_workers: int) -> RenderableType:
+def _make_stages_table(stages: Stages, num_workers: int) -> RenderableType:
     """Shows where the time of a batch goes."""
     table = _make_table("stage", "runs in", "a batch", "share of its time")
 
@@ -236,7 +236,7 @@ def _stages_table(stages: Stages, num_workers: int) -> RenderableType:
     return table
 
 
-def _memory_table(memory: Sequence[Growth]) -> RenderableType:
+def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
     """Shows how the memory of each process grew.
 
     Of the processes that one worker had in turn, it shows the one that grew most.

@@ -66,7 +66,7 @@ def measure_stages(observation: Observation) -> Stages | None:
     if observation.facts["step"]:
         steps_s = list_steps_s(observation)
         if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
-            step_s = _mean(steps_s)
+            step_s = _compute_mean(steps_s)
     # Without steps, the loop does nothing but wait.
     loop_s = waited_s + sum(steps_s)
     making_s = sum(fetch.seconds for fetch in fetches)
@@ -74,12 +74,12 @@ def measure_stages(observation: Observation) -> Stages | None:
     delays_s = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
     return Stages(
         batches=len(batches),
-        samples=round(len(batches) * _mean([fetch.samples for fetch in fetches])),
+        samples=round(len(batches) * _compute_mean([fetch.samples for fetch in fetches])),
         seconds=loop_s,
-        dataset_s=_mean([fetch.dataset_s for fetch in fetches]),
-        collate_s=_mean([fetch.collate_s for fetch in fetches]),
+        dataset_s=_compute_mean([fetch.dataset_s for fetch in fetches]),
+        collate_s=_compute_mean([fetch.collate_s for fetch in fetches]),
         transfer_s=_measure_transfer_s(observation),
-        wait_s=_mean(waits_s),
+        wait_s=_compute_mean(waits_s),
         step_s=step_s,
         start_s=_measure_start_s(observation),
         waiting=waited_s / max(loop_s, 1e-9),
@@ -89,7 +89,7 @@ def measure_stages(observation: Observation) -> Stages | None:
     )
 
 
-def _mean(values: list[float] | list[int]) -> float:
+def _compute_mean(values: list[float] | list[int]) -> float:
     """The mean; 0 without a value."""
     return sum(values) / max(len(values), 1)
 
@@ -100,7 +100,7 @@ def _measure_start_s(observation: Observation) -> float:
     for batch in observation.batches:
         if batch.number == 0 and batch.epoch < len(observation.epochs):
             starts_s.append(batch.came_s - observation.epochs[batch.epoch].at_s)
-    return _mean(starts_s)
+    return _compute_mean(starts_s)
 
 
 def list_steps_s(observation: Observation) -> list[float]:
@@ -165,7 +165,7 @@ def _measure_transfer_s(observation: Observation) -> float | None:
             transfers_s.append(batch.came_s - min(made_at_s))
         else:  # the batch was made before the loop asked for it
             transfers_s.append(batch.wait_s)
-    return _mean(transfers_s) if transfers_s else None
+    return _compute_mean(transfers_s) if transfers_s else None
 
 
 def _measure_pinning_s(observation: Observation) -> float | None:

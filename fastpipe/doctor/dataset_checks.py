@@ -34,7 +34,7 @@ _DECODED_IMAGES = 256
 _SIZE = 224  # pixels
 
 
-def dataset(path: Place) -> Iterator[Check]:
+def check_dataset(path: Place) -> Iterator[Check]:
     """Checks its files, as far as seconds allow, then how fast it is. Raises as `examine`."""
     try:
         index = open_data(path)

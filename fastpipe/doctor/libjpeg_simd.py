@@ -59,7 +59,7 @@ class JpegSimd(NamedTuple):
 
 
 @functools.cache
-def jpeg_simd() -> JpegSimd | None:
+def measure_jpeg_simd() -> JpegSimd | None:
     """Measures in two seconds, once a process; None if a process cannot be started.
 
     The two kinds take turns, several times: a busy neighbour of the core makes one process 1.7
@@ -71,9 +71,9 @@ def jpeg_simd() -> JpegSimd | None:
     file = None
     try:
         for _ in range(_ROUNDS):
-            seconds, file = _timed(jpeg, {})
+            seconds, file = _time_decode(jpeg, {})
             usual_s = min(usual_s, seconds)
-            seconds, _ = _timed(jpeg, {"JSIMD_FORCENONE": "1"})
+            seconds, _ = _time_decode(jpeg, {"JSIMD_FORCENONE": "1"})
             without_simd_s = min(without_simd_s, seconds)
     except (OSError, subprocess.SubprocessError):
         return None
@@ -89,7 +89,7 @@ def _encode_smooth_jpeg() -> bytes:
     return bytes(jpeg)
 
 
-def _timed(jpeg: bytes, variables: dict[str, str]) -> tuple[float, str | None]:
+def _time_decode(jpeg: bytes, variables: dict[str, str]) -> tuple[float, str | None]:
     """Times a decode in a process with some variables.
 
     Returns:

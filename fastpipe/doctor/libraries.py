@@ -13,7 +13,7 @@ import cv2
 import torch
 
 from fastpipe.doctor.check import Check, Verdict, make_check
-from fastpipe.doctor.libjpeg_simd import jpeg_simd
+from fastpipe.doctor.libjpeg_simd import measure_jpeg_simd
 from fastpipe.engine.engine import engine_facts
 from fastpipe.machine.cpus import granted_cpus
 
@@ -40,11 +40,11 @@ _OPENBLAS_FUNCTIONS = (
 )
 
 
-def library_checks() -> Iterator[Check]:
+def check_libraries() -> Iterator[Check]:
     """Checks threads, the engine, libjpeg-turbo and the GPU."""
     yield _describe_workers()
     granted = granted_cpus()
-    counts = thread_counts()
+    counts = count_threads()
     yield _check_threads(granted, counts)
     yield _check_threads_in_workers(granted, counts)
     facts = engine_facts()
@@ -113,7 +113,7 @@ def _check_threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
 def _check_libjpeg() -> Check:
     """Checks the version, the file, and whether SIMD code is in use."""
     name = "libjpeg-turbo"
-    simd = jpeg_simd()
+    simd = measure_jpeg_simd()
     if simd is None:
         return Check(name, f"{engine_facts().libjpeg_turbo}; its speed could not be measured")
     result = simd.version
@@ -150,7 +150,7 @@ def _check_gpu() -> Check:
     return Check("GPU", f"{result}; pinning works")
 
 
-def thread_counts() -> dict[str, int]:
+def count_threads() -> dict[str, int]:
     """Counts the threads of each library in this process, by the library's name."""
     counts = {"torch": torch.get_num_threads()}
     # torch reports the threads of the OpenMP and MKL that it uses.

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from fastpipe.doctor.check import Check, Verdict, make_check
 from fastpipe.machine import binding
-from fastpipe.machine.cpus import cpu_quota, granted_cpus
+from fastpipe.machine.cpus import granted_cpus, read_cpu_quota
 from fastpipe.machine.state import (
-    container_memory_bytes,
-    container_oom_kills,
-    memory_bytes,
-    oom_kills,
-    swap_used_bytes,
+    read_container_memory,
+    read_container_oom_kills,
+    read_memory,
+    read_oom_kills,
+    read_swap_used,
 )
 from fastpipe.sources.files import LocalFile
 
@@ -46,7 +46,7 @@ _KILLED = re.compile(
 )
 
 
-def system_checks() -> Iterator[Check]:
+def check_system() -> Iterator[Check]:
     """Checks CPUs, memory, swap, kills for memory, /dev/shm and the limit on open files."""
     yield _check_cpus()
     yield from _check_binding()
@@ -60,7 +60,7 @@ def system_checks() -> Iterator[Check]:
 def _check_cpus() -> Check:
     granted = granted_cpus()
     existing = os.cpu_count() or 1
-    quota = cpu_quota()
+    quota = read_cpu_quota()
     result = f"{granted} granted of {existing}"
     if quota is not None:
         result += f", by a quota of {quota:g}"
@@ -77,7 +77,7 @@ def _check_binding() -> Iterator[Check]:
     """Finds a variable by which OpenMP binds the main thread, and so all that it starts."""
     variable = binding.variable()
     if variable:
-        cpu_count = len(binding.allowed_cpus())
+        cpu_count = len(binding.list_allowed_cpus())
         yield Check(
             "binding of threads",
             f"{variable}; this thread may use {cpu_count:,} CPUs",
@@ -91,12 +91,12 @@ def _check_binding() -> Iterator[Check]:
 
 def _check_memory() -> Check:
     """Checks the free memory of the machine, and the room below the container's limit."""
-    memory = memory_bytes()
+    memory = read_memory()
     if memory is None:
         return Check("memory", "unknown")
     free, total = memory
     result = f"{_format_gb(free)} of {_format_gb(total)} available"
-    container_memory = container_memory_bytes()
+    container_memory = read_container_memory()
     if container_memory is not None:
         used, limit = container_memory
         result += f"; this container uses {_format_gb(used)} of {_format_gb(limit)}"
@@ -106,7 +106,7 @@ def _check_memory() -> Check:
 
 
 def _check_swap() -> Check:
-    used = swap_used_bytes()
+    used = read_swap_used()
     return make_check(
         "swap",
         "not in use" if used == 0 else f"{_format_gb(used)} in use",
@@ -118,9 +118,9 @@ def _check_swap() -> Check:
 def _check_kills() -> Check:
     """Looks for processes that the kernel has killed for memory, in its counts and its log."""
     name = "killed for memory"
-    kills = oom_kills()
-    container_kills = container_oom_kills()
-    last = last_killed()
+    kills = read_oom_kills()
+    container_kills = read_container_oom_kills()
+    last = describe_last_killed()
     if not kills and not container_kills and not last:
         if kills is None and container_kills is None:
             return Check(name, "unknown")
@@ -145,7 +145,7 @@ def _check_kills() -> Check:
     return Check(name, result, Verdict.BAD, advice)
 
 
-def last_killed() -> str:
+def describe_last_killed() -> str:
     """Describes the last process that was killed for memory, by the kernel's log; else ""."""
     matches = list(_KILLED.finditer(_read_kernel_log()))
     if not matches:

@@ -34,23 +34,23 @@ def variable() -> str:
     return ""
 
 
-def thread_cpus() -> frozenset[int]:
+def list_thread_cpus() -> frozenset[int]:
     """Lists the CPUs that this thread may run on; empty on systems without masks."""
     if not hasattr(os, "sched_getaffinity"):
         return frozenset()
     return frozenset(os.sched_getaffinity(0))
 
 
-def allowed_cpus() -> frozenset[int]:
+def list_allowed_cpus() -> frozenset[int]:
     """Lists the CPUs that this thread could run on if OpenMP had not bound it.
 
     Note [bound threads]
     """
-    mask = thread_cpus()
+    mask = list_thread_cpus()
     if not mask or not variable():
         return mask
     # A mask of all CPUs, or one that is not within a place, was not set by this library.
-    for places in _places():
+    for places in _read_places():
         all_cpus = frozenset[int]().union(*places)
         is_within_one_place = any(mask <= place for place in places)
         if mask < all_cpus and is_within_one_place:
@@ -65,14 +65,14 @@ def is_started_bound() -> bool:
     """
     if not variable():
         return False
-    return len(allowed_cpus()) == 1 and (os.cpu_count() or 1) > 1
+    return len(list_allowed_cpus()) == 1 and (os.cpu_count() or 1) > 1
 
 
 @contextlib.contextmanager
 def unbound() -> Iterator[None]:
     """Lets threads and processes that are started in this block run on all allowed CPUs."""
-    mask = thread_cpus()
-    allowed = allowed_cpus()
+    mask = list_thread_cpus()
+    allowed = list_allowed_cpus()
     if mask == allowed:
         yield
         return
@@ -85,8 +85,8 @@ def unbound() -> Iterator[None]:
 
 def unbind_thread() -> None:
     """Lets this thread, which a pool has just started, run on all allowed CPUs."""
-    allowed = allowed_cpus()
-    if allowed != thread_cpus():
+    allowed = list_allowed_cpus()
+    if allowed != list_thread_cpus():
         _set_thread_cpus(allowed)
 
 
@@ -95,7 +95,7 @@ def _set_thread_cpus(cpus: frozenset[int]) -> None:
         os.sched_setaffinity(0, cpus)
 
 
-def _places() -> list[list[frozenset[int]]]:
+def _read_places() -> list[list[frozenset[int]]]:
     """Reads the places of each OpenMP library in this process.
 
     Source: OpenMP 5.0, 3.2.23 to 3.2.25.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from fastpipe.machine.binding import allowed_cpus
+from fastpipe.machine.binding import list_allowed_cpus
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
@@ -29,14 +29,14 @@ def granted_cpus() -> int:
     A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle. The
     mask is the one that the thread had before OpenMP bound it: Note [bound threads] in binding.py.
     """
-    allowed = len(allowed_cpus()) or os.cpu_count() or 1
-    quota = cpu_quota()
+    allowed = len(list_allowed_cpus()) or os.cpu_count() or 1
+    quota = read_cpu_quota()
     if quota is None:
         return max(1, allowed)
     return max(1, min(allowed, math.ceil(quota)))
 
 
-def cpu_quota() -> float | None:
+def read_cpu_quota() -> float | None:
     """Reads how many CPUs' worth of time the cgroups grant; None without a limit.
 
     All processes in a cgroup share it.

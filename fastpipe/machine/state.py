@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cpus import Cgroup, cpu_quota, granted_cpus, read_cgroups, read_numbers
+from fastpipe.machine.cpus import Cgroup, granted_cpus, read_cgroups, read_cpu_quota, read_numbers
 
 PROC = Path("/proc")
 _IO_WAIT_S = 0.2
@@ -28,7 +28,7 @@ def machine_state() -> str:
 
 def _describe_cpus() -> Iterator[str]:
     text = f"{granted_cpus()} CPUs granted"
-    quota = cpu_quota()
+    quota = read_cpu_quota()
     if quota is not None:
         text += f" (a quota of {quota:g})"
     if hasattr(os, "getloadavg"):
@@ -37,11 +37,11 @@ def _describe_cpus() -> Iterator[str]:
 
 
 def _describe_memory() -> Iterator[str]:
-    memory = memory_bytes()
+    memory = read_memory()
     if memory is not None:
         available, total = memory
         yield f"{available / 1e9:.1f} of {total / 1e9:.1f} GB of memory available"
-    container_memory = container_memory_bytes()
+    container_memory = read_container_memory()
     if container_memory is not None:
         used, limit = container_memory
         yield f"{used / 1e9:.1f} of this container's {limit / 1e9:.1f} GB of memory in use"
@@ -115,7 +115,7 @@ def _read_throttled() -> tuple[int, float] | None:
     return max(read_cgroups("cpu", read), default=None)
 
 
-def memory_bytes() -> tuple[int, int] | None:
+def read_memory() -> tuple[int, int] | None:
     """Reads the bytes of memory that are available, and all bytes; None if not known."""
     return _read_meminfo("MemAvailable", "MemTotal")
 
@@ -128,7 +128,7 @@ def _read_meminfo(first_name: str, second_name: str) -> tuple[int, int] | None:
     return None
 
 
-def container_memory_bytes() -> tuple[int, int] | None:
+def read_container_memory() -> tuple[int, int] | None:
     """Reads the bytes of memory that this container uses, and its limit; None if it has none.
 
     Of several limits it is the one with the least room. Files that were read and not touched since
@@ -160,7 +160,7 @@ def _read_container_memory(group: Cgroup) -> tuple[int, int] | None:
     return max(0, used), limit
 
 
-def swap_used_bytes() -> int:
+def read_swap_used() -> int:
     """Reads how many bytes of swap are in use; 0 without swap."""
     swap = _read_meminfo("SwapTotal", "SwapFree")
     if swap is None:
@@ -169,14 +169,14 @@ def swap_used_bytes() -> int:
     return total - free
 
 
-def oom_kills() -> int | None:
+def read_oom_kills() -> int | None:
     """Counts the processes that the kernel has killed for want of memory; None: not known."""
     with contextlib.suppress(OSError, KeyError, ValueError):
         return read_numbers(PROC / "vmstat")["oom_kill"]
     return None
 
 
-def container_oom_kills() -> int | None:
+def read_container_oom_kills() -> int | None:
     """Counts those of this container, killed at its limit or at the machine's; None: not known."""
     return max(read_cgroups("memory", _read_oom_kills), default=None)
 
