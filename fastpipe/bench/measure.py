@@ -1,5 +1,6 @@
-"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process; without torch, which
-only the measured processes need.
+"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process.
+
+It imports no torch: only the measured processes need it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ from dataclasses import asdict, dataclass, fields
 
 from fastpipe.errors import FastpipeError
 
-_GRACE_S = 120.0
-NAMES = {"fastpipe": "fastpipe", "torch-pil": "DataLoader, PIL", "torch-cv2": "DataLoader, turbo, cv2"}
+_GRACE_S = 120.0  # for imports and the first batch
+# The contenders, and their names for people.
+NAMES = {
+    "fastpipe": "fastpipe",
+    "torch-pil": "DataLoader, PIL",
+    "torch-cv2": "DataLoader, turbo, cv2",
+}
 GROUPS = {"torch": ("torch-pil", "torch-cv2")}
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is measured: a dataset, and how its batches are made."""
+    """The work that is measured: a dataset, and how its batches are made."""
 
     data: str
     batch_size: int
@@ -31,7 +37,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one process did, with its workers; times of stages are fastpipe's only."""
+    """Figures of one process with its workers. Only fastpipe has times of stages."""
 
     images_per_s: float  # after the warm-up
     first_batch_s: float  # from asking for the loader to its first batch; imports excluded
@@ -51,7 +57,8 @@ class Result:
     median: Figures  # of each figure
     slowest: float  # images/s
     fastest: float
-    ratio: float  # fastpipe's images/s by this contender's, median of the pairs measured next to each other
+    # fastpipe's images/s by this contender's: the median of the pairs measured next to each other
+    ratio: float
 
 
 def compare(
@@ -63,38 +70,62 @@ def compare(
     warmup_s: float = 1.0,
     on_run: Callable[[int, str, Figures], None] = lambda *_: None,
 ) -> list[Result]:
-    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them. The first
-    is fastpipe; `on_run` is called after each run with the round, the contender and its figures.
+    """Measures contenders in turn, A B C A B C ..., so that a machine drifts for all of them.
+
+    Args:
+        task: the work.
+        contenders: the first is fastpipe.
+        repeats: number of rounds.
+        seconds: of each measurement.
+        warmup_s: before each measurement.
+        on_run: called after each run with the round, the contender and its figures.
     """
     rounds: list[dict[str, Figures]] = []
     for number in range(repeats):
-        rounds.append({})
+        by_contender: dict[str, Figures] = {}
         for contender in contenders:
             figures = _run_child(contender, task, warmup_s, seconds)
-            rounds[-1][contender] = figures
+            by_contender[contender] = figures
             on_run(number, contender, figures)
-    return [_result(contender, rounds) for contender in contenders]
+        rounds.append(by_contender)
+    return [_summarize(contender, contenders[0], rounds) for contender in contenders]
 
 
-def _result(contender: str, rounds: list[dict[str, Figures]]) -> Result:
-    runs = [figures[contender] for figures in rounds]
-    medians = {}
-    for name in (field.name for field in fields(Figures)):
-        values = [getattr(run, name) for run in runs]
-        medians[name] = None if None in values else statistics.median(values)
+def _summarize(contender: str, first: str, rounds: list[dict[str, Figures]]) -> Result:
+    """Summarizes the rounds of a contender, compared with the first one."""
+    runs = [by_contender[contender] for by_contender in rounds]
+    speeds = [run.images_per_s for run in runs]
+    # Pairs of one round were measured next to each other, so a drift of the machine cancels out.
+    ratios = []
+    for by_contender in rounds:
+        ratio = by_contender[first].images_per_s / by_contender[contender].images_per_s
+        ratios.append(ratio)
     return Result(
         contender=contender,
-        median=Figures(**medians),  # type: ignore[arg-type]
-        slowest=min(run.images_per_s for run in runs),
-        fastest=max(run.images_per_s for run in runs),
-        ratio=statistics.median(
-            figures[next(iter(figures))].images_per_s / figures[contender].images_per_s for figures in rounds
-        ),
+        median=_take_medians(runs),
+        slowest=min(speeds),
+        fastest=max(speeds),
+        ratio=statistics.median(ratios),
     )
 
 
+def _take_medians(runs: list[Figures]) -> Figures:
+    """Takes the median of each figure; None if a run has none."""
+    medians: dict[str, float | None] = {}
+    for field in fields(Figures):
+        values = [getattr(run, field.name) for run in runs]
+        medians[field.name] = None if None in values else statistics.median(values)
+    return Figures(**medians)  # type: ignore[arg-type]
+
+
 def _run_child(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:
-    order = {"contender": contender, "task": asdict(task), "warmup_s": warmup_s, "seconds": seconds}
+    """Measures a contender in a fresh process."""
+    order = {
+        "contender": contender,
+        "task": asdict(task),
+        "warmup_s": warmup_s,
+        "seconds": seconds,
+    }
     try:
         run = subprocess.run(
             [sys.executable, "-m", "fastpipe.bench.child"],
@@ -105,9 +136,11 @@ def _run_child(contender: str, task: Task, warmup_s: float, seconds: float) -> F
         )
     except subprocess.TimeoutExpired as problem:
         raise FastpipeError(
-            f"bench: {contender} gave no results within {problem.timeout:.0f} s and may be stuck. Try a smaller "
-            "--batch-size or fewer --workers"
+            f"bench: {contender} gave no results within {problem.timeout:.0f} s and may be stuck. "
+            "Try a smaller --batch-size or fewer --workers"
         ) from problem
     if run.returncode != 0:
         raise FastpipeError(f"bench: {contender} failed:\n{run.stderr.strip()[-2000:]}")
-    return Figures(**json.loads(run.stdout.splitlines()[-1]))
+    # Libraries may print lines of their own before.
+    last_line = run.stdout.splitlines()[-1]
+    return Figures(**json.loads(last_line))

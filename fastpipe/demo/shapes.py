@@ -1,7 +1,8 @@
-"""Turns a class name and a random generator into the coverage mask and the surface pattern of an object."""
+"""Turns a class name and a random generator into an object's coverage mask and surface pattern."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import cv2
@@ -12,81 +13,166 @@ Field = NDArray[np.float32]
 """A plane of float32 values with axes (row, column)."""
 
 Outline = NDArray[np.complex128]  # vertices, x + iy with y down
+Points = NDArray[np.float64]  # vertices, axes (vertex, x and y)
 
-_ONE = 16  # the unit of the fixed-point vertices that cv2.fillPoly takes, in 1/16 pixel
+# cv2.fillPoly takes vertices in fixed point: in 1/16 pixel, with 4 fractional bits.
+_FRACTIONAL_BITS = 4
+_SUBPIXELS = 1 << _FRACTIONAL_BITS
+_LEAST_SIDE = 0.34  # of the photo's shorter edge
+_MOST_SIDE = 0.54
+_LEAST_DISTANCE = 0.72  # of the middle from the photo's edges, in sides
+_WAVE_NUMBER = 8.0  # about five waves across a pebble
 _TURN = np.linspace(0.0, 2.0 * np.pi, 96, endpoint=False)
 
 
-def _regular(sides: int) -> Outline:
-    return np.asarray(np.exp(2j * np.pi * np.arange(sides) / sides))
+def _make_polygon(corners: int) -> Outline:
+    """A regular polygon."""
+    return np.asarray(np.exp(2j * np.pi * np.arange(corners) / corners))
 
 
-def _crescent() -> Outline:
+def _make_arrow() -> Outline:
+    head = [1.0, 0.15 + 0.85j, 0.15 + 0.32j]
+    tail = [-1 + 0.32j, -1 - 0.32j]
+    return np.array([*head, *tail, 0.15 - 0.32j, 0.15 - 0.85j])
+
+
+def _make_crescent() -> Outline:
     """The arc of a circle, and between its tips the arc of a smaller one."""
     outer = np.exp(1j * np.linspace(-0.78 * np.pi, 0.78 * np.pi, 64))
     tip = outer[-1] + 0.3
-    return np.concatenate([outer, abs(tip) * np.exp(1j * np.linspace(np.angle(tip), -np.angle(tip), 64)) - 0.3])
+    inner_turn = np.linspace(np.angle(tip), -np.angle(tip), 64)
+    inner = abs(tip) * np.exp(1j * inner_turn) - 0.3
+    return np.concatenate([outer, inner])
 
 
-def _pebble(rng: np.random.Generator) -> Outline:
+def _make_cross() -> Outline:
+    corner = [1 - 0.34j, 1 + 0.34j, 0.34 + 0.34j]
+    return np.asarray((_make_polygon(4)[:, None] * corner).ravel())
+
+
+def _make_star() -> Outline:
+    """Five points: every second vertex is nearer to the middle."""
+    return np.asarray(_make_polygon(10) * np.tile([1.0, 0.42], 5))
+
+
+def _draw_pebble(rng: np.random.Generator) -> Outline:
     """A round free form, so that the outline of a patterned object tells nothing of its class."""
-    waves = (rng.uniform(-0.16, 0.16) / k * np.cos((k + 1) * _TURN + rng.uniform(0.0, 6.3)) for k in range(1, 5))
-    return np.asarray((1.0 + sum(waves)) * np.exp(1j * _TURN))
+    waves = np.zeros_like(_TURN)
+    for k in range(1, 5):
+        height = rng.uniform(-0.16, 0.16) / k
+        waves += height * np.cos((k + 1) * _TURN + rng.uniform(0.0, 6.3))
+    return np.asarray((1.0 + waves) * np.exp(1j * _TURN))
+
+
+@dataclass(frozen=True)
+class _ObjectClass:
+    """A class of objects, which is told by its outline or by its pattern."""
+
+    name: str
+    outline: Outline | None  # None: each object has the outline of another pebble, and a pattern
+    hole: Outline | None = None
 
 
 _DISC = np.exp(1j * _TURN)
-_OUTLINES: dict[str, list[Outline]] = {  # the second of two is a hole; empty: a pebble
-    "arrow": [np.array([1.0, 0.15 + 0.85j, 0.15 + 0.32j, -1 + 0.32j, -1 - 0.32j, 0.15 - 0.32j, 0.15 - 0.85j])],
-    "checks": [],
-    "crescent": [_crescent()],
-    "cross": [(_regular(4)[:, None] * [1 - 0.34j, 1 + 0.34j, 0.34 + 0.34j]).ravel()],
-    "disc": [_DISC],
-    "ring": [_DISC, 0.56 * _DISC],
-    "square": [_regular(4)],
-    "star": [_regular(10) * np.tile([1.0, 0.42], 5)],
-    "stripes": [],
-    "triangle": [_regular(3)],
-}
-CLASSES = tuple(_OUTLINES)
+_OBJECT_CLASSES = (
+    _ObjectClass("arrow", _make_arrow()),
+    _ObjectClass("checks", None),
+    _ObjectClass("crescent", _make_crescent()),
+    _ObjectClass("cross", _make_cross()),
+    _ObjectClass("disc", _DISC),
+    _ObjectClass("ring", _DISC, hole=0.56 * _DISC),
+    _ObjectClass("square", _make_polygon(4)),
+    _ObjectClass("star", _make_star()),
+    _ObjectClass("stripes", None),
+    _ObjectClass("triangle", _make_polygon(3)),
+)
+_CLASS_BY_NAME = {object_class.name: object_class for object_class in _OBJECT_CLASSES}
+CLASSES = tuple(_CLASS_BY_NAME)
 """The ten classes, sorted; a class's label is its place here."""
+PATTERNED_CLASSES = ("checks", "stripes")
+"""The classes of objects that have two colours."""
 
 
 class Shape(NamedTuple):
     """An object in a photo."""
 
     cover: Field  # how much of each pixel it covers, 0 to 1
-    second: Field | None  # the share of its second colour at each pixel, 0 to 1; None for a class of one colour
+    # The share of its second colour at each pixel, 0 to 1; None for a class of one colour
+    second: Field | None
     side: float  # square root of its area, pixels
 
 
 def draw_shape(rng: np.random.Generator, name: str, height: int, width: int) -> Shape:
-    """Draw an object of class `name` at a random place, size, angle and shear, wholly or mostly inside the photo.
+    """Draw an object of class `name` at a random place, size, angle and shear.
+
+    It is wholly or mostly inside the photo.
 
     Its area has the same distribution for every class, so that it tells nothing of the class.
     """
-    side = rng.uniform(0.34, 0.54) * min(height, width)
-    middle = [rng.uniform(0.72 * side, edge - 0.72 * side) for edge in (width, height)]
+    side = rng.uniform(_LEAST_SIDE, _MOST_SIDE) * min(height, width)
+    distance = _LEAST_DISTANCE * side
+    middle_x = rng.uniform(distance, width - distance)
+    middle_y = rng.uniform(distance, height - distance)
+    middle = np.array([middle_x, middle_y])
+    linear = _draw_turn_and_shear(rng)
+
+    outlines = [_to_points(outline) for outline in _list_outlines(rng, name)]
+    linear *= side / np.sqrt(_measure_area(outlines))
+    polygons = []
+    for points in outlines:
+        pixels = points @ linear.T + middle
+        polygons.append(np.rint(pixels * _SUBPIXELS).astype(np.int32))
+    mask = np.zeros((height, width), np.uint8)
+    # A pixel within two polygons, as in the hole of a ring, is outside.
+    cv2.fillPoly(mask, polygons, 255, cv2.LINE_AA, _FRACTIONAL_BITS)
+    cover = mask.astype(np.float32) / np.float32(255.0)
+    second = None
+    if name in PATTERNED_CLASSES:
+        second = _draw_pattern(name, linear, middle, height, width)
+    return Shape(cover, second, side)
+
+
+def _draw_turn_and_shear(rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw a matrix (2, 2) that turns and shears points, and keeps areas."""
     angle = rng.uniform(0.0, 2.0 * np.pi)
     shear = np.eye(2) + rng.uniform(-0.12, 0.12, (2, 2))
     turn = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    linear = shear @ turn / np.sqrt(np.linalg.det(shear))
-
-    outlines = [np.stack([line.real, line.imag], axis=1) for line in _OUTLINES[name] or [_pebble(rng)]]
-    areas = [cv2.contourArea(line.astype(np.float32)) for line in outlines]
-    linear *= side / np.sqrt(areas[0] - sum(areas[1:]))
-    points = [np.rint((line @ linear.T + middle) * _ONE).astype(np.int32) for line in outlines]
-    mask = np.zeros((height, width), np.uint8)
-    cv2.fillPoly(mask, points, 255, cv2.LINE_AA, 4)
-    return Shape(mask.astype(np.float32) / np.float32(255.0), _pattern(name, linear, middle, height, width), side)
+    return np.asarray(shear @ turn / np.sqrt(np.linalg.det(shear)))
 
 
-def _pattern(name: str, linear: NDArray[np.float64], middle: list[float], height: int, width: int) -> Field | None:
-    """Waves across a pebble, about five of them, that turn with it."""
-    if name not in ("checks", "stripes"):
-        return None
+def _list_outlines(rng: np.random.Generator, name: str) -> list[Outline]:
+    """The outline of an object, then that of its hole if it has one."""
+    object_class = _CLASS_BY_NAME[name]
+    if object_class.outline is None:
+        return [_draw_pebble(rng)]
+    if object_class.hole is None:
+        return [object_class.outline]
+    return [object_class.outline, object_class.hole]
+
+
+def _to_points(outline: Outline) -> Points:
+    return np.stack([outline.real, outline.imag], axis=1)
+
+
+def _measure_area(outlines: list[Points]) -> float:
+    """The area within an outline, without that of its hole."""
+    outer, *holes = [cv2.contourArea(points.astype(np.float32)) for points in outlines]
+    return float(outer - sum(holes))
+
+
+def _draw_pattern(
+    name: str,
+    linear: NDArray[np.float64],
+    middle: NDArray[np.float64],
+    height: int,
+    width: int,
+) -> Field:
+    """Draw waves across a pebble: in one direction for stripes, in two for checks."""
     y, x = np.ogrid[:height, :width]
-    along, across = np.linalg.inv(linear) * 8.0
-    waves = [np.sin(turn[0] * (x - middle[0]) + turn[1] * (y - middle[1])) for turn in (along, across)]
-    wave = waves[0] * waves[1] if name == "checks" else waves[0]
+    along, across = np.linalg.inv(linear) * _WAVE_NUMBER  # radians a pixel, each for x and y
+    wave = np.sin(along[0] * (x - middle[0]) + along[1] * (y - middle[1]))
+    if name == "checks":
+        wave = wave * np.sin(across[0] * (x - middle[0]) + across[1] * (y - middle[1]))
     # This gain leaves an edge about two pixels soft.
-    return np.asarray(np.clip(wave * (0.5 / np.hypot(*along)) + 0.5, 0.0, 1.0), np.float32)
+    gain = 0.5 / np.hypot(*along)
+    return np.asarray(np.clip(wave * gain + 0.5, 0.0, 1.0), np.float32)

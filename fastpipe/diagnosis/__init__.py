@@ -27,24 +27,27 @@ def diagnose(
     step: Callable[[Any], Any] | None = None,
     stall_timeout: float = 60.0,
 ) -> Diagnosis:
-    """Says why a torch DataLoader is slow or stuck: iterates over it for a while and watches all its processes.
+    """Says why a torch DataLoader is slow or stuck.
+
+    diagnose() iterates over it for a while and watches all its processes:
 
         print(fastpipe.diagnose(loader, step=train_step))
 
-    The loader does not change: diagnose() iterates over a copy with its own workers. Order and results stay the same,
-    and the random generators of torch, NumPy and Python on the CPU, and the loader's generator, get back their states.
-    If the loader hangs, diagnose() still returns: it ends workers that hang. Without workers, it iterates in a thread;
-    if the dataset hangs, this thread stays until the program ends.
+    The loader does not change: diagnose() iterates over a copy with its own workers. Order and
+    results stay the same, and the random generators of torch, NumPy and Python on the CPU, and the
+    loader's generator, get back their states. If the loader hangs, diagnose() still returns: it
+    ends workers that hang. Without workers, it iterates in a thread; if the dataset hangs, this
+    thread stays until the program ends.
 
     Args:
         dataloader: a `torch.utils.data.DataLoader`, or an object of a subclass.
         batches: largest number of batches of each epoch.
         epochs: largest number of epochs.
         seconds: after this time diagnose() requests no more batches.
-        step: called with each batch, like a training step; diagnose() compares its time with the loader's time. None:
-            batches are only read, as fast as possible.
-        stall_timeout: seconds without a batch after which the loader counts as stuck: diagnose() dumps all stacks and
-            stops.
+        step: called with each batch, like a training step; diagnose() compares its time with the
+            loader's time. None: batches are only read, as fast as possible.
+        stall_timeout: seconds without a batch after which the loader counts as stuck: diagnose()
+            dumps all stacks and stops.
 
     Returns:
         A Diagnosis: `print` shows it, `as_dict()` is for JSON.
@@ -52,18 +55,19 @@ def diagnose(
     Raises:
         ConfigError: an argument is wrong. Errors of `step` are passed on.
     """
-    from fastpipe.diagnosis.code import made_at
     from fastpipe.diagnosis.run import Limits, run
+    from fastpipe.diagnosis.source.places import find_creation
 
     if not isinstance(dataloader, DataLoader):
         raise ConfigError(
-            f"dataloader: expected a torch.utils.data.DataLoader, got {type(dataloader).__name__}; for a "
-            "fastpipe.loader use stats(), fastpipe.monitor(loader) or stall_timeout="
+            f"dataloader: expected a torch.utils.data.DataLoader, got {type(dataloader).__name__}; "
+            "for a fastpipe.loader use stats(), fastpipe.monitor(loader) or stall_timeout="
         )
     limits = Limits(
-        whole("batches", batches, least=1, most=10**9),
-        whole("epochs", epochs, least=1, most=10**6),
-        time.monotonic() + positive("seconds", seconds),
-        positive("stall_timeout", stall_timeout),
+        batches=whole("batches", batches, least=1, most=10**9),
+        epochs=whole("epochs", epochs, least=1, most=10**6),
+        until_s=time.monotonic() + positive("seconds", seconds),
+        stall_s=positive("stall_timeout", stall_timeout),
     )
-    return run(dataloader, limits, step, made_at(dataloader, sys._getframe(1)))
+    caller = sys._getframe(1)
+    return run(dataloader, limits, step, find_creation(dataloader, caller))

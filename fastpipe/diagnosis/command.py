@@ -1,6 +1,7 @@
-"""A training command -> the command run as it is, its DataLoaders watched for a while, and a Diagnosis of each.
+"""A training command -> the command run as it is, and a Diagnosis of each of its DataLoaders.
 
-The command's Python programs get the folder `inject` on their PYTHONPATH; nothing else of it changes.
+The command's Python programs get the folder `inject` on their PYTHONPATH; nothing else of it
+changes.
 """
 
 from __future__ import annotations
@@ -12,29 +13,41 @@ import shlex
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TextIO
 
 from fastpipe.diagnosis import stuck
-from fastpipe.diagnosis.code import source, split
-from fastpipe.diagnosis.ended import ended, is_gone
-from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Activity, read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
-from fastpipe.diagnosis.inject.fastpipe_probe.watch import alike
-from fastpipe.diagnosis.observation import Observation, Program, Surroundings, observations, programs, surroundings
-from fastpipe.diagnosis.report import Diagnosis, report
-from fastpipe.diagnosis.stacks import Stack, children, started
+from fastpipe.diagnosis.loader_diagnoses import (
+    Stall,
+    choose_worst,
+    diagnose_loaders,
+    report_program_error,
+    report_refused_options,
+)
+from fastpipe.diagnosis.observation import (
+    Observation,
+    Surroundings,
+    measure_surroundings,
+    read_observations,
+    read_programs,
+)
+from fastpipe.diagnosis.processes import list_children, read_start_ticks
+from fastpipe.diagnosis.report import Diagnosis
 from fastpipe.errors import ConfigError
 from fastpipe.machine.binding import unbound
 
 _INJECT = Path(__file__).parent / "inject"
 _LOOK_S = 0.25
+# After each signal.
+_PATIENCE_S = 5.0
+# A program may import and set up for that many times `seconds` before its first batch.
 _TIMES_UNTIL_FIRST = 10
-_MOST_LOADERS = 4
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 
 
@@ -42,11 +55,29 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
 class Watched:
     """How a command was watched."""
 
-    diagnoses: tuple[Diagnosis, ...]  # of the DataLoaders that gave most batches, those that are stuck first
+    # Of the DataLoaders that gave most batches, those that are stuck first.
+    diagnoses: tuple[Diagnosis, ...]
     ended: str  # why the watching ended
-    refused: tuple[Finding, ...]  # options that torch refused, and errors that ended the program, one finding each
+    refused: tuple[Finding, ...]  # options that torch refused, and errors that ended the program
     python: bool  # whether a Python program of the command could be watched at all
-    trouble: str  # what went wrong in the watching itself; "" if nothing did
+    trouble: str  # errors of the watching itself; "" without any
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of the watching."""
+
+    why: str
+    stuck_key: str | None = None  # of the loader that is stuck
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How long a command is watched."""
+
+    batches: int  # of one loader
+    seconds: float  # from the first batch that is asked for
+    stall_timeout: float
 
 
 def watch_command(
@@ -58,90 +89,62 @@ def watch_command(
     output: TextIO | int | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Watched:
-    """Runs a command until one of its DataLoaders has given enough batches, or is stuck; then ends it.
+    """Runs a command until a DataLoader has given enough batches or is stuck, then ends it.
 
-    `seconds` count from the first batch that is asked for; it may take ten times as long to come to that. `output` is a
-    file or its number, for standard output; None: where this program's goes. `say` is told when the command is ended.
+    Args:
+        command: the command line.
+        batches: ends the command after this number of batches of a loader.
+        seconds: ends it after this time, counted from the first batch that is asked for. It may
+            take ten times as long to come to that.
+        stall_timeout: a loader is stuck after this number of seconds without a batch.
+        output: a file or its number, for standard output; None: this program's.
+        say: called with the reason when the command is ended.
 
     Raises:
         ConfigError: the command cannot be run.
     """
-    with tempfile.TemporaryDirectory(prefix="fastpipe-diagnose-", ignore_cleanup_errors=True) as name:
-        folder, before = Path(name), surroundings()
+    prefix = "fastpipe-diagnose-"
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        surroundings = measure_surroundings()
         process = _start(command, folder, output)
-        stalled: dict[str, tuple[Finding, list[Stack]]] = {}
         try:
-            why, key = _until(process, folder, batches, seconds, stall_timeout)
-            found = observations(folder)  # before the end, which interrupts whoever waits for a batch
-            for seen in found:
-                if seen.key == key and (state := read_state(str(folder / f"loader-{key}.state"))):
-                    stacks, in_step = stuck.stacks(seen, folder), state[1] == "step"
-                    waited_s = time.monotonic() - state[0]
-                    if not in_step or not stacks[0].status.startswith("R"):  # a step may compute for long
-                        stalled[key] = stuck.finding(seen, folder, stacks, waited_s, in_step=in_step), stacks
+            end = _wait(process, folder, _Limits(batches, seconds, stall_timeout))
+            # Read now: the end of the command interrupts whoever waits for a batch, and that adds
+            # errors.
+            observations = read_observations(folder)
+            stall = _find_stall(observations, folder, end.stuck_key)
             (folder / STOPPING).touch()
             if process.poll() is None:
-                say(why)
+                say(end.why)
         finally:
-            end(process)
-        ran = programs(folder)
-        children = {program.pid for program in ran if program.unguarded}
-        found = [seen for seen in found if seen.facts["pid"] not in children]
-        diagnoses = _shown(list(_diagnoses(found, ran, stalled, before, folder)))
-        refused = [_refused(each) for program in ran for each in program.refused]
-        for program in ran:
-            refused += [
-                Finding(Code.ERROR, last.place, {"ended": last.text[:1000]}, "program")
-                for last in program.errors
-                if last.place and not program.unguarded
-            ]
-        trouble = folder / "trouble.txt"
-        said = trouble.read_text(errors="replace")[:2000] if trouble.exists() else ""
-        return Watched(diagnoses, why, tuple(refused), bool(ran), said)
-
-
-def _diagnoses(
-    found: list[Observation],
-    ran: list[Program],
-    stalled: dict[str, tuple[Finding, list[Stack]]],
-    before: Surroundings,
-    folder: Path,
-) -> Iterator[tuple[Observation, Diagnosis]]:
-    """Of each DataLoader that ran; takes from the programs the errors that were those of a DataLoader."""
-    by_pid = {program.pid: program for program in ran}
-    again = next((program.unguarded for program in ran if program.unguarded), "")
-    for seen in found:
-        program = by_pid.get(seen.facts["pid"], Program())  # of one that was forked, nothing is known
-        errors = [*seen.errors, *(each for each in program.errors if is_gone(each) and seen.num_workers)]
-        if errors:
-            program.errors.clear()
-        stall, stacks = stalled.get(seen.key, (None, []))
-        more = [stall] if stall else []
-        if again and seen.num_workers:
-            evidence = {"line": split(again)[1], "source": source(again), "method": seen.facts["method"]}
-            more = [Finding(Code.NO_MAIN_GUARD, again, evidence)]
-        elif errors and not stall:
-            more = ended(seen, errors[0], before.oom_kills, folder)
-        if seen.batches or errors or more or len(found) == 1:
-            yield seen, report(seen, before, more=tuple(more), stacks=tuple(stacks))
+            end_command(process)
+        return _evaluate(observations, stall, surroundings, folder, end.why)
 
 
 def _start(command: str, folder: Path, output: TextIO | int | None) -> Popen[bytes]:
+    """Starts the command, with the probe on its PYTHONPATH."""
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise ConfigError(f"train-script: {command!r} is not a valid command: {problem}") from problem
+        raise ConfigError(
+            f"train-script: {command!r} is not a valid command: {problem}"
+        ) from problem
     environment = dict(os.environ)
-    while words and _VARIABLE.match(words[0]):
+    while words and _VARIABLE.match(words[0]):  # as in: OMP_NUM_THREADS=1 python train.py
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
     if not words:
-        raise ConfigError(f"train-script: expected a command such as 'python train.py', got {command!r}")
-    before = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{_INJECT}{os.pathsep}{before}" if before else str(_INJECT)
+        raise ConfigError(
+            f"train-script: expected a command such as 'python train.py', got {command!r}"
+        )
+    python_path = [str(_INJECT)]
+    if environment.get("PYTHONPATH"):
+        python_path.append(environment["PYTHONPATH"])
+    environment["PYTHONPATH"] = os.pathsep.join(python_path)
     environment[FOLDER] = str(folder)
     try:
-        # A session of its own: whatever it starts ends with it.
+        # The command gets a session of its own, so that whatever it starts can be ended with it.
         with unbound():
             return Popen(words, env=environment, stdout=output, start_new_session=True)
     except OSError as problem:
@@ -151,73 +154,146 @@ def _start(command: str, folder: Path, output: TextIO | int | None) -> Popen[byt
         ) from problem
 
 
-def _until(
-    process: Popen[bytes], folder: Path, batches: int, seconds: float, stall_timeout: float
-) -> tuple[str, str | None]:
-    """Waits for the end of the watching: why, and the key of the loader that is stuck."""
+def _wait(process: Popen[bytes], folder: Path, limits: _Limits) -> _End:
+    """Waits until the command ends, a limit is reached, or a loader is stuck."""
     began_s = time.monotonic()
     first_s: float | None = None
+    most_until_first_s = _TIMES_UNTIL_FIRST * limits.seconds
     while True:
-        ended = process.poll() is not None
+        # Asked first: the files of a command that has ended by now are complete.
+        has_ended = process.poll() is not None
         now_s = time.monotonic()
-        states = {path.stem.removeprefix("loader-"): read_state(str(path)) for path in folder.glob("loader-*.state")}
-        at = {key: state for key, state in states.items() if state is not None}
-        for key, (since_s, stage, count) in at.items():
-            first_s = first_s or now_s
-            if int(count) >= batches:
-                return f"after {int(count):,} batches", None
-            if stage in ("waiting", "starting") and now_s - since_s > stall_timeout and not ended:
-                return f"no batch for {stall_timeout:g} s", key
-        if ended:
-            code = process.returncode
-            return ("the command ended" if code == 0 else f"the command ended with exit code {code}"), None
-        if first_s is not None and now_s - first_s > seconds:
-            idle = all(now_s - since_s > stall_timeout for since_s, *_ in at.values())
-            return f"after {seconds:g} s of batches", next((key for key in at if idle and at[key][1] == "step"), None)
-        if first_s is None and now_s - began_s > _TIMES_UNTIL_FIRST * seconds:
-            return f"the command iterated over no DataLoader in {_TIMES_UNTIL_FIRST * seconds:g} s", None
+        activities = _read_activities(folder)
+        if activities and first_s is None:
+            first_s = now_s
+        for key, activity in activities.items():
+            batch_count = int(activity.sample)
+            if batch_count >= limits.batches:
+                return _End(f"after {batch_count:,} batches")
+            is_waiting = activity.stage in ("waiting", "starting")
+            is_late = now_s - activity.since_s > limits.stall_timeout
+            # A command that has ended left its loaders as they were: nobody waits any more.
+            if is_waiting and is_late and not has_ended:
+                return _End(f"no batch for {limits.stall_timeout:g} s", key)
+        if has_ended:
+            if process.returncode == 0:
+                return _End("the command ended")
+            return _End(f"the command ended with exit code {process.returncode}")
+        if first_s is None:
+            if now_s - began_s > most_until_first_s:
+                return _End(f"the command iterated over no DataLoader in {most_until_first_s:g} s")
+        elif now_s - first_s > limits.seconds:
+            stuck_key = _find_stuck_step(activities, now_s, limits.stall_timeout)
+            return _End(f"after {limits.seconds:g} s of batches", stuck_key)
         time.sleep(_LOOK_S)
 
 
-def _shown(found: list[tuple[Observation, Diagnosis]]) -> tuple[Diagnosis, ...]:
-    """The worst ones; of DataLoaders that one line made in several processes only the worst."""
-    shown: dict[object, Diagnosis] = {}
-    for seen, diagnosis in sorted(found, key=lambda each: _weight(each[1])):
-        shown.setdefault(alike(seen.facts), diagnosis)
-    return tuple(shown.values())[:_MOST_LOADERS]
+def _read_activities(folder: Path) -> dict[str, Activity]:
+    """Reads the present activity of each loader, by the key of its files."""
+    activities = {}
+    for path in folder.glob("loader-*.state"):
+        activity = read_state(str(path))
+        if activity is not None:
+            activities[path.stem.removeprefix("loader-")] = activity
+    return activities
 
 
-def _weight(diagnosis: Diagnosis) -> tuple[int, int, int]:
-    """The less, the worse: its first finding, how many there are, how many batches it gave."""
-    ranks = [list(Severity).index(finding.severity) for finding in diagnosis.findings]
-    return min(ranks, default=len(Severity)), -len(ranks), -(diagnosis.stages.batches if diagnosis.stages else 0)
+def _find_stuck_step(
+    activities: dict[str, Activity], now_s: float, stall_timeout: float
+) -> str | None:
+    """Finds a loader whose step does not end, if no other loader is at work."""
+    for activity in activities.values():
+        if now_s - activity.since_s <= stall_timeout:
+            return None
+    for key, activity in activities.items():
+        if activity.stage == "step":
+            return key
+    return None
 
 
-def _refused(line: dict[str, str]) -> Finding:
-    cause = "workers" if "num_workers > 0" in line["error"] else ""  # torch's words
-    return Finding(Code.REFUSED_OPTIONS, line["made_at"], {"refused": line["error"]}, cause)
+def _find_stall(
+    observations: list[Observation], folder: Path, stuck_key: str | None
+) -> Stall | None:
+    """Explains why a loader is stuck, while its processes still run."""
+    if stuck_key is None:
+        return None
+    activity = read_state(str(folder / f"loader-{stuck_key}.state"))
+    for observation in observations:
+        if observation.key != stuck_key or activity is None:
+            continue
+        stacks = stuck.collect_stacks(observation, folder)
+        in_step = activity.stage == "step"
+        if in_step and stacks[0].status.startswith("R"):
+            return None  # it computes: a step may take long
+        waited_s = time.monotonic() - activity.since_s
+        finding = stuck.explain_stall(observation, folder, stacks, waited_s, in_step=in_step)
+        return Stall(stuck_key, finding, stacks)
+    return None
 
 
-_PATIENCE_S = 5.0
+def _evaluate(
+    observations: list[Observation],
+    stall: Stall | None,
+    surroundings: Surroundings,
+    folder: Path,
+    why: str,
+) -> Watched:
+    """Makes the diagnoses, after the end of the command."""
+    programs = read_programs(folder)
+    # Workers that run the script again make loaders, too.
+    worker_pids = {program.pid for program in programs if program.unguarded}
+    observations = [seen for seen in observations if seen.facts["pid"] not in worker_pids]
+    diagnoses = diagnose_loaders(observations, programs, stall, surroundings, folder)
+    refused = [report_refused_options(error) for program in programs for error in program.refused]
+    for program in programs:
+        if program.unguarded:
+            continue
+        for ending in program.errors:
+            if ending.place:
+                refused.append(report_program_error(ending.text, ending.place))
+    trouble = ""
+    trouble_file = folder / "trouble.txt"
+    if trouble_file.exists():
+        trouble = trouble_file.read_text(errors="replace")[:2000]
+    return Watched(
+        diagnoses=choose_worst(diagnoses),
+        ended=why,
+        refused=tuple(refused),
+        python=bool(programs),
+        trouble=trouble,
+    )
 
 
-def end(process: Popen[bytes]) -> None:
-    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends what is left of its session."""
-    family = [(pid, started(pid)) for pid in children(process.pid)]  # some may have left the group, as torchrun's do
+def end_command(process: Popen[bytes]) -> None:
+    """Ends a command by SIGINT, as Ctrl-C does; after 5 s by SIGTERM, then by SIGKILL.
 
-    def tell_all(number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
+    SIGKILL also goes to what is left of its session, and to the processes that have left it, as
+    torchrun's do.
+    """
+    family = [(pid, read_start_ticks(pid)) for pid in list_children(process.pid)]
 
-    # Only the command itself is interrupted: a training that saves its state on Ctrl-C needs its workers for it.
-    for number, tell in ((signal.SIGINT, process.send_signal), (signal.SIGTERM, tell_all)):
-        if process.poll() is None:
-            tell(number)
-            with contextlib.suppress(TimeoutExpired):
-                process.wait(_PATIENCE_S)
-    tell_all(signal.SIGKILL)
-    for pid, since in family:
-        with contextlib.suppress(OSError):
-            if since and started(pid) == since:  # its number was not given to another
+    # Only the command itself gets SIGINT: a training that saves its state on Ctrl-C needs its
+    # workers for it.
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        _wait_for_exit(process)
+    if process.poll() is None:
+        _signal_group(process.pid, signal.SIGTERM)
+        _wait_for_exit(process)
+    _signal_group(process.pid, signal.SIGKILL)
+    for pid, start_ticks in family:
+        # The number of a process that has ended may belong to another one by now.
+        if start_ticks and read_start_ticks(pid) == start_ticks:
+            with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+def _wait_for_exit(process: Popen[bytes]) -> None:
+    with contextlib.suppress(TimeoutExpired):
+        process.wait(_PATIENCE_S)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

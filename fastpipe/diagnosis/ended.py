@@ -1,108 +1,239 @@
-"""An error that ended a loader, or the program -> a finding that explains it, if no sample explains it."""
+"""An error that ended a loader or the program -> a finding that explains it."""
 
 from __future__ import annotations
 
 import re
 import signal
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fastpipe.diagnosis.code import assigned_at
+from fastpipe.diagnosis.advice import LESS_MEMORY
+from fastpipe.diagnosis.error_causes import (
+    NOT_PICKLABLE,
+    SMALL_SHARED_MEMORY,
+    ErrorCause,
+    find_error_cause,
+)
 from fastpipe.diagnosis.findings import Code, Finding, Severity
-from fastpipe.diagnosis.inject.fastpipe_probe.files import Ending
-from fastpipe.diagnosis.observation import Observation, kills
-from fastpipe.diagnosis.stacks import dumped, frames_in, own_frame
-from fastpipe.diagnosis.stuck import at_work
+from fastpipe.diagnosis.inject.fastpipe_probe.records import Ending
+from fastpipe.diagnosis.observation import Observation, count_oom_kills
+from fastpipe.diagnosis.source.places import find_assignment
+from fastpipe.diagnosis.stacks import find_fatal_line, find_user_frame, parse_frames
+from fastpipe.diagnosis.stuck import list_busy_workers
 
-# Note [the words of others]: errors of torch, Python and the C library have no codes. All of their words that a
-# diagnosis looks for in an error's text stand here.
-_SIGNS = {  # of what the machine or an option lacks, whatever was read
-    Code.SMALL_SHARED_MEMORY: ("shared memory", "Bus error", "/torch_"),  # torch, the C library, torch's files
-    Code.OPEN_FILES: ("ancdata", "Too many open files", "Errno 24"),  # Python's sockets, the C library, Python
-    Code.OUT_OF_MEMORY: ("can't allocate memory", "MemoryError", "Cannot allocate memory", "Errno 12"),  # torch first
-    Code.DISK_FULL: ("No space left on device", "Errno 28"),  # the C library, Python
-    Code.NOT_PICKLABLE: ("pickle", "local object"),  # Python
-}
-# torch, then Python
-_GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
-_WORKERS_TRACE = "Original Traceback (most recent call last):"  # torch, before a worker's own
+# *Note [the words of others]* in error_causes.py. The first two are torch's, the others are
+# Python's.
+_GONE = (
+    "killed by signal",
+    "exited unexpectedly",
+    "ConnectionResetError",
+    "EOFError",
+    "BrokenPipeError",
+)
+# Torch writes it before a worker's own.
+_WORKERS_TRACEBACK = "Original Traceback (most recent call last):"
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")  # torch
 _EXIT_CODE = re.compile(r"exit code (\d+)")  # torch
-_ENDED_BY = {"SIGKILL": "outside", "SIGALRM": "alarm", "SIGVTALRM": "alarm", "SIGPROF": "alarm"}
-UNEQUAL = "equal size"  # torch, of samples that do not make a batch
+_ALARMS = ("SIGALRM", "SIGVTALRM", "SIGPROF")
+_MOST_LETTERS = 500
 
 
-def cause_of(text: str) -> Code | None:
-    """What an error's text is a sign of, if not of a bad sample."""
-    return next((code for code, signs in _SIGNS.items() if any(sign in text for sign in signs)), None)
-
-
-def is_gone(ending: Ending) -> bool:
-    """Whether a worker that is no more was the reason."""
+def is_worker_gone(ending: Ending) -> bool:
+    """Whether an error was raised because a worker is gone."""
     return bool(ending.exits) or any(word in ending.text for word in _GONE)
 
 
-def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None) -> list[Finding]:
-    """What ended a loader in an error, if no sample did; `kills_before` is `kills()` before the loader ran."""
-    if any(worker.failures for worker in seen.workers):
-        return []  # checks/samples.py tells it
-    head, _, trace = ending.text.partition(_WORKERS_TRACE)
-    text = next((line for line in reversed(trace.splitlines()) if line and not line.startswith(" ")), head)
-    users = own_frame(reversed(frames_in(trace)))
-    where = users.place if users else ending.place or seen.made_at
-    if ending.timed_out:
-        line = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
-        late = {"timed_out": line, "samples": _at_samples(seen, folder)}
-        return [Finding(Code.STUCK, str(seen.facts["dataset_place"]), late, "timeout", Severity.STUCK)]
-    if is_gone(ending):
-        return [_killed(seen, ending, kills_before, folder)]
-    code, evidence = cause_of(text) or Code.ERROR, {"ended": text[:500]}
-    if code is Code.NOT_PICKLABLE and seen.facts["unpicklable"]:
-        found = seen.facts["unpicklable"][:3]
-        refused = ", ".join(f"{each['path']} ({each['kind']})" for each in found)
-        where, evidence = found[0]["place"], {"refused": refused, "reason": text[:500]}
-    elif code is Code.NOT_PICKLABLE and ending.refused:
+def explain_ending(
+    observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None
+) -> list[Finding]:
+    """Explains the error that ended a loader.
+
+    Returns nothing if a sample raised the error: checks/errors.py explains that.
+
+    Args:
+        observation: what was seen of the loader.
+        ending: the error.
+        kills_before: `count_oom_kills()` before the loader ran.
+        folder: the folder of the probe's files.
+    """
+    if any(worker.failures for worker in observation.workers):
+        return []
+    if ending.is_timeout:
+        return [_report_timed_out(observation, ending, folder)]
+    if is_worker_gone(ending):
+        return [_report_worker_gone(observation, ending, kills_before, folder)]
+
+    text, traceback = _split_traceback(ending.text)
+    # A traceback has the innermost frame at its end.
+    innermost_first = reversed(parse_frames(traceback))
+    frame = find_user_frame(innermost_first)
+    where = ending.place or observation.made_at
+    if frame is not None:
+        where = frame.place
+    cause = find_error_cause(text)
+    if cause is NOT_PICKLABLE:
+        return [_report_not_picklable(observation, ending, text, where)]
+    symptom = f"the loader ended with {text[:_MOST_LETTERS]}"
+    return [(cause or _ERROR).make_finding(symptom, where)]
+
+
+_ERROR = ErrorCause(
+    Code.ERROR,
+    signs=(),
+    why="the loader does not run",
+    change="correct this line first",
+    section=0,
+)
+
+
+def _split_traceback(text: str) -> tuple[str, str]:
+    """Splits a worker's error into the error and the worker's traceback ("" if it has none)."""
+    head, _, traceback = text.partition(_WORKERS_TRACEBACK)
+    for line in reversed(traceback.splitlines()):
+        if line and not line.startswith(" "):
+            return line, traceback
+    return head, traceback
+
+
+def _report_timed_out(observation: Observation, ending: Ending, folder: Path | None) -> Finding:
+    """The DataLoader's own `timeout` ran out."""
+    text, _ = _split_traceback(ending.text)
+    headline = text.splitlines()[0].removeprefix("RuntimeError: ")[:200]
+    symptom = headline
+    samples = _describe_samples(observation, folder)
+    if samples:
+        symptom += f"; workers were at sample {samples}"
+    return Finding(
+        Code.STUCK,
+        str(observation.facts["dataset_place"]),
+        what=symptom,
+        why="a sample took longer than the timeout of the DataLoader",
+        change="look at what these samples wait for; a larger timeout= if they only are slow",
+        section=13,
+        severity=Severity.STUCK,
+        headline=headline,
+    )
+
+
+def _describe_samples(observation: Observation, folder: Path | None, pid: int | None = None) -> str:
+    """Lists the samples that all workers, or one of them, are reading, or were when they ended."""
+    if folder is None:
+        return ""
+    samples = set()
+    for busy in list_busy_workers(observation, folder):
+        if busy.stage == "dataset" and pid in (busy.worker.pid, None):
+            samples.add(busy.sample)
+    return ", ".join(sorted(samples))
+
+
+def _report_not_picklable(
+    observation: Observation, ending: Ending, text: str, where: str
+) -> Finding:
+    """Names the functions, classes or attributes that pickle refuses, if they are known."""
+    unpicklable = observation.facts["unpicklable"]
+    reason = text[:_MOST_LETTERS]
+    if unpicklable:
+        refused = ", ".join(f"{part['path']} ({part['kind']})" for part in unpicklable[:3])
+        symptom = f"{refused} cannot be pickled: {reason}"
+        return NOT_PICKLABLE.make_finding(symptom, unpicklable[0]["place"])
+    if ending.refused:
         first = ending.refused[0]
-        where = assigned_at(first["path"], first["place"]) or where
-        evidence = {"refused": first["path"], "reason": first["kind"]}
-    return [Finding(code, where, evidence)]
+        symptom = f"{first['path']} cannot be pickled: {first['kind']}"
+        place = find_assignment(first["path"], first["place"])
+        return NOT_PICKLABLE.make_finding(symptom, place or where)
+    return NOT_PICKLABLE.make_finding(f"the loader ended with {reason}", where)
 
 
-def _at_samples(seen: Observation, folder: Path | None, pid: int | None = None) -> str | None:
-    """The samples at which workers, or one of them, are, or were when they ended."""
-    busy = at_work(seen, folder) if folder is not None else []
-    found = {sample for worker, stage, sample, _ in busy if stage == "dataset" and pid in (worker.pid, None)}
-    return ", ".join(sorted(found)) or None
+@dataclass(frozen=True)
+class _Death:
+    """The end of a worker process."""
+
+    pid: int  # 0: not known
+    description: str  # such as "was ended by SIGKILL"
+    signal: str = ""  # its name, if a signal ended the process
 
 
-def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
-    pid, how = _dead(ending)
-    number = next((worker.number for worker in seen.workers if worker.pid == pid), None)
-    process = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
-    now = kills()
-    evidence: dict[str, Any] = {"process": process, **how, "kills": now}
-    evidence["at_sample"] = _at_samples(seen, folder, pid)
-    where = dumped(pid, folder) if folder is not None else ""
-    if how.get("signal") == "SIGBUS":
-        return Finding(Code.SMALL_SHARED_MEMORY, where or seen.made_at, evidence)
-    if kills_before is not None and now is not None and now > kills_before:
-        cause = "memory"
-    else:
-        cause = _ENDED_BY.get(how.get("signal", ""), "itself")
-    return Finding(Code.WORKER_KILLED, where or str(seen.facts["dataset_place"]), evidence, cause)
+def _report_worker_gone(
+    observation: Observation, ending: Ending, kills_before: int | None, folder: Path | None
+) -> Finding:
+    death = _parse_death(ending)
+    symptom = f"{_name_worker(observation, death.pid)} {death.description}"
+    samples = _describe_samples(observation, folder, death.pid)
+    if samples:
+        symptom += f", at sample {samples}"
+    # A signal such as SIGSEGV leaves the stack in the file of the process.
+    where = find_fatal_line(death.pid, folder) if folder is not None else ""
+    # The kernel sends SIGBUS for a page of /dev/shm that it cannot provide.
+    if death.signal == "SIGBUS":
+        return SMALL_SHARED_MEMORY.make_finding(symptom, where or observation.made_at)
+    why, change = _explain_death(death, kills_before)
+    return Finding(
+        Code.WORKER_KILLED,
+        where or str(observation.facts["dataset_place"]),
+        what=symptom,
+        why=why,
+        change=change,
+        section=15,
+    )
 
 
-def _dead(ending: Ending) -> tuple[int, dict[str, Any]]:
-    """The process that ended, and how: signal, exit code, or the error that tells only that it did."""
-    names = {each.value: each.name for each in signal.Signals}
+def _name_worker(observation: Observation, pid: int) -> str:
+    for worker in observation.workers:
+        if worker.pid == pid:
+            return f"worker {worker.number} (pid {pid})"
+    if pid:
+        return f"a worker (pid {pid})"
+    return "a worker"
+
+
+def _parse_death(ending: Ending) -> _Death:
+    """Finds the process that ended, and how, by its exit code or by torch's message."""
+    signals = {number.value: number.name for number in signal.Signals}
     if ending.exits:
-        _, pid, code = ending.exits[0]
-        return pid, {"signal": names.get(-code, f"signal {-code}")} if code < 0 else {"exit_code": code}
-    found = _PID.search(ending.text)
-    pid = int(found[1]) if found else 0
-    for number, name in names.items():
-        if f"signal: {signal.strsignal(number)}" in ending.text:  # torch, with the C library's word
-            return pid, {"signal": name}
-    if told := _EXIT_CODE.search(ending.text):
-        return pid, {"exit_code": int(told[1])}
-    return pid, {"gone": ending.text.splitlines()[0][:300]}
+        _, pid, exit_code = ending.exits[0]
+        if exit_code < 0:
+            name = signals.get(-exit_code, f"signal {-exit_code}")
+            return _Death(pid, f"was ended by {name}", name)
+        return _Death(pid, f"ended with exit code {exit_code}")
+    pid_match = _PID.search(ending.text)
+    pid = int(pid_match[1]) if pid_match else 0
+    for value, name in signals.items():
+        # torch's words, with the C library's for the signal
+        if f"signal: {signal.strsignal(value)}" in ending.text:
+            return _Death(pid, f"was ended by {name}", name)
+    code_match = _EXIT_CODE.search(ending.text)
+    if code_match:
+        return _Death(pid, f"ended with exit code {int(code_match[1])}")
+    return _Death(pid, f"is gone: {ending.text.splitlines()[0][:300]}")
+
+
+def _explain_death(death: _Death, kills_before: int | None) -> tuple[str, str]:
+    """Returns why a worker was ended, and what to change."""
+    kills = count_oom_kills()
+    if kills_before is not None and kills is not None and kills > kills_before:
+        return "the kernel's OOM killer ended it: there was too little memory", LESS_MEMORY
+    if death.signal == "SIGKILL":
+        why = (
+            "SIGKILL comes from outside: most often from the kernel's OOM killer, "
+            "where there is too little memory"
+        )
+        if kills is not None:
+            why += (
+                f"; its count did not rise here (it is {kills}), "
+                "so a job manager, a container's limit or a person sent it"
+            )
+        change = f"look at `dmesg -T | grep -i kill` and the job's memory limit; {LESS_MEMORY}"
+        return why, change
+    if death.signal in _ALARMS:
+        return (
+            "an alarm of the program (signal.alarm, signal.setitimer) ran out "
+            "where no handler was set",
+            "signal.alarm(0) in a finally: after the work it was set for; "
+            "or pass a timeout to the call instead",
+        )
+    return (
+        "the program or a library called exit, or did something that the machine refused, "
+        "often after a fork",
+        "run it with num_workers=0 to see the error; look for sys.exit and os._exit; "
+        "update the library of this line",
+    )

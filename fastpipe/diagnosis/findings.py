@@ -1,27 +1,28 @@
-"""What a diagnosis finds: a code and its evidence; words.py makes sentences of them."""
+"""The findings of a diagnosis: a code for programs, and the sentences for people.
+
+The check that finds something also writes its sentences. Nothing in the package reads them back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-
-from fastpipe.diagnosis.words import WORDS, say
 
 
 class Severity(StrEnum):
     """How bad a finding is."""
 
     STUCK = "stuck"  # no batch comes any more
-    BAD = "bad"  # costs time or memory now
-    NOTE = "note"  # will, elsewhere or later
+    BAD = "bad"  # it costs time or memory now
+    NOTE = "note"  # it costs something elsewhere, or later
 
 
 class Code(StrEnum):
-    """Every kind of finding, in the order in which a report has those of one severity."""
+    """The kinds of finding. A report sorts the findings of one severity in this order."""
 
-    # What ends a training, or makes its samples wrong.
+    # These end a training, or make its samples wrong.
     STUCK = "stuck"
     NO_MAIN_GUARD = "no-main-guard"
     WORKER_KILLED = "worker-killed"
@@ -31,7 +32,7 @@ class Code(StrEnum):
     REUSED_BUFFER = "reused-buffer"
     BAD_SAMPLE = "bad-sample"
     ERROR = "error"
-    BOUND_WORKERS = "bound-workers"  # makes all else slow, as does the next
+    BOUND_WORKERS = "bound-workers"  # this and the next make everything else slow
     TOO_MANY_WORKERS = "too-many-workers"
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
@@ -42,7 +43,7 @@ class Code(StrEnum):
     REFUSED_OPTIONS = "refused-options"
     SAME_RANDOM_NUMBERS = "same-random-numbers"
     EVERY_SAMPLE_PER_WORKER = "every-sample-per-worker"
-    # What costs time or memory.
+    # These cost time or memory.
     ITERATOR_EACH_STEP = "iterator-each-step"
     SAME_ORDER_EACH_EPOCH = "same-order-each-epoch"
     STALE_DATASET = "stale-dataset"
@@ -70,56 +71,51 @@ class Code(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that makes a loader slow or stuck."""
+    """One thing that makes a loader slow or stuck, or its samples wrong."""
 
     code: Code
-    where: str = ""  # file:line to change; "" where it is not known
-    evidence: Mapping[str, Any] = field(default_factory=dict)  # for the places in the words; None: nothing to tell
-    cause: str = ""  # which one, of a kind that has several
+    where: str  # the line to change, as file:line; "" if it is not known
+    what: str  # what was seen, with figures
+    why: str  # the mechanism
+    change: str  # what to write instead
+    section: int = 0  # the section of docs/failures.md about it; 0 if it has none
     severity: Severity = Severity.BAD
+    headline: str = ""  # one clause for the report's first lines; only a stuck loader has one
 
     @property
     def name(self) -> str:
-        """Its code as text, such as "too-many-workers"."""
+        """The code as text, such as "too-many-workers"."""
         return self.code.value
-
-    @property
-    def what(self) -> str:
-        """What was seen, with figures."""
-        return self._words("seen")
-
-    @property
-    def why(self) -> str:
-        """The mechanism."""
-        return self._words("why")
-
-    @property
-    def change(self) -> str:
-        """What to write instead."""
-        return self._words("change")
-
-    @property
-    def section(self) -> int:
-        """Of docs/failures.md that tells more; 0: of none."""
-        return int(self._words("section") or 0)
 
     @property
     def more(self) -> str:
         """Where to read on; "" if nowhere."""
-        return f"docs/failures.md, {self.section}" if self.section else ""
-
-    def _words(self, text: str) -> str:
-        return say(WORDS[f"{self.code} {self.cause}".rstrip()][text], self.evidence)
+        if self.section == 0:
+            return ""
+        return f"docs/failures.md, {self.section}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {key: getattr(self, key) for key in ("name", "severity", "what", "why", "change", "where", "section")}
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "what": self.what,
+            "why": self.why,
+            "change": self.change,
+            "where": self.where,
+            "section": self.section,
+        }
 
 
-def ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first; of each kind the first."""
-    severities, codes = list(Severity), list(Code)
-    by_code: dict[Code, Finding] = {}
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorts the findings, the worst first, and keeps only the first one of each code."""
+    severities = list(Severity)
+    codes = list(Code)
+    first_by_code: dict[Code, Finding] = {}
     for finding in findings:
-        by_code.setdefault(finding.code, finding)
-    return sorted(by_code.values(), key=lambda each: (severities.index(each.severity), codes.index(each.code)))
+        first_by_code.setdefault(finding.code, finding)
+
+    def rank(finding: Finding) -> tuple[int, int]:
+        return severities.index(finding.severity), codes.index(finding.code)
+
+    return sorted(first_by_code.values(), key=rank)

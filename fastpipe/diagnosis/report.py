@@ -13,19 +13,26 @@ from rich.table import Table
 from rich.text import Text
 
 from fastpipe.diagnosis.checks import check
-from fastpipe.diagnosis.checks.memory import Growth, growths
-from fastpipe.diagnosis.checks.speed import summary
-from fastpipe.diagnosis.findings import Finding, Severity, ordered
-from fastpipe.diagnosis.observation import Observation, Surroundings
+from fastpipe.diagnosis.checks.speed import summarize
+from fastpipe.diagnosis.findings import Finding, Severity, sort_findings
+from fastpipe.diagnosis.growth import Growth, measure_growth
+from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
+from fastpipe.diagnosis.quantities import format_count, format_ms, format_size
 from fastpipe.diagnosis.stacks import Stack
-from fastpipe.diagnosis.stages import Stages, stages
-from fastpipe.diagnosis.words import count, milliseconds, say, size
+from fastpipe.diagnosis.stages import Stages, measure_stages
 from fastpipe.errors import readable
 
 _WIDTH = 120
 _MOST_STACK_LINES = 30
 _MOST_PROCESSES = 9
-_OPTIONS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "method")
+_OPTIONS = (
+    "batch_size",
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory",
+    "method",
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Diagnosis:
         threads: of the process that iterates and its workers, at the last snapshot; 0: not known.
         processes: that made batches at the same time.
         options: the loader's.
-        made_at: file and line that made the loader; "" where that is not known.
+        made_at: file and line that made the loader; "" if that is not known.
     """
 
     findings: tuple[Finding, ...]
@@ -61,7 +68,7 @@ class Diagnosis:
             "options": self.options,
             "summary": self.summary,
             "findings": [finding.as_dict() for finding in self.findings],
-            "stages": None if self.stages is None else self.stages.as_dict(),
+            "stages": self.stages.as_dict() if self.stages is not None else None,
             "memory": [growth.as_dict() for growth in self.memory],
             "processes": self.processes,
             "threads": self.threads,
@@ -69,119 +76,186 @@ class Diagnosis:
         }
 
     def __str__(self) -> str:
-        console = Console(width=_WIDTH, highlight=False, markup=False, soft_wrap=False, color_system=None)
+        console = Console(
+            width=_WIDTH, highlight=False, markup=False, soft_wrap=False, color_system=None
+        )
         with console.capture() as captured:
             console.print(self)
-        return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        return "\n".join(lines).rstrip("\n")
 
-    __repr__ = __str__  # what a notebook and a prompt show
+    __repr__ = __str__  # a notebook and a prompt show it
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        arguments = ", ".join(f"{name}={value}" for name, value in self.options.items() if value is not None)
+        arguments = ", ".join(
+            f"{name}={value}" for name, value in self.options.items() if value is not None
+        )
         where = f"{readable(self.made_at)}: " if self.made_at else ""
         yield Text(f"{where}DataLoader({arguments})")
         yield Text(self.summary)
-        threads = f", {count(self.threads, 'thread')} in all" if self.threads else ""
-        yield Text(f"{count(self.processes + 1, 'process')}{threads}")
+        threads = f", {format_count(self.threads, 'thread')} in all" if self.threads else ""
+        yield Text(f"{format_count(self.processes + 1, 'process')}{threads}")
         if self.stages is not None:
-            yield _stages_table(self.stages, int(self.options["num_workers"]))
+            yield _make_stages_table(self.stages, int(self.options["num_workers"]))
         if self.memory:
-            yield _memory_table(self.memory)
-        yield from _findings_text(self.findings)
-        yield from _stacks_text(self.stacks)
+            yield _make_memory_table(self.memory)
+        yield from _render_findings(self.findings)
+        yield from _render_stacks(self.stacks)
 
 
-def report(
-    seen: Observation, around: Surroundings, *, more: tuple[Finding, ...] = (), stacks: tuple[Stack, ...] = ()
+def make_diagnosis(
+    observation: Observation,
+    surroundings: Surroundings,
+    *,
+    more: tuple[Finding, ...] = (),
+    stacks: tuple[Stack, ...] = (),
 ) -> Diagnosis:
-    """Puts it together; `more` are findings that are not told from the files."""
-    time = stages(seen)
-    findings = ordered([*more, *check(seen, around)])
-    workers = list({worker.number: worker for worker in seen.workers if worker.number >= 0}.values())  # at one time
-    last = [snapshots[-1] for snapshots in (seen.snapshots, *(worker.snapshots for worker in workers)) if snapshots]
-    if findings and findings[0].severity is Severity.STUCK:
-        told = "stuck: " + say("@late", findings[0].evidence)
-    elif more or seen.errors:
-        told = f"ended by an error after {count(len(seen.batches), 'batch')}"
-    elif time is None:
-        told = "no batch came" + (": the dataset has no sample" if seen.facts["length"] == 0 else "")
-    else:
-        told = summary(seen, time, sound=not findings)
+    """Checks an observation. `more` are findings about the end of the loader."""
+    stages = measure_stages(observation)
+    findings = sort_findings([*more, *check(observation, surroundings)])
+    workers = _list_last_workers(observation)
+    options = {name: observation.facts[name] for name in _OPTIONS}
+    if observation.num_workers == 0:
+        del options["method"]  # of starting workers
     return Diagnosis(
         findings=tuple(findings),
-        stages=time,
-        summary=told,
+        stages=stages,
+        summary=_summarize(observation, stages, findings, has_ended=bool(more)),
         stacks=stacks,
-        memory=tuple(growths(seen)),
-        threads=sum(snapshot.threads or 0 for snapshot in last),
+        memory=tuple(measure_growth(observation)),
+        threads=_count_threads(observation, workers),
         processes=len(workers),
-        options={name: seen.facts[name] for name in _OPTIONS if seen.num_workers or name != "method"},
-        made_at=seen.made_at,
+        options=options,
+        made_at=observation.made_at,
     )
 
 
-def _findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
+def _list_last_workers(observation: Observation) -> list[Worker]:
+    """Lists the last worker of each number: these ran at the same time."""
+    by_number = {worker.number: worker for worker in observation.workers if worker.number >= 0}
+    return list(by_number.values())
+
+
+def _count_threads(observation: Observation, workers: list[Worker]) -> int:
+    """Counts the threads of the process that iterates and its workers, at their last snapshots."""
+    count = 0
+    for snapshots in (observation.snapshots, *(worker.snapshots for worker in workers)):
+        if snapshots:
+            count += snapshots[-1].threads or 0
+    return count
+
+
+def _summarize(
+    observation: Observation, stages: Stages | None, findings: list[Finding], *, has_ended: bool
+) -> str:
+    if findings and findings[0].severity is Severity.STUCK:
+        return f"stuck: {findings[0].headline}"
+    if has_ended or observation.errors:
+        return f"ended by an error after {format_count(len(observation.batches), 'batch')}"
+    if stages is not None:
+        return summarize(observation, stages, is_sound=not findings)
+    if observation.facts["length"] == 0:
+        return "no batch came: the dataset has no sample"
+    return "no batch came"
+
+
+def _render_findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     if not findings:
         yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
-        kind = "" if finding.severity is Severity.STUCK else f"{finding.severity.value}: "
-        yield Text(f"{number}. {kind}{finding.name}", style="bold")
+        title = finding.name
+        if finding.severity is not Severity.STUCK:
+            title = f"{finding.severity.value}: {title}"
+        yield Text(f"{number}. {title}", style="bold")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        for name in ("what", "why", "change", "where", "more"):
-            if text := getattr(finding, name):
-                grid.add_row("seen" if name == "what" else name, Text(readable(text)))
+        rows = {
+            "seen": finding.what,
+            "why": finding.why,
+            "change": finding.change,
+            "where": finding.where,
+            "more": finding.more,
+        }
+        for name, text in rows.items():
+            if text:
+                grid.add_row(name, Text(readable(text)))
         yield Padding(grid, (0, 0, 1, 3))
 
 
-def _stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
+def _render_stacks(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
     for stack in stacks:
-        yield Text(f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU", style="bold")
-        lines = list(stack.lines) or ["no Python stack: the process did not answer, or Python had not started"]
-        if len(lines) > _MOST_STACK_LINES:
-            lines = [*lines[:_MOST_STACK_LINES], f"... {len(lines) - _MOST_STACK_LINES} more lines"]
+        title = f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU"
+        yield Text(title, style="bold")
+        lines = stack.lines
+        if not lines:
+            lines = ["no Python stack: the process did not answer, or Python had not started"]
+        hidden_count = len(lines) - _MOST_STACK_LINES
+        if hidden_count > 0:
+            lines = [*lines[:_MOST_STACK_LINES], f"... {hidden_count} more lines"]
         if len(stack.threads) > 1:
-            lines.append(f"and {count(len(stack.threads) - 1, 'more thread')}; as_dict() and --json show them")
+            others = format_count(len(stack.threads) - 1, "more thread")
+            lines.append(f"and {others}; as_dict() and --json show them")
         yield Padding(Text(readable("\n".join(lines))), (0, 0, 1, 3))
 
 
-def _table(*columns: str) -> Table:
+def _make_table(*columns: str) -> Table:
+    """A table whose first two columns are words, and the others figures."""
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     for column in table.columns[2:]:
         column.justify = "right"
     return table
 
 
-def _stages_table(found: Stages, workers: int) -> RenderableType:
-    """Where the time of a batch goes."""
-    table = _table("stage", "runs in", "a batch", "share of its time")
-    loop_s = found.wait_s + (found.step_s or 0.0)
-    # Shares of the workers' time add up to how busy they are; those of the loop to 1.
-    making, whole_s = (count(workers, "worker"), found.fetch_s / max(found.busy, 1e-9)) if workers else ("loop", loop_s)
-    rows: list[tuple[str, str, float | None, float | None]] = [
-        ("dataset", making, found.dataset_s, whole_s),
-        ("collate", making, found.collate_s, whole_s),
-        ("transfer" if workers else "pinning", "loop", found.transfer_s, None),
-        ("wait" if workers else "wait (sum)", "loop", found.wait_s, loop_s),
-        ("step", "loop", found.step_s, loop_s),
-        ("first batch of an epoch", "loop", found.start_s, None),
-    ]
-    for name, where, seconds, of_s in rows:
-        if seconds is not None:
-            share = "" if of_s is None else f"{min(seconds / max(of_s, 1e-9), 1.0):.0%}"
-            table.add_row(name, where, milliseconds(seconds), share)
+def _make_stages_table(stages: Stages, num_workers: int) -> RenderableType:
+    """Shows where the time of a batch goes."""
+    table = _make_table("stage", "runs in", "a batch", "share of its time")
+
+    def add(name: str, runs_in: str, seconds: float | None, whole_s: float | None = None) -> None:
+        if seconds is None:
+            return
+        share = ""
+        if whole_s is not None:
+            share = f"{min(seconds / max(whole_s, 1e-9), 1.0):.0%}"
+        table.add_row(name, runs_in, format_ms(seconds), share)
+
+    loop_s = stages.wait_s + (stages.step_s or 0.0)
+    if num_workers:
+        # The shares of the workers' time add up to how busy they are.
+        maker = format_count(num_workers, "worker")
+        making_s = stages.fetch_s / max(stages.busy, 1e-9)
+    else:
+        maker = "loop"
+        making_s = loop_s
+    add("dataset", maker, stages.dataset_s, making_s)
+    add("collate", maker, stages.collate_s, making_s)
+    add("transfer" if num_workers else "pinning", "loop", stages.transfer_s)
+    add("wait" if num_workers else "wait (sum)", "loop", stages.wait_s, loop_s)
+    add("step", "loop", stages.step_s, loop_s)
+    add("first batch of an epoch", "loop", stages.start_s)
     return table
 
 
-def _memory_table(memory: Sequence[Growth]) -> RenderableType:
-    """How the memory of each process grew; of the processes that one worker had in turn, the one that grew most."""
-    table = _table("private memory", "batches", "at first", "grew by", "an epoch")
-    most = {growth.number: growth for growth in sorted(memory, key=lambda growth: growth.grown_bytes)}
-    for _, growth in sorted(most.items())[:_MOST_PROCESSES]:
-        grown = f"{'+' if growth.grown_bytes >= 0 else '-'}{size(abs(growth.grown_bytes))}"
-        an_epoch = "" if growth.epoch_bytes is None else f"+{size(growth.epoch_bytes)}"
-        table.add_row(growth.process, f"{growth.batches:,}", size(growth.first_bytes), grown, an_epoch)
-    if len(most) > _MOST_PROCESSES:
-        table.add_row(f"... and {len(most) - _MOST_PROCESSES} more")
+def _make_memory_table(memory: Sequence[Growth]) -> RenderableType:
+    """Shows how the memory of each process grew.
+
+    Of the processes that one worker had in turn, it shows the one that grew most.
+    """
+    table = _make_table("private memory", "batches", "at first", "grew by", "an epoch")
+    largest: dict[int, Growth] = {}  # by the number of the worker
+    for growth in sorted(memory, key=lambda growth: growth.grown_bytes):
+        largest[growth.number] = growth
+    for number in sorted(largest)[:_MOST_PROCESSES]:
+        growth = largest[number]
+        sign = "+" if growth.grown_bytes >= 0 else "-"
+        epoch = f"+{format_size(growth.epoch_bytes)}" if growth.epoch_bytes is not None else ""
+        table.add_row(
+            growth.process,
+            f"{growth.batches:,}",
+            format_size(growth.first_bytes),
+            f"{sign}{format_size(abs(growth.grown_bytes))}",
+            epoch,
+        )
+    if len(largest) > _MOST_PROCESSES:
+        table.add_row(f"... and {len(largest) - _MOST_PROCESSES} more")
     return table

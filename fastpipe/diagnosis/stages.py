@@ -8,32 +8,40 @@ from typing import Any
 
 from fastpipe.diagnosis.observation import Observation
 
+# A shorter step is none: a loop that only reads batches waits for them all the time.
+_LEAST_STEP_S = 1e-4
+
 
 @dataclass(frozen=True)
 class Stages:
-    """Where the time goes; seconds a batch are means, over the batches that each process made or got."""
+    """Where the time goes.
+
+    Seconds a batch are means over the batches that each process made or got.
+    """
 
     batches: int
     samples: int
     seconds: float  # of the loop, without the starts of epochs
-    dataset_s: float  # a batch, of the process that makes it; and in collate_fn
-    collate_s: float
-    # That the loop waited for a batch that was made: through shared memory, unpickled, pinned (the mean, without the
-    # first batches). None where it cannot be told.
+    dataset_s: float  # for a batch, in the process that makes it
+    collate_s: float  # the same, in collate_fn
+    # How long the loop waited for a batch that was made already: it came through shared memory, was
+    # unpickled and pinned. A mean without the first batches. None if it cannot be measured.
     transfer_s: float | None
-    wait_s: float  # a batch, that the loop waited, the first batches of epochs left out
-    step_s: float | None  # between a batch and the asking for the next; None where there was no step
+    wait_s: float  # how long the loop waited for a batch, without the first batches of epochs
+    # From a batch to the request for the next one; None without a training step.
+    step_s: float | None
     start_s: float  # from an epoch's beginning to its first batch
-    waiting: float  # share of the loop in which it waited, 0 to 1
-    busy: float  # share of the workers' time in which they made batches, 0 to 1
-    # Shares of that busy time on a CPU (above 1 with several threads) and waiting for one; None where the kernel does
-    # not say. The rest is disk, network, locks and sleep.
+    waiting: float  # the share of the loop's time in which it waited, 0 to 1
+    busy: float  # the share of the workers' time in which they made batches, 0 to 1
+    # The shares of that busy time that were spent on a CPU (above 1 with several threads), and
+    # waiting for a CPU; None if the kernel does not say. The rest is disk, network, locks and
+    # sleep.
     on_cpu: float
     delayed: float | None
 
     @property
     def fetch_s(self) -> float:
-        """Seconds that making a batch takes."""
+        """Seconds that it takes to make a batch."""
         return self.dataset_s + self.collate_s
 
     def as_dict(self) -> dict[str, Any]:
@@ -41,89 +49,135 @@ class Stages:
         return dict(vars(self))
 
 
-# Below this there is no step to speak of: a loop that only reads batches waits for them all the time.
-_LEAST_STEP_S = 1e-4
-
-
-def stages(seen: Observation) -> Stages | None:
-    """The time of each stage; None before the first batch."""
-    batches = seen.batches
-    fetches = [fetch for worker in seen.workers for fetch in worker.fetches]
+def measure_stages(observation: Observation) -> Stages | None:
+    """Measures the time of each stage; None before the first batch."""
+    batches = observation.batches
+    fetches = [fetch for worker in observation.workers for fetch in worker.fetches]
     if not batches or not fetches:
         return None
-    # The first batch of each worker comes when the worker has started: that is the start of the epoch.
-    later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)] or batches
-    wait_s = _mean([batch.wait_s for batch in later])
-    steps = steps_s(seen) if seen.facts["step"] else []
-    step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
-    began = {number: epoch.at_s for number, epoch in enumerate(seen.epochs)}
-    starts = [each.came_s - began[each.epoch] for each in batches if each.number == 0 and each.epoch in began]
-    waited, stepped = sum(batch.wait_s for batch in later), sum(steps)
-    spent = sum(fetch.seconds for fetch in fetches)
-    delays = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
+    # The first batch of each worker comes when the worker has started, so it belongs to the start
+    # of the epoch.
+    first_count = max(observation.num_workers, 1)
+    later = [batch for batch in batches if batch.number >= first_count] or batches
+    waits_s = [batch.wait_s for batch in later]
+    waited_s = sum(waits_s)
+    steps_s: list[float] = []
+    step_s = None
+    if observation.facts["step"]:
+        steps_s = list_steps_s(observation)
+        if steps_s and statistics.median(steps_s) > _LEAST_STEP_S:
+            step_s = _compute_mean(steps_s)
+    # Without steps, the loop does nothing but wait.
+    loop_s = waited_s + sum(steps_s)
+    making_s = sum(fetch.seconds for fetch in fetches)
+    cpu_s = sum(fetch.cpu_s for fetch in fetches)
+    delays_s = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
     return Stages(
         batches=len(batches),
-        samples=round(len(batches) * _mean([fetch.samples for fetch in fetches])),
-        seconds=waited + stepped,
-        dataset_s=_mean([fetch.dataset_s for fetch in fetches]),
-        collate_s=_mean([fetch.collate_s for fetch in fetches]),
-        transfer_s=_transfer_s(seen),
-        wait_s=wait_s,
+        samples=round(len(batches) * _compute_mean([fetch.samples for fetch in fetches])),
+        seconds=loop_s,
+        dataset_s=_compute_mean([fetch.dataset_s for fetch in fetches]),
+        collate_s=_compute_mean([fetch.collate_s for fetch in fetches]),
+        transfer_s=_measure_transfer_s(observation),
+        wait_s=_compute_mean(waits_s),
         step_s=step_s,
-        start_s=_mean(starts),
-        waiting=waited / max(waited + stepped, 1e-9),
-        busy=_busy(seen),
-        on_cpu=sum(fetch.cpu_s for fetch in fetches) / max(spent, 1e-9),
-        delayed=sum(delays) / max(spent, 1e-9) if delays else None,
+        start_s=_measure_start_s(observation),
+        waiting=waited_s / max(loop_s, 1e-9),
+        busy=_measure_busy(observation),
+        on_cpu=cpu_s / max(making_s, 1e-9),
+        delayed=sum(delays_s) / max(making_s, 1e-9) if delays_s else None,
     )
 
 
-def _mean(values: list[float] | list[int]) -> float:
+def _compute_mean(values: list[float] | list[int]) -> float:
+    """The mean; 0 without a value."""
     return sum(values) / max(len(values), 1)
 
 
-def steps_s(seen: Observation) -> list[float]:
-    """Seconds of each step whose end was seen, by the asking for the next batch, or for the next epoch."""
-    ends: dict[tuple[int, int], float] = {}
-    if not any(batch.number for batch in seen.batches):  # next(iter(loader)) in each step
-        ends = {(number - 1, 0): epoch.at_s for number, epoch in enumerate(seen.epochs)}
-    ends |= {(epoch, number): at_s for epoch, number, at_s in seen.stepped}
-    ends |= {(batch.epoch, batch.number - 1): batch.asked_s for batch in seen.batches}
-    steps = [(batch, ends.get((batch.epoch, batch.number))) for batch in seen.batches]
-    return [end_s - batch.came_s for batch, end_s in steps if end_s is not None]
+def _measure_start_s(observation: Observation) -> float:
+    """Mean seconds from the beginning of an epoch to its first batch."""
+    starts_s = []
+    for batch in observation.batches:
+        if batch.number == 0 and batch.epoch < len(observation.epochs):
+            starts_s.append(batch.came_s - observation.epochs[batch.epoch].at_s)
+    return _compute_mean(starts_s)
 
 
-def _busy(seen: Observation) -> float:
-    """The share of the workers' time, between each one's first batch and its last."""
-    long_lived = [worker for worker in seen.workers if len(worker.fetches) > 2]
-    had = made = 0.0
-    for worker in long_lived or [worker for worker in seen.workers if worker.fetches]:
-        had += worker.fetches[-1].at_s - (worker.fetches[0].at_s - worker.fetches[0].seconds)
-        made += sum(fetch.seconds for fetch in worker.fetches)
-    return min(1.0, made / had) if had else 0.0
+def list_steps_s(observation: Observation) -> list[float]:
+    """Lists the seconds of each step, from a batch to the next request, if that was seen."""
+    ends: dict[tuple[int, int], float] = {}  # (epoch, batch) -> end of its step
+    if not any(batch.number for batch in observation.batches):  # next(iter(loader)) in each step
+        for number, epoch in enumerate(observation.epochs):
+            ends[number - 1, 0] = epoch.at_s
+    for epoch_number, batch_number, at_s in observation.stepped:
+        ends[epoch_number, batch_number] = at_s
+    for batch in observation.batches:
+        ends[batch.epoch, batch.number - 1] = batch.asked_s
+    steps_s = []
+    for batch in observation.batches:
+        end_s = ends.get((batch.epoch, batch.number))
+        if end_s is not None:
+            steps_s.append(end_s - batch.came_s)
+    return steps_s
 
 
-def _transfer_s(seen: Observation) -> float | None:
-    """See Stages. Batch k is made by worker k modulo num_workers, unless order is given up or workers run out."""
-    if seen.num_workers == 0:
-        if not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
-            return None
-        alone = [fetch for worker in seen.workers for fetch in worker.fetches]
-        rest = [batch.wait_s - fetch.seconds for batch, fetch in zip(seen.batches, alone, strict=False) if batch.number]
-        return max(0.0, statistics.median(rest)) if rest else None
-    if not seen.facts["in_order"] or seen.facts["stream"]:
+def _measure_busy(observation: Observation) -> float:
+    """The share of the time from a worker's first batch to its last in which it made batches."""
+    # A worker of one or two batches, in a short epoch, hardly shows how busy it is.
+    workers = [worker for worker in observation.workers if worker.fetches]
+    long_lived = [worker for worker in workers if len(worker.fetches) > 2]
+    lifetime_s = 0.0
+    making_s = 0.0
+    for worker in long_lived or workers:
+        first = worker.fetches[0]
+        began_s = first.at_s - first.seconds
+        lifetime_s += worker.fetches[-1].at_s - began_s
+        making_s += sum(fetch.seconds for fetch in worker.fetches)
+    if lifetime_s == 0:
+        return 0.0
+    return min(1.0, making_s / lifetime_s)
+
+
+def _measure_transfer_s(observation: Observation) -> float | None:
+    """See `Stages.transfer_s`.
+
+    With workers, it is None if the worker that made a batch is not known.
+    """
+    if observation.num_workers == 0:
+        return _measure_pinning_s(observation)
+    # Worker k modulo num_workers makes batch k, unless the order is given up or workers run out of
+    # a stream.
+    if not observation.facts["in_order"] or observation.facts["stream"]:
         return None
-    found = []
-    for batch in seen.batches:
-        if batch.number < seen.num_workers:
+    transfers_s = []
+    for batch in observation.batches:
+        if batch.number < observation.num_workers:
             continue  # its worker was starting
-        # The workers' times of the batches that were made while the loop waited for this one.
-        made = [
-            fetch.at_s
-            for worker in seen.workers
-            if worker.number == batch.number % seen.num_workers
-            for fetch in worker.fetches
-            if batch.asked_s < fetch.at_s <= batch.came_s
-        ]
-        found.append(batch.came_s - min(made) if made else batch.wait_s)  # none: it was made before the loop asked
-    return _mean(found) if found else None
+        made_at_s = []  # batches that were made while the loop waited for this one
+        for worker in observation.workers:
+            if worker.number == batch.number % observation.num_workers:
+                for fetch in worker.fetches:
+                    if batch.asked_s < fetch.at_s <= batch.came_s:
+                        made_at_s.append(fetch.at_s)
+        # torch gives batches in order. If this worker made several meanwhile, the first was the
+        # next.
+        if made_at_s:
+            transfers_s.append(batch.came_s - min(made_at_s))
+        else:  # the batch was made before the loop asked for it
+            transfers_s.append(batch.wait_s)
+    return _compute_mean(transfers_s) if transfers_s else None
+
+
+def _measure_pinning_s(observation: Observation) -> float | None:
+    """Median seconds to pin a batch that was made without workers; None if nothing is pinned."""
+    if not (observation.facts["pin_memory"] and observation.facts["accelerator"]):
+        return None
+    fetches = [fetch for worker in observation.workers for fetch in worker.fetches]
+    rest_s = []
+    # An error may leave a batch that was made and never came.
+    for batch, fetch in zip(observation.batches, fetches, strict=False):
+        if batch.number:
+            rest_s.append(batch.wait_s - fetch.seconds)
+    if not rest_s:
+        return None
+    return max(0.0, statistics.median(rest_s))

@@ -1,143 +1,303 @@
-"""A loader that gives no more batches -> the stacks of all its processes, and which process is stuck."""
+"""A loader that gives no more batches -> the stacks of its processes, and the stuck one."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fastpipe.diagnosis.code import source
 from fastpipe.diagnosis.findings import Code, Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
-from fastpipe.diagnosis.stacks import THIS, Stack, children, command_line, parent, stack_of
-
-MAIN, SILENT = "the main process", "a worker that has not started"
-_BUSY = {each: each for each in ("worker_init_fn", "iter(dataset)", "dataset")} | {"collate": "collate_fn"}
-# In a file and a function of Python's own -> why a process that is there does not go on, and for what it waits.
-_CALLS = (
-    ("multiprocessing/queues.py put", "queue-full", ""),
-    ("multiprocessing/queues.py ", "other", "an item of a queue"),
-    ("multiprocessing/connection.py ", "other", "an answer of another process"),
-    ("multiprocessing/pool.py ", "thread", "a pool of processes"),
-    ("multiprocessing/synchronize.py __enter__", "lock", ""),
-    ("multiprocessing/synchronize.py ", "other", "an event, a condition or a barrier of other processes"),
-    ("/queue.py ", "thread", "another thread, at a queue"),
-    ("concurrent/futures/", "thread", "an executor"),
-    ("/threading.py ", "thread", "another thread"),
-    ("/subprocess.py ", "other", "the end of a program that it has started"),
-    ("/socket.py ", "other", "a server's answer"),
-    ("/ssl.py ", "other", "a server's answer"),
+from fastpipe.diagnosis.processes import (
+    THIS_PROCESS,
+    list_children,
+    read_command_line,
+    read_parent,
 )
-_LOCKS = re.compile(r"\bwith\b.*(lock|mutex|sem|guard|cond)|\.acquire\(", re.IGNORECASE)
+from fastpipe.diagnosis.quantities import format_count
+from fastpipe.diagnosis.stacks import Stack, read_stack
+from fastpipe.diagnosis.stuck_reasons import MAIN, Reason, find_reason
+
+SILENT = "a worker that has not started"
+# The stages of a process at which it can hang -> the user's function that runs then.
+_FUNCTIONS = {
+    "worker_init_fn": "worker_init_fn",
+    "iter(dataset)": "iter(dataset)",
+    "dataset": "dataset",
+    "collate": "collate_fn",
+}
+_ADVISED_TIMEOUT_S = 120
 
 
-def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) -> list[Stack]:
-    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so: `own`,
-    where they are known, else all that look like a worker, and have not said that they are another loader's.
+@dataclass(frozen=True)
+class BusyWorker:
+    """A worker that is making a batch, or was when it ended."""
+
+    worker: Worker
+    stage: str
+    sample: str  # that it reads; "" at other stages
+    busy_s: float  # how long it has been at this
+
+
+def collect_stacks(
+    observation: Observation, folder: Path, worker_pids: Collection[int] | None = None
+) -> list[Stack]:
+    """Reads the stacks of the process that iterates and of its workers, started or not.
+
+    Args:
+        observation: what was seen of the loader.
+        folder: the folder of the probe's files.
+        worker_pids: the processes of this loader. None: not known; then all children count that
+            look like a worker and have not written a file, which would make them another loader's.
     """
-    main = int(seen.facts["pid"])
-    known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
-    said = {int(path.stem.rpartition("-")[2]) for path in folder.glob("worker-*.jsonl")}
-    found = [stack_of(main, MAIN, folder)]
-    for pid in children(main):
-        if pid in known:
-            found.append(stack_of(pid, f"worker {known[pid].number}", folder))
-        elif pid in own if own is not None else (pid not in said and _worker_to_be(pid, main)):
-            found.append(stack_of(pid, SILENT, folder))
-    return found
+    main_pid = int(observation.facts["pid"])
+    started = {
+        worker.pid: worker for worker in observation.workers if worker.number != WITHOUT_WORKERS
+    }
+    pids_with_files = set()
+    for path in folder.glob("worker-*.jsonl"):
+        _, _, pid_text = path.stem.rpartition("-")
+        pids_with_files.add(int(pid_text))
+
+    stacks = [read_stack(main_pid, MAIN, folder)]
+    for pid in list_children(main_pid):
+        if pid in started:
+            stacks.append(read_stack(pid, f"worker {started[pid].number}", folder))
+            continue
+        if worker_pids is not None:
+            is_silent_worker = pid in worker_pids
+        else:
+            is_silent_worker = pid not in pids_with_files and _may_be_worker(pid, main_pid)
+        if is_silent_worker:
+            stacks.append(read_stack(pid, SILENT, folder))
+    return stacks
 
 
-def _worker_to_be(pid: int, main: int) -> bool:
-    """Whether a process was forked from the one that iterates, or started by multiprocessing to be a worker."""
-    command, own = command_line(pid), command_line(main)
+def _may_be_worker(pid: int, main_pid: int) -> bool:
+    """Whether a process looks like a worker: forked, or started by multiprocessing."""
+    command = read_command_line(pid)
     if b"resource_tracker" in command:
         return False
     if b"multiprocessing.forkserver" in command:
-        return parent(pid) != main  # the server itself is no worker
-    return b"multiprocessing.spawn" in command or (command == own and bool(command))
+        return read_parent(pid) != main_pid  # the server itself is a child of the main process
+    if b"multiprocessing.spawn" in command:
+        return True
+    return command != b"" and command == read_command_line(main_pid)
 
 
-def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float, *, in_step: bool = False) -> Finding:
-    """Which process holds the loader up, at what, for how long; `in_step`: it is the loop, which asks for no batch."""
-    evidence: dict[str, Any] = {"waited_s": waited_s, "batches": len(seen.batches) or None}
-    by_pid = {stack.pid: stack for stack in found}
-    working = [] if in_step else [each for each in at_work(seen, folder) if each[0].pid in by_pid]
-    silent = [] if in_step else [stack for stack in found if stack.role == SILENT]
-    stack = by_pid.get(int(seen.facts["pid"]))
-    cause = "step" if in_step else "lost"
-    forked = [] if in_step or seen.facts["method"] != "fork" else [each for each in found if each.role != MAIN]
-    # faulthandler says so of a process whose garbage collector is at work; one that sleeps there waits in a destructor.
-    if freeing := [each for each in forked if "Garbage-collecting" in each.text and each.status.startswith("S:")]:
-        stack, cause = freeing[0], "freeing"
-        evidence["process"] = stack.role
-    elif working:
-        worker, stage, sample, busy_s = working[0]
-        stack = by_pid[worker.pid]
-        cause, more = _why(seen, worker, stage, stack)
-        evidence |= {
-            "process": MAIN if worker.number == WITHOUT_WORKERS else f"worker {worker.number}",
-            "sample": sample if stage == "dataset" else None,
-            "function": _BUSY[stage] if stage != "dataset" else None,
-            "busy_s": busy_s,
-            "others": len(working) - 1 or None,
-            "timeout": None if seen.facts["timeout"] or not seen.num_workers else 120,
-            **more,
-        }
-    elif seen.num_workers and silent:
-        stack = silent[0]
-        evidence |= {"silent": len(silent), "method": seen.facts["method"]}
-        cause = "start-fork" if seen.facts["method"] == "fork" else "start"
-    if stack:
-        inner = stack.working[0] if stack.working and stack.working[0] != stack.line else None
-        kernel = stack.status if stack.status != THIS else None
-        evidence |= {"pid": stack.pid, "line": stack.line, "inner": inner, "kernel": kernel}
-    where = stack.users.place if stack and stack.users else seen.made_at
-    return Finding(Code.STUCK, where, evidence, cause, Severity.STUCK)
-
-
-def at_work(seen: Observation, folder: Path) -> list[tuple[Worker, str, str, float]]:
-    """The workers that are, or were at their end, at something: stage, sample, for how many seconds; longest first."""
-    found = []
-    for worker in seen.workers:
+def list_busy_workers(observation: Observation, folder: Path) -> list[BusyWorker]:
+    """Lists the workers that are making a batch, the longest first."""
+    busy = []
+    for worker in observation.workers:
         for path in folder.glob(f"worker-*-{worker.number}-{worker.pid}.state"):
-            if (state := read_state(str(path))) and state[1] in _BUSY:
-                found.append((worker, state[1], state[2], time.monotonic() - state[0]))
-    return sorted(found, key=lambda each: -each[3])
+            state = read_state(str(path))
+            if state is not None and state.stage in _FUNCTIONS:
+                busy_s = time.monotonic() - state.since_s
+                busy.append(BusyWorker(worker, state.stage, state.sample, busy_s))
+    return sorted(busy, key=lambda entry: -entry.busy_s)
 
 
-def _why(seen: Observation, worker: Worker, stage: str, stack: Stack) -> tuple[str, dict[str, Any]]:
-    """Why a process does not go on: the cause, and evidence of it."""
-    if stack.status.startswith("D:"):
-        return "disk", {}
-    text = source(stack.users.place) if stack.users else ""
-    inner = stack.working[: stack.working.index(stack.users)] if stack.users else []
-    if _LOCKS.search(text) and not inner:
-        return _lock(seen, worker, text)
-    for frame in reversed(inner):  # the call that the user's line makes tells more than what it is made of
-        for call, cause, awaited in _CALLS:
-            if call in f"{frame.file} {frame.function}":
-                return _lock(seen, worker, text) if cause == "lock" else (cause, {"awaited": awaited})
-    if stage == "dataset" and seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
-        plain = not seen.facts["locks"] and not seen.facts["unpicklable"]  # else pickle would refuse the dataset
-        return "library", {"instead": "forkserver" if plain else None}
-    return "call", {}
+def explain_stall(
+    observation: Observation,
+    folder: Path,
+    stacks: list[Stack],
+    waited_s: float,
+    *,
+    in_step: bool = False,
+) -> Finding:
+    """Finds the process that holds the loader up, where it hangs, and why.
+
+    Args:
+        observation: what was seen of the loader.
+        folder: the folder of the probe's files.
+        stacks: those of its processes.
+        waited_s: seconds since the last batch.
+        in_step: the loop itself hangs in its step, and requests no batch.
+    """
+    headline = _describe_wait(observation, waited_s)
+    by_pid = {stack.pid: stack for stack in stacks}
+    main = by_pid.get(int(observation.facts["pid"]))
+    if in_step:
+        return _report_stuck_step(observation, headline, main, waited_s)
+    freeing = _find_freeing(observation, stacks)
+    if freeing is not None:
+        return _report_stuck_freeing(observation, headline, freeing)
+    # A worker whose process is gone has no stack.
+    busy = [entry for entry in list_busy_workers(observation, folder) if entry.worker.pid in by_pid]
+    if busy:
+        return _report_stuck_worker(observation, headline, busy, by_pid[busy[0].worker.pid])
+    silent = [stack for stack in stacks if stack.role == SILENT]
+    if observation.num_workers and silent:
+        return _report_stuck_start(observation, headline, silent)
+    return _report_lost_batch(observation, headline, main)
 
 
-def _lock(seen: Observation, worker: Worker, text: str) -> tuple[str, dict[str, Any]]:
-    """Who holds the lock that a line of the worker waits for."""
-    if seen.holds:
-        return "lock-shared", {"lock": seen.holds[0], "holder": MAIN}
-    if not worker.locks:
-        return "other", {"awaited": "a lock that another worker, thread or process holds"}
-    lock = next((each for each in worker.locks if each["path"].rpartition(".")[2] in text), worker.locks[0])
-    by = " and ".join(f"{each['name']} (at {each['place']})" for each in worker.threads[:3])
-    evidence = {
-        "lock": lock["path"],
-        "holder": f"the main process's thread {by}" if by else "another thread of the main process",
-        "in_worker": lock["path"].replace("dataset", "get_worker_info().dataset", 1),
-        "kind": lock["kind"],
-    }
-    return "lock-shared" if lock["kind"].startswith("multi") else "lock-copied", evidence
+def _describe_wait(observation: Observation, waited_s: float) -> str:
+    text = f"no batch for {waited_s:.0f} s"
+    if observation.batches:
+        text += f", after {format_count(len(observation.batches), 'batch')}"
+    return text
+
+
+def _find_freeing(observation: Observation, stacks: list[Stack]) -> Stack | None:
+    """Finds a forked worker that sleeps in its garbage collector: it waits in a destructor."""
+    if observation.facts["method"] != "fork":
+        return None
+    for stack in stacks:
+        is_collecting = "Garbage-collecting" in stack.text  # faulthandler's word
+        if stack.role != MAIN and is_collecting and stack.status.startswith("S:"):
+            return stack
+    return None
+
+
+def _report_stuck_step(
+    observation: Observation, headline: str, main: Stack | None, waited_s: float
+) -> Finding:
+    symptom = f"no batch was asked for in {waited_s:.0f} s"
+    if observation.batches:
+        symptom += f", after {format_count(len(observation.batches), 'batch')}"
+    symptom += f": the main process is in {_describe_line(main)}"
+    symptom += f"{_describe_inner(main)}{_describe_kernel(main)}"
+    reason = Reason(
+        why="the program waits in this line, not for the loader; "
+        "ranks that get one batch less leave the others waiting so",
+        change="see what this line waits for; give each rank the same number of batches: "
+        "DistributedSampler, or drop_last=True",
+        section=17,
+    )
+    return _make_finding(observation, main, headline, symptom, reason)
+
+
+def _report_stuck_freeing(observation: Observation, headline: str, stack: Stack) -> Finding:
+    symptom = (
+        f"{headline}: {stack.role} (pid {stack.pid}) frees garbage, which does not end; "
+        f"the kernel says {stack.status}"
+    )
+    reason = Reason(
+        why="to free an object of the main process (DistributedDataParallel, a pool), "
+        "it waits for threads it does not have",
+        change="gc.collect() before the loop starts workers; "
+        'or DataLoader(..., multiprocessing_context="forkserver")',
+        section=1,
+    )
+    return _make_finding(observation, stack, headline, symptom, reason)
+
+
+def _report_stuck_worker(
+    observation: Observation, headline: str, busy: list[BusyWorker], stack: Stack
+) -> Finding:
+    """`stack` is that of the first busy worker, which is at its batch for the longest time."""
+    first = busy[0]
+    symptom = f"{headline}: {_describe_busy(first, stack, other_count=len(busy) - 1)}"
+    reason = find_reason(observation, first.worker, first.stage, stack)
+    reason = _advise_timeout(observation, reason)
+    return _make_finding(observation, stack, headline, symptom, reason)
+
+
+def _report_stuck_start(observation: Observation, headline: str, silent: list[Stack]) -> Finding:
+    """Workers that have not come as far as worker_init_fn."""
+    method = observation.facts["method"]
+    first = silent[0]
+    symptom = (
+        f"{headline}: {format_count(len(silent), 'worker')} started by {method} did not reach "
+        f"worker_init_fn (process {first.pid}"
+    )
+    if first.line is not None:
+        symptom += f", in {first.line}"
+    symptom += f"){_describe_kernel(first)}"
+    if method == "fork":
+        reason = Reason(
+            why="a forked worker inherits locks that no thread will release",
+            change="start threads, and use libraries that have some, "
+            "only after the loop has started its workers",
+            section=1,
+        )
+    else:
+        reason = Reason(
+            why="such a worker first imports the main script and unpickles the dataset",
+            change='put the script under if __name__ == "__main__":, '
+            "and look at what the dataset does when it is unpickled",
+            section=10,
+        )
+    return _make_finding(observation, first, headline, symptom, reason)
+
+
+def _report_lost_batch(observation: Observation, headline: str, main: Stack | None) -> Finding:
+    """No process is at work."""
+    symptom = f"{headline}: no worker is working"
+    if main is not None and main.line is not None:
+        symptom += f"; the main process is in {main.line}"
+    reason = Reason(
+        why="a batch was lost between a worker and the main process, "
+        "or the sampler does not return",
+        change="read the stacks below",
+        section=13,
+    )
+    return _make_finding(observation, main, headline, symptom, reason)
+
+
+def _make_finding(
+    observation: Observation, stack: Stack | None, headline: str, symptom: str, reason: Reason
+) -> Finding:
+    where = observation.made_at
+    if stack is not None and stack.user_frame is not None:
+        where = stack.user_frame.place
+    return Finding(
+        Code.STUCK,
+        where,
+        what=symptom,
+        why=reason.why,
+        change=reason.change,
+        section=reason.section,
+        severity=Severity.STUCK,
+        headline=headline,
+    )
+
+
+def _advise_timeout(observation: Observation, reason: Reason) -> Reason:
+    """Adds the advice to set a timeout, if the loader can have one and has none."""
+    if observation.num_workers == 0 or observation.facts["timeout"]:
+        return reason
+    change = (
+        f"{reason.change}; "
+        f"DataLoader(..., timeout={_ADVISED_TIMEOUT_S}) turns the wait into an error"
+    )
+    return Reason(reason.why, change, reason.section)
+
+
+def _describe_busy(busy: BusyWorker, stack: Stack, other_count: int) -> str:
+    """Says where a worker hangs, for how long, and how many others do."""
+    number = busy.worker.number
+    process = MAIN if number == WITHOUT_WORKERS else f"worker {number}"
+    text = f"{process} (pid {stack.pid}) is "
+    if busy.stage == "dataset":
+        text += f"at sample {busy.sample}"
+    else:
+        text += f"in {_FUNCTIONS[busy.stage]}"
+    if stack.line is not None:
+        text += f", in {stack.line}"
+    text += f"{_describe_inner(stack)}, for {busy.busy_s:.0f} s"
+    if other_count:
+        text += f"; {format_count(other_count, 'more worker')} at work or waiting"
+    return text + _describe_kernel(stack)
+
+
+def _describe_line(stack: Stack | None) -> str:
+    if stack is None or stack.line is None:
+        return "an unknown line"
+    return str(stack.line)
+
+
+def _describe_inner(stack: Stack | None) -> str:
+    """Names the innermost function, if that is not the user's own line."""
+    if stack is None or not stack.working or stack.working[0] == stack.line:
+        return ""
+    return f", inside of {stack.working[0]}"
+
+
+def _describe_kernel(stack: Stack | None) -> str:
+    if stack is None or stack.status == THIS_PROCESS:
+        return ""
+    return f"; the kernel says {stack.status}"

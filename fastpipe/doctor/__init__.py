@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fastpipe.doctor.check import Check, Verdict
-from fastpipe.doctor.dataset_checks import dataset
-from fastpipe.doctor.libraries import library_checks
-from fastpipe.doctor.system import system_checks
+from fastpipe.doctor.dataset_checks import check_dataset
+from fastpipe.doctor.libraries import check_libraries
+from fastpipe.doctor.system import check_system
 from fastpipe.format.folder import Place
 
 __all__ = ["Check", "Verdict", "examine"]
@@ -17,4 +17,7 @@ def examine(data: Place | None = None) -> list[Check]:
     Raises:
         DatasetError: `data` holds no finished dataset.
     """
-    return [*system_checks(), *library_checks(), *(() if data is None else dataset(data))]
+    checks = [*check_system(), *check_libraries()]
+    if data is not None:
+        checks += check_dataset(data)
+    return checks

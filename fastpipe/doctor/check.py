@@ -16,13 +16,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the table: what was looked at, what there is, how that is, and what to do, if anything."""
+    """One line of the table."""
 
-    name: str
-    found: str
+    name: str  # of what was looked at
+    found: str  # the result, with figures
     verdict: Verdict = Verdict.OK
-    advice: str = ""
+    advice: str = ""  # what to do; "" if nothing
 
 
-def judged(name: str, found: str, well: bool, advice: str, otherwise: Verdict = Verdict.NOTE) -> Check:
-    return Check(name, found) if well else Check(name, found, otherwise, advice)
+def make_check(
+    name: str, found: str, is_ok: bool, advice: str, otherwise: Verdict = Verdict.NOTE
+) -> Check:
+    """Makes a check that is OK without advice, or has a verdict and advice."""
+    if is_ok:
+        return Check(name, found)
+    return Check(name, found, otherwise, advice)

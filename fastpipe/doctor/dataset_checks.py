@@ -1,4 +1,4 @@
-"""A dataset -> checks: its files, how fast it decodes on this machine, and whether the disk keeps up."""
+"""A dataset -> checks: its files, the speed of decoding, and whether the disk keeps up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastpipe.doctor.check import Check, Verdict, judged
+from fastpipe.doctor.check import Check, Verdict, make_check
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Place
@@ -26,108 +26,162 @@ from fastpipe.sources.scan.opening import open_data
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.verify.verification import verify
 
-_READ_BYTES = 64 << 20
+# Enough to measure a fast disk or link, and seconds on a slow one.
+_MOST_READ_BYTES = 64 << 20
+_READ_BYTES = 1 << 20
 _REQUEST_BYTES = 4 << 20
-_DECODED = 256
+_DECODED_IMAGES = 256
+_SIZE = 224  # pixels
 
 
-def dataset(path: Place) -> Iterator[Check]:
-    """What is wrong with its files, as far as that can be told in seconds; then how fast it is. Raises as `examine`."""
+def check_dataset(path: Place) -> Iterator[Check]:
+    """Checks its files, as far as seconds allow, then how fast it is. Raises as `examine`."""
     try:
         index = open_data(path)
     except DatasetError:
-        if not isinstance(path, Path) or not (path / DATASET_FILE).exists():
+        # A dataset that cannot be opened may still be checked; any other folder is a mistake.
+        is_damaged = isinstance(path, Path) and (path / DATASET_FILE).exists()
+        if not is_damaged:
             raise
-        yield _files(path)  # what is wrong with the dataset
+        yield _check_files(path)
         return
     if index.packed:
-        yield _files(path)
+        yield _check_files(path)
     else:
-        left_out = f", {index.counts['rejected']:,} files left out" if index.counts["rejected"] else ""
-        found = (
-            f"{len(index):,} images, not packed{left_out}; {index.counts['converted']:,} are converted in each epoch"
-        )
-        yield Check("dataset", found, Verdict.NOTE, f"to load it faster: fastpipe pack {path} DST")
+        yield _describe_unpacked(index, path)
     if len(index) == 0:
-        return
-    try:
-        rate, wrong = _decode(index)
-    except DatasetError as problem:  # a record of the index that cannot be, such as a shard that does not exist
-        yield Check("decoding", str(problem), Verdict.BAD, f"to list all damage: fastpipe verify {path}")
-        return
-    found = wrong or f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
+        return  # nothing to decode
+
     command = f"verify {path}" if index.packed else f"pack {path} DST"
-    yield judged("decoding", found, not wrong, f"to list all damaged samples: fastpipe {command}", Verdict.BAD)
-    needed = rate * index.stored_bytes / len(index)
-    yield _link(index, needed) if isinstance(index, RemoteIndex) else _reading(index, needed)
+    try:
+        images_per_s, problem = _measure_decoding(index)
+    except DatasetError as error:  # an impossible record, such as of a shard that does not exist
+        advice = f"to list all damage: fastpipe verify {path}"
+        yield Check("decoding", str(error), Verdict.BAD, advice)
+        return
+    rate = f"{images_per_s:,.0f} images/s of random crops to {_SIZE}, by {granted_cpus()} threads"
+    yield make_check(
+        "decoding",
+        problem or rate,
+        problem == "",
+        f"to list all damaged samples: fastpipe {command}",
+        Verdict.BAD,
+    )
+    needed_bytes_per_s = images_per_s * index.stored_bytes / len(index)
+    if isinstance(index, RemoteIndex):
+        yield _check_link(index, needed_bytes_per_s)
+    else:
+        yield _check_disk(index, needed_bytes_per_s)
 
 
-def _files(path: Place) -> Check:
+def _check_files(path: Place) -> Check:
     report = verify(path, quick=True)
-    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}; "
+    plural = "" if report.shards == 1 else "s"
+    result = f"{report.samples:,} samples in {report.shards:,} shard{plural}; "
     if report.sound:
-        return Check("dataset", f"{found}the index and all sizes are unchanged")
-    more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
+        return Check("dataset", f"{result}the index and all sizes are unchanged")
+    result += str(report.findings[0])
+    other_count = len(report.findings) - 1
+    if other_count:
+        result += f" and {other_count:,} more"
     advice = f"repair it: fastpipe verify {path} --repair SRC"
-    return Check("dataset", f"{found}{report.findings[0]}{more}", Verdict.BAD, advice)
+    return Check("dataset", result, Verdict.BAD, advice)
 
 
-def _decode(index: Index) -> tuple[float, str]:
-    """Images/s, of some random crops from files in the page cache; how many failed, and why the first did, or ""."""
-    count = min(_DECODED, len(index))
-    recipe = Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
+def _describe_unpacked(index: Index, path: Place) -> Check:
+    result = f"{len(index):,} images, not packed"
+    if index.counts["rejected"]:
+        result += f", {index.counts['rejected']:,} files left out"
+    result += f"; {index.counts['converted']:,} are converted in each epoch"
+    advice = f"to load it faster: fastpipe pack {path} DST"
+    return Check("dataset", result, Verdict.NOTE, advice)
+
+
+def _measure_decoding(index: Index) -> tuple[float, str]:
+    """Measures images/s of random crops from files in the page cache.
+
+    Returns:
+        The images/s, and how many failed and why the first did; "" if none did.
+    """
+    count = min(_DECODED_IMAGES, len(index))
+    size = (_SIZE, _SIZE)
+    recipe = Recipe(count, size, RandomResizedCrop(), 0.5, True, True, 0, Content.of(index))
     plan = EpochPlan(recipe, 0).batch(0)
-    images = np.empty((count, 224, 224, 3), dtype=np.uint8)
+    images = np.empty((count, *size, 3), dtype=np.uint8)
     with closing(Engine(index, granted_cpus())) as engine:
-        engine.decode(plan, images)  # reads the files
-        started = time.perf_counter()
+        engine.decode(plan, images)  # this reads the files
+        began_s = time.perf_counter()
         errors = engine.decode(plan, images)
-        taken = time.perf_counter() - started
+        elapsed_s = time.perf_counter() - began_s
+    rate = count / elapsed_s
     if not errors:
-        return count / taken, ""
+        return rate, ""
     row, reason = errors[0]
     sample = int(plan.samples[row])
     path, key, offset = index.where(sample)
     first = f"sample {sample} (key {key}) at byte {offset} of {path}: {reason}"
-    return count / taken, f"{len(errors)} of {count} samples cannot be decoded: {first}"
+    return rate, f"{len(errors)} of {count} samples cannot be decoded: {first}"
 
 
-def _link(index: RemoteIndex, needed: float) -> Check:
+def _check_link(index: RemoteIndex, needed_bytes_per_s: float) -> Check:
     """Fetches the end of the last shard, past the cache."""
     shard = index.shards[-1]
-    begin = max(0, shard.size_bytes - _READ_BYTES)
-    pieces = [(at, min(at + _REQUEST_BYTES, shard.size_bytes)) for at in range(begin, shard.size_bytes, _REQUEST_BYTES)]
-    started = time.perf_counter()
+    ranges = []
+    begin = max(0, shard.size_bytes - _MOST_READ_BYTES)
+    while begin < shard.size_bytes:
+        end = min(begin + _REQUEST_BYTES, shard.size_bytes)
+        ranges.append((begin, end))
+        begin = end
+
+    def fetch(begin_and_end: tuple[int, int]) -> int:
+        begin, end = begin_and_end
+        return len(index.past_cache.fetched(shard.name, begin, end).data)
+
+    # All requests at once, as the loader makes them: one alone waits for the round trip.
+    began_s = time.perf_counter()
     try:
-        with ThreadPoolExecutor(len(pieces)) as pool:
-            answers = pool.map(lambda piece: index.past_cache.fetched(shard.name, *piece), pieces)
-            read = sum(len(answer.data) for answer in answers)
+        with ThreadPoolExecutor(len(ranges)) as pool:
+            fetched_bytes = sum(pool.map(fetch, ranges))
     except OSError as problem:
         return Check("link", str(problem), Verdict.BAD, "check the network and the server")
-    advice = "let the cache_limit= of fastpipe.open hold the dataset: later epochs then read it from the disk"
-    return _keeps_up("link", read, started, needed, advice)
+    return _compare_speed(
+        "link",
+        fetched_bytes / (time.perf_counter() - began_s),
+        needed_bytes_per_s,
+        "let the cache_limit= of fastpipe.open hold the dataset: "
+        "later epochs then read it from the disk",
+    )
 
 
-def _reading(index: Index, needed: float) -> Check:
+def _check_disk(index: Index, needed_bytes_per_s: float) -> Check:
     """Reads the end of the last shard past the page cache."""
     path = index.shards[-1].path
     try:
         with open(path, "rb", buffering=0) as file:
-            begin = max(0, os.fstat(file.fileno()).st_size - _READ_BYTES)
+            begin = max(0, os.fstat(file.fileno()).st_size - _MOST_READ_BYTES)
+            # Without this, the kernel would answer from its memory.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), begin, 0, os.POSIX_FADV_DONTNEED)
             file.seek(begin)
-            started, read = time.perf_counter(), 0
-            while piece := len(file.read(1 << 20)):
-                read += piece
+            began_s = time.perf_counter()
+            read_bytes = 0
+            while data := file.read(_READ_BYTES):
+                read_bytes += len(data)
+            elapsed_s = time.perf_counter() - began_s
     except OSError as problem:
-        return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "check the disk")
-    advice = "put the dataset on a faster disk, if it does not fit into the page cache"
-    return _keeps_up("reading", read, started, needed, advice)
+        result = f"{path} cannot be read: {problem.strerror}"
+        return Check("reading", result, Verdict.BAD, "check the disk")
+    return _compare_speed(
+        "reading",
+        read_bytes / elapsed_s,
+        needed_bytes_per_s,
+        "put the dataset on a faster disk, if it does not fit into the page cache",
+    )
 
 
-def _keeps_up(name: str, read: int, started: float, needed: float, advice: str) -> Check:
-    """Bytes that have come since, against the bytes/s that decoding needs."""
-    rate = read / (time.perf_counter() - started)
-    found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
-    return judged(name, found, rate >= needed, advice)
+def _compare_speed(name: str, bytes_per_s: float, needed_bytes_per_s: float, advice: str) -> Check:
+    result = (
+        f"{bytes_per_s / 1e6:,.0f} MB/s; "
+        f"decoding at this speed needs {needed_bytes_per_s / 1e6:,.0f} MB/s"
+    )
+    return make_check(name, result, bytes_per_s >= needed_bytes_per_s, advice)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import json
-import math
 import multiprocessing
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import cv2
-import numpy as np
 import torch
 
-from fastpipe.doctor.check import Check, Verdict, judged
-from fastpipe.engine.engine import engine_facts, extension_file
+from fastpipe.doctor.check import Check, Verdict, make_check
+from fastpipe.doctor.libjpeg_simd import measure_jpeg_simd
+from fastpipe.engine.engine import engine_facts
 from fastpipe.machine.cpus import granted_cpus
 
-_LEAST_SIMD_RATIO = 1.4  # 2 to 3 where SIMD is in use
+_LEAST_SIMD_RATIO = 1.4  # 2 to 3 with SIMD in use
 
 MAPS = Path("/proc/self/maps")
-# What each is told by before a program starts.
+# The variable that sets the threads of each library, before a program starts.
 VARIABLES = {
     "torch": "OMP_NUM_THREADS",
     "OpenMP": "OMP_NUM_THREADS",
@@ -34,188 +28,163 @@ VARIABLES = {
     "OpenBLAS": "OPENBLAS_NUM_THREADS",
     "OpenCV": "OPENCV_FOR_THREADS_NUM",
 }
-_TOLD_BY_TORCH = {"OpenMP": "omp_get_max_threads", "MKL": "mkl_get_max_threads"}
-# By the ways in which it is built: by itself, or as numpy's and SciPy's wheels bring it, with 64-bit indices.
-_OPENBLAS_NAMES = [f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("", "scipy_") for suffix in ("", "64_")]
+# torch.__config__.parallel_info() has lines such as "omp_get_max_threads() : 8".
+_IN_PARALLEL_INFO = {"OpenMP": "omp_get_max_threads", "MKL": "mkl_get_max_threads"}
+# The names depend on the build: plain, or as numpy's and SciPy's wheels have it, and with 64-bit
+# indices.
+_OPENBLAS_FUNCTIONS = (
+    "openblas_get_num_threads",
+    "openblas_get_num_threads64_",
+    "scipy_openblas_get_num_threads",
+    "scipy_openblas_get_num_threads64_",
+)
 
 
-def library_checks() -> Iterator[Check]:
-    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
-    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-    # How torch's DataLoader would start its workers and get their batches.
-    yield Check("worker processes", f"tensors by {strategy}, {method} by default")
-    granted, counts = granted_cpus(), thread_counts()
-    yield _threads(granted, counts)
-    yield _threads_in_workers(granted, counts)
+def check_libraries() -> Iterator[Check]:
+    """Checks threads, the engine, libjpeg-turbo and the GPU."""
+    yield _describe_workers()
+    granted = granted_cpus()
+    counts = count_threads()
+    yield _check_threads(granted, counts)
+    yield _check_threads_in_workers(granted, counts)
     facts = engine_facts()
-    yield judged(
+    yield make_check(
         "engine",
-        f"resize by {facts.resize}, decoding by {facts.decode}, coefficients by {facts.coefficients}",
+        f"resize by {facts.resize}, decoding by {facts.decode}, "
+        f"coefficients by {facts.coefficients}",
         facts.resize != "scalar" and facts.decode == "baseline",
         "this CPU has no AVX2 or BMI2, which the fastest code needs; results are the same",
     )
-    yield _libjpeg()
-    yield _gpu()
+    yield _check_libjpeg()
+    yield _check_gpu()
 
 
-def _threads(granted: int, counts: dict[str, int]) -> Check:
-    """Threads of each library in a process, against the CPUs granted."""
-    set_to = [f"{name}={os.environ[name]}" for name in sorted(set(VARIABLES.values())) if name in os.environ]
-    found = ", ".join(f"{name} {count}" for name, count in counts.items())
-    found += f"; {', '.join(set_to) or 'OMP_NUM_THREADS not set'}"
-    too_many = {VARIABLES[name]: granted for name, count in counts.items() if count > granted}
-    settings = ", ".join(f"{variable}={count}" for variable, count in too_many.items())
-    advice = f"more than the {granted} CPUs granted: set {settings}"
-    return judged("threads", found, not too_many, advice, Verdict.BAD)
+def _describe_workers() -> Check:
+    """Says how torch's DataLoader would start its workers and get their batches."""
+    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    # Without allow_none, the question would settle the method for this process.
+    method = multiprocessing.get_start_method(allow_none=True)
+    if method is None:
+        method = multiprocessing.get_all_start_methods()[0]
+    return Check("worker processes", f"tensors by {strategy}, {method} by default")
 
 
-def _threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
-    """The same for a worker process a CPU. torch limits itself there to one thread; the others do not."""
+def _check_threads(granted: int, counts: dict[str, int]) -> Check:
+    """Compares the threads of each library in a process with the CPUs granted."""
+    result = ", ".join(f"{library} {count}" for library, count in counts.items())
+    settings = []
+    for variable in sorted(set(VARIABLES.values())):
+        if variable in os.environ:
+            settings.append(f"{variable}={os.environ[variable]}")
+    result += f"; {', '.join(settings) or 'OMP_NUM_THREADS not set'}"
+    advised: dict[str, None] = {}  # a set that keeps the order
+    for library, count in counts.items():
+        if count > granted:
+            advised[f"{VARIABLES[library]}={granted}"] = None
+    advice = f"more than the {granted} CPUs granted: set {', '.join(advised)}"
+    return make_check("threads", result, not advised, advice, Verdict.BAD)
+
+
+def _check_threads_in_workers(granted: int, counts: dict[str, int]) -> Check:
+    """Checks the threads of one worker process for each CPU.
+
+    torch limits itself in a worker to one thread. The other libraries do not.
+    """
     name = "threads in workers"
-    several = {library: counts[library] for library in ("OpenCV", "OpenBLAS") if counts.get(library, 1) > 1}
+    several = {}
+    for library in ("OpenCV", "OpenBLAS"):
+        if counts.get(library, 1) > 1:
+            several[library] = counts[library]
     if not several or granted == 1:
         return Check(name, "one per library")
     most = max(several.values())
-    found = f"{granted} workers of DataLoader with {most} of {' and '.join(several)} each: {granted * most} threads"
+    libraries = " and ".join(several)
+    result = (
+        f"{granted} workers of DataLoader with {most} of {libraries} each: {granted * most} threads"
+    )
     settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
     advice = (
-        f"for your own worker processes: {settings}; fastpipe.loader has no worker processes, and "
-        "fastpipe.Dataset limits OpenCV itself"
+        f"for your own worker processes: {settings}; fastpipe.loader has no worker processes, "
+        "and fastpipe.Dataset limits OpenCV itself"
     )
-    return Check(name, found, Verdict.NOTE, advice)
+    return Check(name, result, Verdict.NOTE, advice)
 
 
-def _libjpeg() -> Check:
-    """Version, file, and whether its SIMD code is in use."""
-    name, simd = "libjpeg-turbo", jpeg_simd()
+def _check_libjpeg() -> Check:
+    """Checks the version, the file, and whether SIMD code is in use."""
+    name = "libjpeg-turbo"
+    simd = measure_jpeg_simd()
     if simd is None:
         return Check(name, f"{engine_facts().libjpeg_turbo}; its speed could not be measured")
-    found = simd.version + (f" ({os.path.basename(simd.file)})" if simd.file else "")
+    result = simd.version
+    if simd.file:
+        result += f" ({os.path.basename(simd.file)})"
     if simd.ratio >= _LEAST_SIMD_RATIO:
-        return Check(name, f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD")
-    advice = "unset JSIMD_FORCENONE"
-    if os.environ.get("JSIMD_FORCENONE") != "1":
+        return Check(name, f"{result}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD")
+    if os.environ.get("JSIMD_FORCENONE") == "1":
+        advice = "unset JSIMD_FORCENONE"
+    else:
         advice = (
-            "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel, which "
-            "contains libjpeg-turbo"
+            "it was built without SIMD: install your system's libjpeg-turbo, "
+            "or fastpipe's wheel, which contains libjpeg-turbo"
         )
-    return Check(name, f"{found}; no SIMD in use", Verdict.NOTE, advice)
+    return Check(name, f"{result}; no SIMD in use", Verdict.NOTE, advice)
 
 
-def _gpu() -> Check:
-    """What torch sees, and whether host memory can be pinned for it."""
+def _check_gpu() -> Check:
+    """Checks which GPUs torch sees, and whether host memory can be pinned for them."""
     if not torch.cuda.is_available():
         if torch.version.cuda is None:
             return Check("GPU", "torch was built without CUDA", Verdict.NOTE)
         return Check("GPU", "torch sees no GPU", Verdict.NOTE, "check nvidia-smi and the driver")
-    names = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
-    found = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"
+    count = torch.cuda.device_count()
+    names = {torch.cuda.get_device_name(number) for number in range(count)}
+    result = f"{count} x {', '.join(sorted(names))}"
+    # A container may not allow memory to be locked, and then pinning fails.
     try:
         torch.empty(1 << 20, dtype=torch.uint8, device="cpu", pin_memory=True)
     except RuntimeError as problem:
         reason = str(problem).splitlines()[0]
         advice = f"memory cannot be pinned ({reason}): raise the limit on locked memory (ulimit -l)"
-        return Check("GPU", found, Verdict.BAD, advice)
-    return Check("GPU", f"{found}; pinning works")
+        return Check("GPU", result, Verdict.BAD, advice)
+    return Check("GPU", f"{result}; pinning works")
 
 
-def thread_counts() -> dict[str, int]:
-    """Threads by the library's name; those that are not there are left out."""
+def count_threads() -> dict[str, int]:
+    """Counts the threads of each library in this process, by the library's name."""
     counts = {"torch": torch.get_num_threads()}
-    words = torch.__config__.parallel_info()
-    for name, function in _TOLD_BY_TORCH.items():
-        if told := re.search(rf"{function}\(\) : (\d+)", words):
-            counts[name] = int(told[1])
-    if openblas := [_openblas(path) for path in _loaded("openblas")]:
-        counts["OpenBLAS"] = max(openblas)
+    # torch reports the threads of the OpenMP and MKL that it uses.
+    info = torch.__config__.parallel_info()
+    for library, function in _IN_PARALLEL_INFO.items():
+        match = re.search(rf"{function}\(\) : (\d+)", info)
+        if match:
+            counts[library] = int(match[1])
+    # numpy, SciPy and others may each have brought an OpenBLAS.
+    openblas_counts = [_read_openblas_threads(path) for path in _list_loaded("openblas")]
+    if openblas_counts:
+        counts["OpenBLAS"] = max(openblas_counts)
     counts["OpenCV"] = cv2.getNumThreads()
     return counts
 
 
-def _loaded(part: str) -> set[str]:
-    """Libraries of this process whose file has that in its name."""
+def _list_loaded(part: str) -> set[str]:
+    """Lists the libraries of this process with that part in the name of their file."""
     try:
         lines = MAPS.read_text(errors="replace").splitlines()
     except OSError:  # not Linux
         return set()
-    paths = {line.split(maxsplit=5)[5] for line in lines if part in line and ".so" in line}
-    return {path for path in paths if part in Path(path).name}
+    paths = set()
+    for line in lines:
+        if part in line and ".so" in line:
+            path = line.split(maxsplit=5)[5]
+            if part in Path(path).name:
+                paths.add(path)
+    return paths
 
 
-def _openblas(path: str) -> int:
+def _read_openblas_threads(path: str) -> int:
     library = ctypes.CDLL(path)  # it is loaded already
-    return next((int(getattr(library, name)()) for name in _OPENBLAS_NAMES if hasattr(library, name)), 1)
-
-
-# The library does not say which code it runs. But it can be told to do without SIMD, by JSIMD_FORCENONE=1 at its start:
-# so a picture is decoded in two processes, as things are and with that, and the times tell. (Source: libjpeg-turbo's
-# simd/x86_64/jsimd.c and its like.)
-_TIMEOUT_S = 60  # of a process
-_ROUNDS = 4
-# Without the package, so without torch: that takes a fifth of a second. CPU time, the least of many: other programs on
-# the machine do not change it.
-_TIMED = """
-import importlib.util, json, sys, time
-spec = importlib.util.spec_from_file_location("_engine", sys.argv[1])
-engine = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(engine)
-jpeg, times = sys.stdin.buffer.read(), []
-for _ in range(40):
-    started = time.process_time()
-    engine.decode(jpeg, method="libjpeg")
-    times.append(time.process_time() - started)
-try:
-    files = [line.split(maxsplit=5)[-1].strip() for line in open("/proc/self/maps") if "libjpeg" in line]
-except OSError:
-    files = []
-print(json.dumps([min(times), files[0] if files else None]))
-"""
-
-
-class JpegSimd(NamedTuple):
-    """The version and the file of the library that is loaded, where they can be told; else the version that the engine
-    was built with. `ratio`: the time of a decode without SIMD to that as things are; 1 where no SIMD is in use.
-    """
-
-    version: str
-    file: str | None
-    ratio: float
-
-
-@functools.cache
-def jpeg_simd() -> JpegSimd | None:
-    """Measures, once a process, in two seconds; None where a process of our own cannot be started.
-
-    In turn, several times: a busy neighbour of the core makes one process 1.7 times as slow as the next.
-    """
-    jpeg, usual, plain, file = _smooth_jpeg(), math.inf, math.inf, None
-    try:
-        for _ in range(_ROUNDS):
-            (as_is, file), (without, _) = _timed(jpeg, {}), _timed(jpeg, {"JSIMD_FORCENONE": "1"})
-            usual, plain = min(usual, as_is), min(plain, without)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return JpegSimd(_version(file) or engine_facts().libjpeg_turbo, file, plain / usual)
-
-
-def _smooth_jpeg() -> bytes:
-    """A picture with hardly any Huffman codes to read: what remains is what SIMD is for."""
-    y, x = np.mgrid[0:256, 0:256]
-    pixels = np.stack([x, y, (x + y) // 2], axis=-1).astype(np.uint8)  # (height, width, BGR)
-    return bytes(cv2.imencode(".jpg", pixels)[1])
-
-
-def _timed(jpeg: bytes, extra: dict[str, str]) -> tuple[float, str | None]:
-    """Seconds of a decode, and the library's file. OSError, SubprocessError: they cannot be told."""
-    command, env = [sys.executable, "-P", "-c", _TIMED, extension_file()], {**os.environ, **extra}
-    run = subprocess.run(command, input=jpeg, capture_output=True, timeout=_TIMEOUT_S, check=True, env=env)
-    seconds, file = json.loads(run.stdout)
-    return seconds, file
-
-
-def _version(file: str | None) -> str | None:
-    """As the library's own file has it."""
-    if file is None or not os.access(file, os.R_OK):
-        return None
-    found = re.search(rb"libjpeg-turbo version (\d[\w.]*)", Path(file).read_bytes())
-    return None if found is None else found[1].decode()
+    for name in _OPENBLAS_FUNCTIONS:
+        if hasattr(library, name):
+            return int(getattr(library, name)())
+    return 1

@@ -1,14 +1,14 @@
-"""OMP_PROC_BIND and the like -> the CPUs that the process had before OpenMP bound its main thread to one of them.
+"""OMP_PROC_BIND and the like -> the CPUs that the process had before OpenMP bound a thread.
 
-Note [bound threads]
-With OMP_PROC_BIND=close or spread (also GOMP_CPU_AFFINITY, KMP_AFFINITY), OpenMP's library binds the thread that loads
-it to its first place, which is one CPU or one core. `import torch` loads it. Each thread and each process that the main
-thread starts later inherits this mask: a loader's threads, and the workers of a DataLoader, would all run on one CPU.
-The library itself knows the mask that it found: its places are made of it. So CPUs are counted by the places, if the
-mask of a thread is within a single place, and threads are started with all of them.
+Note [bound threads] With OMP_PROC_BIND=close or spread (also GOMP_CPU_AFFINITY, KMP_AFFINITY),
+OpenMP's library binds the thread that loads it to its first place, which is one CPU or one core.
+`import torch` loads it. Each thread and each process that the main thread starts later inherits
+this mask: a loader's threads, and the workers of a DataLoader, would all run on one CPU. The
+library itself knows the mask that it found: its places are made of it. So, if the mask of a thread
+is within a single place, CPUs are counted by the places, and threads are started with all of them.
 
-A process that a bound one has started, such as a rank of torchrun, found no more than one CPU. There nothing tells
-which CPUs it was meant to have, so this is said only.
+A process that a bound one has started, such as a rank of torchrun, found no more than one CPU.
+Nothing tells which CPUs it was meant to have, so there is only a warning.
 """
 
 from __future__ import annotations
@@ -26,78 +26,104 @@ _NO_BINDING = ("", "false", "none", "disabled")
 
 
 def variable() -> str:
-    """The variable that has OpenMP bind threads, as NAME=value; "": none."""
+    """Finds the variable that makes OpenMP bind threads, as NAME=value; "" if none does."""
+    # OMP_PROC_BIND is the standard's, the others are those of GNU and Intel.
     for name in VARIABLES:
         if os.environ.get(name, "").lower() not in _NO_BINDING:
             return f"{name}={os.environ[name]}"
     return ""
 
 
-def thread_cpus() -> frozenset[int]:
-    """The CPUs that this thread may run on; none where the system has no masks."""
-    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+def list_thread_cpus() -> frozenset[int]:
+    """Lists the CPUs that this thread may run on; empty on systems without masks."""
+    if not hasattr(os, "sched_getaffinity"):
+        return frozenset()
+    return frozenset(os.sched_getaffinity(0))
 
 
-def allowed_cpus() -> frozenset[int]:
-    """The CPUs that this thread could run on if OpenMP had not bound it. Note [bound threads]"""
-    mask = thread_cpus()
+def list_allowed_cpus() -> frozenset[int]:
+    """Lists the CPUs that this thread could run on if OpenMP had not bound it.
+
+    Note [bound threads]
+    """
+    mask = list_thread_cpus()
     if not mask or not variable():
         return mask
-    for places in _places():
-        every = frozenset[int]().union(*places)
-        if mask < every and any(mask <= place for place in places):
-            return every
+    # A mask of all CPUs, or one that is not within a place, was not set by this library.
+    for places in _read_places():
+        all_cpus = frozenset[int]().union(*places)
+        is_within_one_place = any(mask <= place for place in places)
+        if mask < all_cpus and is_within_one_place:
+            return all_cpus
     return mask
 
 
 def is_started_bound() -> bool:
-    """Whether a program that OpenMP has bound has started this one, as far as can be told: it has one CPU."""
-    return bool(variable()) and len(allowed_cpus()) == 1 < (os.cpu_count() or 1)
+    """Whether a program that OpenMP has bound seems to have started this one.
+
+    Then this one has one CPU of several.
+    """
+    if not variable():
+        return False
+    return len(list_allowed_cpus()) == 1 and (os.cpu_count() or 1) > 1
 
 
 @contextlib.contextmanager
 def unbound() -> Iterator[None]:
-    """Threads and processes that are started meanwhile may run on all allowed CPUs."""
-    mask, allowed = thread_cpus(), allowed_cpus()
+    """Lets threads and processes that are started in this block run on all allowed CPUs."""
+    mask = list_thread_cpus()
+    allowed = list_allowed_cpus()
     if mask == allowed:
         yield
         return
-    with contextlib.suppress(OSError):
-        os.sched_setaffinity(0, allowed)
+    _set_thread_cpus(allowed)
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, mask)
+        _set_thread_cpus(mask)
 
 
 def unbind_thread() -> None:
     """Lets this thread, which a pool has just started, run on all allowed CPUs."""
-    allowed = allowed_cpus()
-    if allowed != thread_cpus():
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, allowed)
+    allowed = list_allowed_cpus()
+    if allowed != list_thread_cpus():
+        _set_thread_cpus(allowed)
 
 
-def _places() -> list[list[frozenset[int]]]:
-    """Of each of OpenMP's libraries in this process its places. Source: OpenMP 5.0, 3.2.23 to 3.2.25."""
-    found = []
-    for path in _loaded():
-        with contextlib.suppress(OSError, AttributeError):
+def _set_thread_cpus(cpus: frozenset[int]) -> None:
+    with contextlib.suppress(OSError):  # the administrator may have taken a CPU away since
+        os.sched_setaffinity(0, cpus)
+
+
+def _read_places() -> list[list[frozenset[int]]]:
+    """Reads the places of each OpenMP library in this process.
+
+    Source: OpenMP 5.0, 3.2.23 to 3.2.25.
+    """
+    places_of_libraries = []
+    for path in _list_loaded():
+        with contextlib.suppress(OSError, AttributeError):  # a library without these functions
             library = ctypes.CDLL(path)  # it is loaded already
             places = []
             for place in range(library.omp_get_num_places()):
-                ids = (ctypes.c_int * library.omp_get_place_num_procs(place))()
-                library.omp_get_place_proc_ids(place, ids)
-                places.append(frozenset(ids))
-            found.append(places)
-    return found
+                cpu_ids = (ctypes.c_int * library.omp_get_place_num_procs(place))()
+                library.omp_get_place_proc_ids(place, cpu_ids)
+                places.append(frozenset(cpu_ids))
+            places_of_libraries.append(places)
+    return places_of_libraries
 
 
-def _loaded() -> set[str]:
+def _list_loaded() -> set[str]:
+    """Lists the files of the OpenMP libraries in this process."""
     try:
         lines = MAPS.read_text(errors="replace").splitlines()
     except OSError:  # not Linux
         return set()
-    paths = {line.split(maxsplit=5)[5] for line in lines if "omp" in line and ".so" in line}
-    return {path for path in paths if Path(path).name.startswith(_LIBRARIES)}
+    # 7f1c2a000000-7f1c2a040000 r-xp 00000000 08:01 393449  /usr/lib/libgomp.so.1.0.0
+    paths = set()
+    for line in lines:
+        if "omp" in line and ".so" in line:
+            path = line.split(maxsplit=5)[5]
+            if Path(path).name.startswith(_LIBRARIES):
+                paths.add(path)
+    return paths

@@ -1,20 +1,19 @@
-"""The kernel's files -> the control groups around this process, and how many CPUs these and its affinity let it use.
+"""The kernel's files -> this process's control groups, and how many CPUs it may use.
 
-Sources: cgroups(7); the kernel's documentation of cgroup v1 and v2. Both can be there at once, each with other
-controllers.
+Sources: cgroups(7); the kernel's documentation of cgroup v1 and v2. A machine can use both versions
+at once, each with other controllers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from fastpipe.machine.binding import allowed_cpus
+from fastpipe.machine.binding import list_allowed_cpus
 
 ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
@@ -23,71 +22,104 @@ T = TypeVar("T")
 
 
 def granted_cpus() -> int:
-    """CPUs granted by the affinity mask and by the cgroups' quotas, whichever is less; at least 1.
+    """Counts the CPUs granted by the affinity mask or by the cgroups' quotas, whichever is less.
 
-    A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle. The mask is that which
-    the thread had before OpenMP bound it: Note [bound threads] in binding.py.
+    It is at least 1.
+
+    A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle. The
+    mask is the one that the thread had before OpenMP bound it: Note [bound threads] in binding.py.
     """
-    quota = cpu_quota()
-    allowed = len(allowed_cpus()) or os.cpu_count() or 1
-    return max(1, allowed if quota is None else min(allowed, math.ceil(quota)))
+    allowed = len(list_allowed_cpus()) or os.cpu_count() or 1
+    quota = read_cpu_quota()
+    if quota is None:
+        return max(1, allowed)
+    return max(1, min(allowed, math.ceil(quota)))
 
 
-def cpu_quota() -> float | None:
-    """CPUs' worth of time that this process's cgroups grant it together with all else in them; None without a limit.
+def read_cpu_quota() -> float | None:
+    """Reads how many CPUs' worth of time the cgroups grant; None without a limit.
+
+    All processes in a cgroup share it.
 
     Sources: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us).
     """
-    return min(each_cgroup("cpu", _quota), default=None)
+    return min(read_cgroups("cpu", _read_quota), default=None)
 
 
-def _quota(group: Cgroup) -> float | None:
+def _read_quota(group: Cgroup) -> float | None:
+    # Version 2 has both in one line: "150000 100000" or "max 100000", microseconds.
     if group.version == 2:
         quota, period = (group.folder / "cpu.max").read_text().split()[:2]
-        return None if quota == "max" else int(quota) / int(period)
-    micros = group.number("cpu.cfs_quota_us")
-    return micros / group.number("cpu.cfs_period_us") if micros > 0 else None
+        if quota == "max":
+            return None
+        return int(quota) / int(period)
+    # Version 1 writes -1 if there is no limit.
+    quota_us = group.read_number("cpu.cfs_quota_us")
+    if quota_us <= 0:
+        return None
+    return quota_us / group.read_number("cpu.cfs_period_us")
 
 
-def numbers(file: Path) -> dict[str, int]:
-    """A file of lines of a name, a number, and maybe its unit. OSError, ValueError: it cannot be read, or is none."""
-    return {name.rstrip(":"): int(value) for name, value, *_ in map(str.split, file.read_text().splitlines())}
+def read_numbers(file: Path) -> dict[str, int]:
+    """Reads a file whose lines have a name, a number, and maybe a unit.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it has other lines.
+    """
+    numbers = {}
+    for line in file.read_text().splitlines():
+        name, value, *_ = line.split()
+        numbers[name.rstrip(":")] = int(value)
+    return numbers
 
 
 class Cgroup(NamedTuple):
-    """A control group that this process is in, by itself or by way of one inside it: its files, and 1 or 2, for the
-    versions name their files differently. Errors as of `numbers`.
-    """
+    """A control group around this process."""
 
-    folder: Path
-    version: int
+    folder: Path  # of its files
+    version: int  # 1 or 2: they name the files differently
 
-    def number(self, name: str) -> int:
-        """A file that holds one number."""
+    def read_number(self, name: str) -> int:
+        """Reads a file that holds one number. Raises as `read_numbers`."""
         return int((self.folder / name).read_text())
 
 
-def each_cgroup(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
-    """What the groups say that a controller ("cpu", "memory") limits this process by; not those that say nothing."""
-    found = []
-    for group in _cgroups_of(controller):
+def read_cgroups(controller: str, read: Callable[[Cgroup], T | None]) -> list[T]:
+    """Reads a value of each group by which a controller ("cpu", "memory") limits this process.
+
+    Groups whose files are missing, or for which `read` returns None, are left out.
+    """
+    values = []
+    for group in _list_cgroups(controller):
+        # Containers hide files, and kernels differ in the lines of a file.
         with contextlib.suppress(OSError, ValueError, KeyError, ZeroDivisionError):
-            if (said := read(group)) is not None:
-                found.append(said)
-    return found
+            value = read(group)
+            if value is not None:
+                values.append(value)
+    return values
 
 
-def _cgroups_of(controller: str) -> Iterator[Cgroup]:
-    """The innermost group first, then those around it.
+def _list_cgroups(controller: str) -> Iterator[Cgroup]:
+    """Yields the innermost group first, then those around it, some of which may have no files.
 
-    In a container the path may be that of the host: then only the mount point, which is the container's own group, is
-    there. Those that are not are given too; nothing can be read from them.
+    In a container the path may be that of the host. Then only the mount point has files: it is the
+    container's own group.
     """
     with contextlib.suppress(OSError, ValueError):
+        # Version 1: "4:cpu,cpuacct:/docker/1f2e". Version 2, for all controllers: "0::/user.slice".
         for line in OWN.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
-            version, mount = (1, ROOT / controller) if controllers else (2, ROOT)
-            if version == 2 or controller in controllers.split(","):
-                folder = mount / path.lstrip("/")
-                outwards = itertools.takewhile(mount.__ne__, [folder, *folder.parents])
-                yield from (Cgroup(each, version) for each in (*outwards, mount))
+            if controllers == "":
+                version = 2
+                mount = ROOT
+            elif controller in controllers.split(","):
+                version = 1
+                mount = ROOT / controller
+            else:
+                continue
+            folder = mount / path.lstrip("/")
+            while folder != mount:
+                yield Cgroup(folder, version)
+                folder = folder.parent
+            yield Cgroup(mount, version)

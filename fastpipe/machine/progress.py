@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console
 
+# A log should not fill up, and a bar should look alive.
 _LINE_EVERY_S = 10.0
 _MOVE_EVERY_S = 0.1
 
 
 class Work(Protocol):
-    """Work that is counted in bytes: those done, and all."""
+    """Work that is counted in bytes."""
 
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes that are done."""
 
     @property
-    def total_bytes(self) -> int: ...
+    def total_bytes(self) -> int:
+        """All bytes."""
 
 
 class HowFar(NamedTuple):
-    """How far work is: things and their bytes, done and in all, and problems so far."""
+    """The progress of work on things that have bytes."""
 
     done: int
     total: int
@@ -39,30 +42,53 @@ W = TypeVar("W", bound=Work)
 
 @contextlib.contextmanager
 def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[Callable[[W], None]]:
-    """Shows how far work is: a bar with time left, or a line now and then, which begin with `doing`. Yields a function
-    to call as often as there is something new; it asks for `words` only when they are shown.
+    """Shows the progress of work: as a bar with the time left, or as a line now and then.
+
+    Args:
+        console: where to show it.
+        doing: the first words of the bar or line.
+        words: describes the progress; called only when it is shown.
+
+    Yields:
+        A function to call with the progress whenever it has changed.
     """
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    terminal = console.is_terminal
-    last: float | None = None
-    every_s = _MOVE_EVERY_S if terminal else _LINE_EVERY_S
-    what = TextColumn("{task.description}", markup=False)  # names of folders may look like markup
-    how_far = TextColumn("{task.fields[words]}", markup=False)
-    columns = (what, BarColumn(), TaskProgressColumn(), how_far, TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True)
+    is_terminal = console.is_terminal
+    every_s = _MOVE_EVERY_S if is_terminal else _LINE_EVERY_S
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),  # names of folders may look like markup
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
     task = bar.add_task(doing, total=None, words="")
+    shown_s: float | None = None  # when it was shown last
 
-    def tell(now: W) -> None:
-        nonlocal last
-        at_s = time.monotonic()
-        if last is not None and at_s - last < every_s and not (terminal and now.bytes == now.total_bytes):
+    def show(progress: W) -> None:
+        nonlocal shown_s
+        now_s = time.monotonic()
+        is_first = shown_s is None
+        # A bar has to end full, however soon after its last move.
+        is_complete = is_terminal and progress.bytes == progress.total_bytes
+        if shown_s is not None and now_s - shown_s < every_s and not is_complete:
             return
-        first, last = last is None, at_s
-        if terminal:
-            bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=words(now))
-        elif not first:  # work that is soon over needs no line
-            console.print(f"{doing}: {words(now)}", highlight=False, markup=False, emoji=False)
+        shown_s = now_s
+        if is_terminal:
+            total = max(progress.total_bytes, 1)
+            bar.update(task, total=total, completed=progress.bytes, words=words(progress))
+        elif not is_first:  # work that is soon over needs no line
+            line = f"{doing}: {words(progress)}"
+            console.print(line, highlight=False, markup=False, emoji=False)
 
-    with bar if terminal else contextlib.nullcontext():
-        yield tell
+    with bar if is_terminal else contextlib.nullcontext():
+        yield show

@@ -1,4 +1,4 @@
-"""The kernel's files -> which resources the machine lacks now, in a few words."""
+"""The kernel's files -> which resources the machine lacks at the moment, in a few words."""
 
 from __future__ import annotations
 
@@ -8,124 +8,179 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from fastpipe.machine.cpus import Cgroup, cpu_quota, each_cgroup, granted_cpus, numbers
+from fastpipe.machine.cpus import Cgroup, granted_cpus, read_cgroups, read_cpu_quota, read_numbers
 
 PROC = Path("/proc")
 _IO_WAIT_S = 0.2
-_NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2**63 where there is none
+_IO_WAIT_INDEX = 4  # in `_read_cpu_times`
+_NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2**63 if there is no limit
 
 
 def machine_state() -> str:
-    """CPUs granted, their quota and load, memory, and how long tasks waited for disk, memory or CPU of late.
+    """Describes CPUs, load and memory, and how long tasks lately waited for disk, memory or CPU.
 
-    What cannot be read is left out. Takes 0.2 s where the kernel keeps no account of such waiting. Sources: proc(5);
-    the kernel's documentation of pressure stall information (PSI) and of cgroup v1 and v2 (cpu.stat).
+    What cannot be read is left out. It takes 0.2 s if the kernel keeps no account of such waiting.
+    Sources: proc(5); the kernel's documentation of pressure stall information (PSI) and of cgroup
+    v1 and v2 (cpu.stat).
     """
-    return "; ".join(_parts())
+    return "; ".join([*_describe_cpus(), *_describe_memory(), *_describe_waiting()])
 
 
-def _parts() -> Iterator[str]:
-    quota, load = cpu_quota(), f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    yield f"{granted_cpus()} CPUs granted{'' if quota is None else f' (a quota of {quota:g})'}{load}"
-    memory = memory_bytes()
+def _describe_cpus() -> Iterator[str]:
+    text = f"{granted_cpus()} CPUs granted"
+    quota = read_cpu_quota()
+    if quota is not None:
+        text += f" (a quota of {quota:g})"
+    if hasattr(os, "getloadavg"):
+        text += f", load {os.getloadavg()[0]:.1f}"
+    yield text
+
+
+def _describe_memory() -> Iterator[str]:
+    memory = read_memory()
     if memory is not None:
-        yield f"{memory[0] / 1e9:.1f} of {memory[1] / 1e9:.1f} GB of memory available"
-    limit = container_memory_bytes()
-    if limit is not None:
-        yield f"{limit[0] / 1e9:.1f} of this container's {limit[1] / 1e9:.1f} GB of memory in use"
-    for what, name in (("the disk", "io"), ("memory", "memory"), ("a CPU", "cpu")):
-        share = _pressure(name)
-        if share is not None:
-            yield f"tasks waited for {what} {share:.0f}% of the last minute"
-        elif name == "io" and (waited := _io_wait()) is not None:
-            yield f"CPUs idle, waiting for the disk, {waited:.0%} of the time just now"
-    throttled = _throttled()
-    if throttled is not None and throttled[0] > 0:
-        yield f"the CPU quota has throttled this container {throttled[0]:,} times, for {throttled[1]:,.0f} s in all"
+        available, total = memory
+        yield f"{available / 1e9:.1f} of {total / 1e9:.1f} GB of memory available"
+    container_memory = read_container_memory()
+    if container_memory is not None:
+        used, limit = container_memory
+        yield f"{used / 1e9:.1f} of this container's {limit / 1e9:.1f} GB of memory in use"
 
 
-def _pressure(name: str) -> float | None:
-    """Percent of the last minute in which some task waited for it."""
+def _describe_waiting() -> Iterator[str]:
+    # Many kernels keep no account of pressure. Waiting for the disk shows in the times of the CPUs.
+    io_percent = _read_pressure("io")
+    if io_percent is not None:
+        yield f"tasks waited for the disk {io_percent:.0f}% of the last minute"
+    else:
+        io_wait = _measure_io_wait()
+        if io_wait is not None:
+            yield f"CPUs idle, waiting for the disk, {io_wait:.0%} of the time just now"
+    for resource, name in (("memory", "memory"), ("a CPU", "cpu")):
+        percent = _read_pressure(name)
+        if percent is not None:
+            yield f"tasks waited for {resource} {percent:.0f}% of the last minute"
+    throttled = _read_throttled()
+    if throttled is not None:
+        count, seconds = throttled
+        if count > 0:
+            yield (
+                f"the CPU quota has throttled this container {count:,} times, "
+                f"for {seconds:,.0f} s in all"
+            )
+
+
+def _read_pressure(name: str) -> float | None:
+    """Reads the percentage of the last minute in which some task waited for a resource."""
     with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
+        # some avg10=0.00 avg60=1.50 avg300=0.90 total=123456
         some = (PROC / "pressure" / name).read_text().splitlines()[0]
-        return float(dict(field.split("=") for field in some.split()[1:])["avg60"])
+        fields = dict(field.split("=") for field in some.split()[1:])
+        return float(fields["avg60"])
     return None
 
 
-def _io_wait() -> float | None:
-    """Share of the CPUs' time that was idle with a read or write outstanding, over a moment."""
+def _measure_io_wait() -> float | None:
+    """Measures the share of the CPUs' time that is idle with a read or write outstanding."""
     with contextlib.suppress(OSError, ValueError, IndexError, ZeroDivisionError):
-        before = _cpu_times()
+        before = _read_cpu_times()
         time.sleep(_IO_WAIT_S)
-        spent = [now - then for now, then in zip(_cpu_times(), before, strict=True)]
-        return spent[4] / sum(spent)
+        after = _read_cpu_times()
+        spent = [later - earlier for earlier, later in zip(before, after, strict=True)]
+        return spent[_IO_WAIT_INDEX] / sum(spent)
     return None
 
 
-def _cpu_times() -> list[int]:
-    """Of all CPUs together: user, nice, system, idle, iowait, and what else there is but guests, who are in user."""
-    return [int(word) for word in (PROC / "stat").read_text().splitlines()[0].split()[1:9]]
+def _read_cpu_times() -> list[int]:
+    """Reads the times of all CPUs together: user, nice, system, idle, iowait, irq, softirq, steal.
+
+    The times of guests, which come after, are a part of user.
+    """
+    # cpu  4705 356 584 3699 23 23 0 0 0 0
+    words = (PROC / "stat").read_text().splitlines()[0].split()
+    return [int(word) for word in words[1:9]]
 
 
-def _throttled() -> tuple[int, float] | None:
-    """How often the CPU quota has stopped this process's cgroups, and for how many seconds; the most of them."""
+def _read_throttled() -> tuple[int, float] | None:
+    """Reads how often the CPU quota stopped this process's cgroups, and for how many seconds."""
 
     def read(group: Cgroup) -> tuple[int, float]:
-        stat = numbers(group.folder / "cpu.stat")
-        seconds = stat["throttled_usec"] / 1e6 if group.version == 2 else stat["throttled_time"] / 1e9
-        return stat["nr_throttled"], seconds
+        numbers = read_numbers(group.folder / "cpu.stat")
+        if group.version == 2:
+            seconds = numbers["throttled_usec"] / 1e6
+        else:
+            seconds = numbers["throttled_time"] / 1e9
+        return numbers["nr_throttled"], seconds
 
-    return max(each_cgroup("cpu", read), default=None)
-
-
-def memory_bytes() -> tuple[int, int] | None:
-    """Memory that programs can still have, and all there is, in bytes; None where the kernel does not say."""
-    return _meminfo("MemAvailable", "MemTotal")
+    return max(read_cgroups("cpu", read), default=None)
 
 
-def _meminfo(*names: str) -> tuple[int, int] | None:
+def read_memory() -> tuple[int, int] | None:
+    """Reads the bytes of memory that are available, and all bytes; None if not known."""
+    return _read_meminfo("MemAvailable", "MemTotal")
+
+
+def _read_meminfo(first_name: str, second_name: str) -> tuple[int, int] | None:
+    # MemAvailable:   53687091 kB
     with contextlib.suppress(OSError, KeyError, ValueError):
-        kilobytes = numbers(PROC / "meminfo")
-        first, second = (kilobytes[name] * 1024 for name in names)
-        return first, second
+        kilobytes = read_numbers(PROC / "meminfo")
+        return kilobytes[first_name] * 1024, kilobytes[second_name] * 1024
     return None
 
 
-def container_memory_bytes() -> tuple[int, int] | None:
-    """Memory that this container uses and may use, in bytes, of the limit with least room; None where it has none.
+def read_container_memory() -> tuple[int, int] | None:
+    """Reads the bytes of memory that this container uses, and its limit; None if it has none.
 
-    Files that were read and not touched since are not in use: they make room when it is needed. Sources: the kernel's
-    documentation of cgroup v2 (memory.max, memory.current, memory.stat) and v1 (memory.limit_in_bytes and so on).
+    Of several limits it is the one with the least room. Files that were read and not touched since
+    do not count as used: they make room when it is needed. Sources: the kernel's documentation of
+    cgroup v2 (memory.max, memory.current, memory.stat) and v1 (memory.limit_in_bytes and so on).
     """
-    return min(each_cgroup("memory", _memory), key=lambda each: each[1] - each[0], default=None)
+
+    def room(memory: tuple[int, int]) -> int:
+        used, limit = memory
+        return limit - used
+
+    return min(read_cgroups("memory", _read_container_memory), key=room, default=None)
 
 
-def _memory(group: Cgroup) -> tuple[int, int] | None:
-    new = group.version == 2
-    limit = group.number("memory.max" if new else "memory.limit_in_bytes")
-    used = group.number("memory.current" if new else "memory.usage_in_bytes")
+def _read_container_memory(group: Cgroup) -> tuple[int, int] | None:
+    if group.version == 2:
+        limit = group.read_number("memory.max")
+        used = group.read_number("memory.current")
+        inactive_name = "inactive_file"
+    else:
+        limit = group.read_number("memory.limit_in_bytes")
+        used = group.read_number("memory.usage_in_bytes")
+        inactive_name = "total_inactive_file"
+    # Version 2 writes "max", which is no number: read_cgroups leaves the group out.
+    if limit >= _NO_LIMIT:
+        return None
     with contextlib.suppress(OSError, ValueError, KeyError):
-        used -= numbers(group.folder / "memory.stat")["inactive_file" if new else "total_inactive_file"]
-    return None if limit >= _NO_LIMIT else (max(0, used), limit)
+        used -= read_numbers(group.folder / "memory.stat")[inactive_name]
+    return max(0, used), limit
 
 
-def swap_used_bytes() -> int:
-    """Swap in use; 0 where there is none."""
-    total, free = _meminfo("SwapTotal", "SwapFree") or (0, 0)
+def read_swap_used() -> int:
+    """Reads how many bytes of swap are in use; 0 without swap."""
+    swap = _read_meminfo("SwapTotal", "SwapFree")
+    if swap is None:
+        return 0
+    total, free = swap
     return total - free
 
 
-def oom_kills() -> int | None:
-    """Processes that the kernel has killed for want of memory since it started; None where it does not say."""
+def read_oom_kills() -> int | None:
+    """Counts the processes that the kernel has killed for want of memory; None: not known."""
     with contextlib.suppress(OSError, KeyError, ValueError):
-        return numbers(PROC / "vmstat")["oom_kill"]
+        return read_numbers(PROC / "vmstat")["oom_kill"]
     return None
 
 
-def container_oom_kills() -> int | None:
-    """Those of this container, killed at its limit or at the machine's; None where the kernel does not say."""
-    return max(each_cgroup("memory", _killed), default=None)
+def read_container_oom_kills() -> int | None:
+    """Counts those of this container, killed at its limit or at the machine's; None: not known."""
+    return max(read_cgroups("memory", _read_oom_kills), default=None)
 
 
-def _killed(group: Cgroup) -> int:
-    return numbers(group.folder / ("memory.events" if group.version == 2 else "memory.oom_control"))["oom_kill"]
+def _read_oom_kills(group: Cgroup) -> int:
+    name = "memory.events" if group.version == 2 else "memory.oom_control"
+    return read_numbers(group.folder / name)["oom_kill"]

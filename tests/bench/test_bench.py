@@ -19,7 +19,7 @@ from PIL import Image
 from support.pictures.drawn import flat_number
 
 from fastpipe.bench import child, measure
-from fastpipe.bench.child import Batch, fastpipe_loader, torch_batches
+from fastpipe.bench.child import Batch, iterate_torch, make_fastpipe_loader
 from fastpipe.bench.measure import GROUPS, NAMES, Figures, Result, Task, compare
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job.threads import pack
@@ -41,8 +41,8 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
         def of(data: Path) -> Iterator[Batch]:
             if request.param == "fastpipe":
-                return chain.from_iterable(repeat(stack.enter_context(fastpipe_loader(task(data)))))
-            return torch_batches(request.param, task(data))
+                return chain.from_iterable(repeat(stack.enter_context(make_fastpipe_loader(task(data)))))
+            return iterate_torch(request.param, task(data))
 
         yield of
 
@@ -101,7 +101,7 @@ def test_random_crops_are_torchvisions(torchvision: object) -> None:
     random.seed(0)
     torch.manual_seed(0)
     width, height = 500, 375
-    ours = np.array([child._random_crop(width, height) for _ in range(4000)], float)
+    ours = np.array([child._draw_crop(width, height) for _ in range(4000)], float)
     theirs = [
         RandomResizedCrop.get_params(torch.empty(3, height, width), (0.08, 1), (3 / 4, 4 / 3)) for _ in range(4000)
     ]
@@ -113,7 +113,7 @@ def test_random_crops_are_torchvisions(torchvision: object) -> None:
     assert (y + h <= height).all()
     for width, height in ((1, 1), (1000, 3), (3, 1000), (2, 2)):
         for _ in range(200):
-            x0, y0, across, down = child._random_crop(width, height)
+            x0, y0, across, down = child._draw_crop(width, height)
             assert 0 <= x0 < x0 + across <= width
             assert 0 <= y0 < y0 + down <= height
     for one, other in ((x, left), (y, top), (w, wide), (h, tall)):

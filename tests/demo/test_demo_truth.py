@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastpipe.demo import photos
 from fastpipe.demo.photos import CLASSES, MANIFEST, make_photo, write_photos
 from fastpipe.demo.render import DemoPhoto
-from fastpipe.demo.truth import caption_of, run_lengths
+from fastpipe.demo.truth import describe_object, measure_run_lengths
 from fastpipe.errors import ConfigError
 
 COUNT, SEED = 20, 4
@@ -147,7 +147,7 @@ def test_captions_of_known_objects(
 ) -> None:
     mask = np.zeros((90, 120), dtype=np.bool_)
     mask[30 * row + 5 : 30 * row + 25, 40 * column + 10 : 40 * column + 30] = True
-    assert caption_of(name, [np.array(colour, dtype=np.float64) for colour in bgr], mask, gray=gray) == caption
+    assert describe_object(name, [np.array(colour, dtype=np.float64) for colour in bgr], mask, gray=gray) == caption
 
 
 def test_photos_are_the_same_with_and_without_ground_truth(demo: Path, tmp_path: Path) -> None:
@@ -218,4 +218,4 @@ def test_a_damaged_mask_is_named(demo: Path, tmp_path: Path) -> None:
 
 def test_run_lengths_begin_with_what_is_no_object() -> None:
     for corner, lengths in ((True, [0, 1, 3, 2]), (False, [4, 2])):
-        assert run_lengths(np.array([[corner, False, True], [False, False, True]])) == lengths
+        assert measure_run_lengths(np.array([[corner, False, True], [False, False, True]])) == lengths

@@ -182,6 +182,6 @@ def test_wrong_arguments(flat: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "observation", lambda path: None)
+    monkeypatch.setattr(run, "read_observation", lambda path: None)
     with pytest.raises(ConfigError, match="check that the disk is not full"):
         diagnosed(Numbers(), num_workers=0)

@@ -13,9 +13,9 @@ from support.programs.cli_run import failed, fp
 from support.running.patience import slowdown
 from support.workers.train_script import line_of, start_warm, watched, write_train  # noqa: F401 (a fixture)
 
-from fastpipe.diagnosis.command import _until
+from fastpipe.diagnosis.command import _Limits, _wait
 from fastpipe.diagnosis.inject.fastpipe_probe.files import State
-from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.processes import list_children
 from fastpipe.errors import ConfigError
 
 
@@ -56,12 +56,13 @@ def test_why_the_watching_ends(
 ) -> None:
     State(str(tmp_path / "loader-1.state")).set(stage, batches)
     process: Any = Running(exit_code)
-    assert _until(process, tmp_path, batches=5, seconds=0.0, stall_timeout=stall_timeout) == expected
+    end = _wait(process, tmp_path, _Limits(batches=5, seconds=0.0, stall_timeout=stall_timeout))
+    assert (end.why, end.stuck_key) == expected
 
 
 @pytest.mark.usefixtures("start_warm")
 def test_a_training_that_hangs(train: Path) -> None:
-    before = set(children(os.getpid()))
+    before = set(list_children(os.getpid()))
     patience_s = 2.0 * slowdown()
     found = watched(sys.executable, train, "stuck", "workers", stall_timeout=patience_s)
     (diagnosis,) = found.diagnoses
@@ -73,7 +74,7 @@ def test_a_training_that_hangs(train: Path) -> None:
     roles = [stack.role for stack in diagnosis.stacks]
     assert roles == ["the main process", "worker 0", "worker 1"]
     assert all("most recent call first" in stack.text for stack in diagnosis.stacks)
-    assert set(children(os.getpid())) <= before
+    assert set(list_children(os.getpid())) <= before
 
 
 @pytest.mark.usefixtures("start_warm")

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from support.workers.made_up import FETCH, ROOMY, found, late, seen
 
-from fastpipe.diagnosis.inject.fastpipe_probe.objects import checksum
-from fastpipe.diagnosis.observation import Batch, Epoch, Observation, Worker
-from fastpipe.diagnosis.report import report
+from fastpipe.diagnosis.inject.fastpipe_probe.checksums import checksum
+from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Epoch
+from fastpipe.diagnosis.observation import Observation, Worker
+from fastpipe.diagnosis.report import make_diagnosis
 
 TRAIN = """import random, zipfile
 class Data:
@@ -243,7 +244,7 @@ def test_an_iterator_in_each_step() -> None:
     )
     assert "iter(loader) in each step" in finding.why
     assert (finding.where, finding.section) == ("train.py:30", 14)
-    observation.epochs = [replace(epoch, made=number) for number, epoch in enumerate(observation.epochs)]
+    observation.epochs = [replace(epoch, loader_index=number) for number, epoch in enumerate(observation.epochs)]
     assert "a new DataLoader in each step" in found(observation)["iterator-each-step"].why
     observation.batches, observation.epochs = observation.batches[:4], observation.epochs[:4]
     assert "iterator-each-step" not in found(observation)
@@ -354,10 +355,10 @@ the loop waits 66% of its time; 14 samples/s; the bottleneck is the dataset (100
 
 
 def test_a_report_as_text() -> None:
-    diagnosis = report(late(0.2, lambda number: 0.5, dataset_place="train.py:3"), ROOMY)
+    diagnosis = make_diagnosis(late(0.2, lambda number: 0.5, dataset_place="train.py:3"), ROOMY)
     assert str(diagnosis) == repr(diagnosis) == REPORT.rstrip("\n")
     told = json.loads(json.dumps(diagnosis.as_dict()))
     assert [finding["name"] for finding in told["findings"]] == ["slow-dataset"]
     assert told["stages"]["dataset_s"] == 0.5
     assert told["processes"] == 2
-    assert str(report(seen(), ROOMY)).endswith("no cause of slow or stuck input found")
+    assert str(make_diagnosis(seen(), ROOMY)).endswith("no cause of slow or stuck input found")

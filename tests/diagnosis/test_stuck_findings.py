@@ -12,7 +12,7 @@ from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import State
 from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stacks import Stack
-from fastpipe.diagnosis.stuck import MAIN, SILENT, finding
+from fastpipe.diagnosis.stuck import MAIN, SILENT, explain_stall
 
 TRAIN = """def __getitem__(self, number):
     with self.lock:
@@ -40,7 +40,7 @@ def stuck(observation: Observation, folder: Path, *others: Stack, **options: Any
     """With a main process that waits in torch."""
     observation.facts["pid"] = 50
     main = stack(50, MAIN, ("/lib/python3.11/queue.py", 180, "get"), ("/home/me/loop.py", 9, "main"))
-    return finding(observation, folder, [main, *others], 60.0, **options)
+    return explain_stall(observation, folder, [main, *others], 60.0, **options)
 
 
 def at_work(folder: Path, number: int, pid: int, stage: str, sample: object) -> None:

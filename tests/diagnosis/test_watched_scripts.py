@@ -14,7 +14,7 @@ import pytest
 from support.workers.script_runs import findings, watched_here
 from support.workers.strangers import FAULTY, HERE, SOUND
 
-from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.processes import list_children
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch warns of workers, of shared buffers, of forks beside threads
 
@@ -32,13 +32,13 @@ def _quick_collections() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", [name for name in FAULTY if name in HERE])
 def test_the_fault_comes_first(name: str, tmp_path: Path) -> None:
-    before = set(children(os.getpid()))
+    before = set(list_children(os.getpid()))
     seen = watched_here(FAULTY[name].replace("step_s=0.01", "step_s=0.001"), tmp_path)
     assert seen.trouble == ""
     first = findings(seen)[0]
     line = 1 + next(number for number, text in enumerate(FAULTY[name].splitlines()) if text.endswith("# here"))
     assert (first.name, first.where) == (name.split()[0], f"{tmp_path}/train.py:{line}")
-    assert set(children(os.getpid())) <= before
+    assert set(list_children(os.getpid())) <= before
     if name == "iterator-each-step":
         assert first.what.startswith("6 iterators for 6 batches: 12 worker processes started")
 

@@ -19,11 +19,11 @@ from support.datasets.packed import damage
 from support.programs.cli_run import failed, fp
 
 import fastpipe
-from fastpipe.doctor import Check, Verdict, examine, libraries, system
+from fastpipe.doctor import Check, Verdict, examine, libjpeg_simd, libraries, system
 from fastpipe.doctor import dataset_checks as dataset
-from fastpipe.doctor.libraries import JpegSimd
+from fastpipe.doctor.libjpeg_simd import JpegSimd
 
-MEASURED, TIMED = libraries.jpeg_simd, libraries._timed
+MEASURED, TIMED = libjpeg_simd.measure_jpeg_simd, libjpeg_simd._time_decode
 
 
 def check_of(name: str, data: Path | None = None) -> Check:
@@ -35,17 +35,17 @@ def check_of(name: str, data: Path | None = None) -> Check:
 def a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the machine of the test is short of is not what is tested."""
     monkeypatch.setattr(system, "granted_cpus", lambda: 64)
-    monkeypatch.setattr(system, "cpu_quota", lambda: None)
+    monkeypatch.setattr(system, "read_cpu_quota", lambda: None)
     monkeypatch.setattr(libraries, "granted_cpus", lambda: 64)
     monkeypatch.setattr(dataset, "granted_cpus", lambda: 2)
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(system, "memory_bytes", lambda: (50_000_000_000, 64_000_000_000))
-    monkeypatch.setattr(system, "container_memory_bytes", lambda: None)
-    monkeypatch.setattr(system, "oom_kills", lambda: 0)
-    monkeypatch.setattr(system, "container_oom_kills", lambda: None)
+    monkeypatch.setattr(system, "read_memory", lambda: (50_000_000_000, 64_000_000_000))
+    monkeypatch.setattr(system, "read_container_memory", lambda: None)
+    monkeypatch.setattr(system, "read_oom_kills", lambda: 0)
+    monkeypatch.setattr(system, "read_container_oom_kills", lambda: None)
     monkeypatch.setattr(system, "KERNEL_LOG", Path("/nowhere"))
-    monkeypatch.setattr(system, "swap_used_bytes", lambda: 0)
-    monkeypatch.setattr(libraries, "jpeg_simd", lambda: JpegSimd("3.0.1", "/usr/lib/libjpeg.so.62", 2.5))
+    monkeypatch.setattr(system, "read_swap_used", lambda: 0)
+    monkeypatch.setattr(libraries, "measure_jpeg_simd", lambda: JpegSimd("3.0.1", "/usr/lib/libjpeg.so.62", 2.5))
 
 
 def test_a_sound_machine_has_nothing_bad() -> None:
@@ -63,19 +63,19 @@ def test_cpus_that_are_not_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.found == "4 granted of 64"
     assert check.verdict is Verdict.NOTE
     assert "num_workers=4" in check.advice
-    monkeypatch.setattr(system, "cpu_quota", lambda: 3.5)
+    monkeypatch.setattr(system, "read_cpu_quota", lambda: 3.5)
     assert check_of("CPUs").found == "4 granted of 64, by a quota of 3.5"
 
 
 def test_memory_that_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "memory_bytes", lambda: (500_000_000, 64_000_000_000))
+    monkeypatch.setattr(system, "read_memory", lambda: (500_000_000, 64_000_000_000))
     assert check_of("memory").verdict is Verdict.BAD
-    monkeypatch.setattr(system, "memory_bytes", lambda: (50_000_000_000, 64_000_000_000))
-    monkeypatch.setattr(system, "container_memory_bytes", lambda: (7_900_000_000, 8_000_000_000))
+    monkeypatch.setattr(system, "read_memory", lambda: (50_000_000_000, 64_000_000_000))
+    monkeypatch.setattr(system, "read_container_memory", lambda: (7_900_000_000, 8_000_000_000))
     check = check_of("memory")
     assert check.verdict is Verdict.BAD
     assert "this container uses 7.9 GB of 8.0 GB" in check.found
-    monkeypatch.setattr(system, "memory_bytes", lambda: None)
+    monkeypatch.setattr(system, "read_memory", lambda: None)
     assert check_of("memory").verdict is Verdict.OK
 
 
@@ -109,31 +109,31 @@ def test_more_threads_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_workers_whose_libraries_start_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "thread_counts", lambda: {"torch": 64, "OpenBLAS": 1, "OpenCV": 8})
+    monkeypatch.setattr(libraries, "count_threads", lambda: {"torch": 64, "OpenBLAS": 1, "OpenCV": 8})
     check = check_of("threads in workers")
     assert check.found == "64 workers of DataLoader with 8 of OpenCV each: 512 threads"
     assert check.verdict is Verdict.NOTE
     assert "OPENCV_FOR_THREADS_NUM=1;" in check.advice
-    monkeypatch.setattr(libraries, "thread_counts", lambda: {"torch": 64, "OpenCV": 1})
+    monkeypatch.setattr(libraries, "count_threads", lambda: {"torch": 64, "OpenCV": 1})
     assert check_of("threads in workers").verdict is Verdict.OK
 
 
 def test_swap_and_kills(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "swap_used_bytes", lambda: 3_000_000_000)
-    monkeypatch.setattr(system, "oom_kills", lambda: 2)
+    monkeypatch.setattr(system, "read_swap_used", lambda: 3_000_000_000)
+    monkeypatch.setattr(system, "read_oom_kills", lambda: 2)
     assert check_of("swap").verdict is Verdict.NOTE
     assert check_of("killed for memory").verdict is Verdict.BAD
     assert "exited unexpectedly" in check_of("killed for memory").advice
-    monkeypatch.setattr(system, "container_oom_kills", lambda: 0)
+    monkeypatch.setattr(system, "read_container_oom_kills", lambda: 0)
     check = check_of("killed for memory")
     assert (check.found, check.verdict) == (
         "2 processes since the machine started, 0 of them in this container",
         Verdict.NOTE,
     )
-    monkeypatch.setattr(system, "container_oom_kills", lambda: 1)
+    monkeypatch.setattr(system, "read_container_oom_kills", lambda: 1)
     assert check_of("killed for memory").verdict is Verdict.BAD
-    monkeypatch.setattr(system, "container_oom_kills", lambda: None)
-    monkeypatch.setattr(system, "oom_kills", lambda: None)
+    monkeypatch.setattr(system, "read_container_oom_kills", lambda: None)
+    monkeypatch.setattr(system, "read_oom_kills", lambda: None)
     assert check_of("killed for memory").verdict is Verdict.OK
 
 
@@ -149,7 +149,7 @@ def test_the_kernel_log_names_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path
     )
     monkeypatch.setattr(system, "KERNEL_LOG", kmsg)
     monkeypatch.setattr(system, "time", SimpleNamespace(monotonic=lambda: 650.0))  # since the machine's start
-    monkeypatch.setattr(system, "oom_kills", lambda: None)
+    monkeypatch.setattr(system, "read_oom_kills", lambda: None)
     check = check_of("killed for memory")
     last = "the last: pt_data_worker (4321), 10 minutes ago, at a container's limit"
     assert check.found == f"some processes since the machine started; {last}"
@@ -166,7 +166,7 @@ def test_simd_of_libjpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     check = check_of("libjpeg-turbo")
     assert check.found == "3.0.1 (libjpeg.so.62); SIMD in use, 2.5 times as fast as without SIMD"
     assert check.verdict is Verdict.OK
-    monkeypatch.setattr(libraries, "jpeg_simd", lambda: JpegSimd("3.0.1", None, 1.0))
+    monkeypatch.setattr(libraries, "measure_jpeg_simd", lambda: JpegSimd("3.0.1", None, 1.0))
     check = check_of("libjpeg-turbo")
     assert (check.found, check.verdict) == ("3.0.1; no SIMD in use", Verdict.NOTE)
     assert check.advice.startswith(
@@ -174,25 +174,25 @@ def test_simd_of_libjpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setenv("JSIMD_FORCENONE", "1")
     assert check_of("libjpeg-turbo").advice == "unset JSIMD_FORCENONE"
-    monkeypatch.setattr(libraries, "jpeg_simd", lambda: None)
+    monkeypatch.setattr(libraries, "measure_jpeg_simd", lambda: None)
     assert check_of("libjpeg-turbo").found.endswith("; its speed could not be measured")
 
 
 @pytest.mark.new_python("a decode is timed in a process that has no torch")
 def test_a_decode_is_timed_in_a_process_of_its_own() -> None:
-    seconds, file = libraries._timed(libraries._smooth_jpeg(), {})
+    seconds, file = libjpeg_simd._time_decode(libjpeg_simd._encode_smooth_jpeg(), {})
     assert 0 < seconds < 1
     assert file is None or "libjpeg" in file
 
 
 def test_simd_is_measured_beside_a_busy_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([1.7, 1.0, 1.0, 1.7, 1.7, 1.7, 1.0, 1.0])  # as is, without, as is, without, ...
-    monkeypatch.setattr(libraries, "_timed", lambda jpeg, extra: (next(seconds), None))
+    monkeypatch.setattr(libjpeg_simd, "_time_decode", lambda jpeg, extra: (next(seconds), None))
     measured = MEASURED.__wrapped__()
     assert measured is not None
     assert measured.ratio == 1
     monkeypatch.setattr(sys, "executable", "/nowhere")
-    monkeypatch.setattr(libraries, "_timed", TIMED)
+    monkeypatch.setattr(libjpeg_simd, "_time_decode", TIMED)
     assert MEASURED.__wrapped__() is None
 
 
@@ -207,13 +207,13 @@ def test_a_dataset_is_looked_at(flat: Path) -> None:
 def test_a_dataset_of_one_sample_is_looked_at(flat: Path, copied: Callable[[Path], Path]) -> None:
     path = copied(flat)
     fastpipe.remove(path, keys=list(fastpipe.open(path)["key"])[1:])
-    assert [check.name for check in dataset.dataset(path)] == ["dataset", "decoding", "reading"]
+    assert [check.name for check in dataset.check_dataset(path)] == ["dataset", "decoding", "reading"]
 
 
 def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], Path]) -> None:
     path = copied(many_shards)
     damage(path, 3)
-    checks = {check.name: check for check in dataset.dataset(path)}
+    checks = {check.name: check for check in dataset.check_dataset(path)}
     assert checks["dataset"].verdict is Verdict.OK  # sizes and index are; no shard is read for this
     assert checks["decoding"].verdict is Verdict.BAD
     assert checks["decoding"].found.startswith("1 of 24 samples cannot be decoded: ")
@@ -221,7 +221,7 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
     shards = fastpipe.open(path).index.shards
     shards[1].path.write_bytes(shards[1].path.read_bytes()[:-512])
     shards[-1].path.unlink()
-    checks = {check.name: check for check in dataset.dataset(path)}
+    checks = {check.name: check for check in dataset.check_dataset(path)}
     assert checks["dataset"].verdict is Verdict.BAD
     size = shards[1].size_bytes
     assert f"has a different size than when it was packed: expected {size:,} bytes, got {size - 512:,} bytes" in (
@@ -236,7 +236,7 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
 def test_an_index_that_cannot_be_used(flat: Path, copied: Callable[[Path], Path]) -> None:
     path = copied(flat)
     (path / "index.npy").write_bytes(b"garbled")
-    (check,) = dataset.dataset(path)
+    (check,) = dataset.check_dataset(path)
     assert check.verdict is Verdict.BAD
     assert "index.npy" in check.found
 
@@ -262,7 +262,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
         assert words in result.stdout
     checks = json.loads(fp("doctor", "--json").stdout)
     assert [check["name"] for check in checks] == [check.name for check in examine()]
-    monkeypatch.setattr(system, "oom_kills", lambda: 1)
+    monkeypatch.setattr(system, "read_oom_kills", lambda: 1)
     assert fp("doctor").exit_code == 1  # something is bad
     assert "is not a packed dataset, and it is empty" in failed(1, "doctor", tmp_path)
     for option in ("--batches", "--seconds", "--stall-timeout"):

@@ -182,7 +182,8 @@ STARTS_PROCESSES = {"bench/measure.py", "doctor/libraries.py", "diagnosis/comman
 IMPORTS_BY_NAME = {
     "__init__.py": {"importlib.import_module"},  # the public names' modules, from a table there
     "sources/picture/pillow.py": {"importlib.import_module"},  # Pillow's plugins, from a table there
-    "diagnosis/inject/fastpipe_probe/objects.py": {"pickle"},  # asks which objects it refuses; never loads one
+    "diagnosis/inject/fastpipe_probe/generators.py": {"pickle"},  # checksums of states; never loads one
+    "diagnosis/inject/fastpipe_probe/worker_hazards.py": {"pickle"},  # asks which objects it refuses; never loads one
 }
 DANGEROUS = """\
 import pickle

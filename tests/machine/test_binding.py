@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastpipe
-from fastpipe.doctor.system import system_checks
+from fastpipe.doctor.system import check_system
 from fastpipe.engine.engine import Engine
 from fastpipe.format.index import Index
 from fastpipe.loading import notices
@@ -28,8 +28,8 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Bound:
         monkeypatch.setenv("OMP_PROC_BIND", variable)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: masks[-1], raising=False)
         monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: masks.append(set(cpus)), raising=False)
-        monkeypatch.setattr(binding, "_places", lambda: [[frozenset(place) for place in places]])
-        monkeypatch.setattr(cpus, "cpu_quota", lambda: None)
+        monkeypatch.setattr(binding, "_read_places", lambda: [[frozenset(place) for place in places]])
+        monkeypatch.setattr(cpus, "read_cpu_quota", lambda: None)
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
     return bind
@@ -88,7 +88,7 @@ def test_a_process_that_was_started_with_one_cpu_says_it_once(
 
 def test_doctor_names_the_variable(bound: Bound) -> None:
     bound({0}, {0}, {1})
-    (check,) = [check for check in system_checks() if check.name == "binding of threads"]
+    (check,) = [check for check in check_system() if check.name == "binding of threads"]
     assert check.found == "OMP_PROC_BIND=close; this thread may use 2 CPUs"
     bound({0}, {0}, {1}, variable="false")
-    assert not [check for check in system_checks() if check.name == "binding of threads"]
+    assert not [check for check in check_system() if check.name == "binding of threads"]

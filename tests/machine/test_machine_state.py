@@ -93,8 +93,8 @@ def test_limits_of_cgroup_v1(kernel: Path) -> None:
         cpu__cfs_period_us=100_000,
         cpu__stat="nr_periods 9\nnr_throttled 7\nthrottled_time 2000000000",
     )
-    assert machine.container_memory_bytes() == (3_000_000_000, 4_000_000_000)
-    assert machine.container_oom_kills() == 3
+    assert machine.read_container_memory() == (3_000_000_000, 4_000_000_000)
+    assert machine.read_container_oom_kills() == 3
     text = machine.machine_state()
     assert "(a quota of 2.5)" in text
     assert "3.0 of this container's 4.0 GB" in text
@@ -102,10 +102,10 @@ def test_limits_of_cgroup_v1(kernel: Path) -> None:
 
 
 def test_no_container_no_kills(kernel: Path) -> None:
-    assert machine.container_memory_bytes() is None
-    assert machine.container_oom_kills() is None
+    assert machine.read_container_memory() is None
+    assert machine.read_container_oom_kills() is None
     write(kernel / "cgroup", memory__events="low 0\noom 2\noom_kill 1\noom_group_kill 0")
-    assert machine.container_oom_kills() == 1
+    assert machine.read_container_oom_kills() == 1
 
 
 def test_a_kernel_without_pressure_is_watched_for_a_moment(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> None:

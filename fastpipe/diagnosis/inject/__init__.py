@@ -1,1 +1,1 @@
-"""What a watched training program is given on its PYTHONPATH: `sitecustomize` and the package `fastpipe_probe`."""
+"""A watched program has this folder, with `sitecustomize` and the probe, on its PYTHONPATH."""

@@ -16,7 +16,7 @@ from support.workers.script_runs import Runs, findings, started_warm, watched
 from support.workers.strangers import FAULTY, HERE, SOUND
 
 from fastpipe.diagnosis.findings import Code
-from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.processes import list_children
 
 # Looked at by tests beside the one for each of them.
 ALSO = {
@@ -41,12 +41,12 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if item.path == request.path and isinstance(item, pytest.Function):
             asked = item.callspec.params.values() if hasattr(item, "callspec") else ALSO.get(item.name, ())
             names |= dict.fromkeys(map(str, asked))
-    before = set(children(os.getpid()))
+    before = set(list_children(os.getpid()))
     scripts = {name: (FAULTY[name], 60) if name in FAULTY else (SOUND[name], 100) for name in names}
     made = Runs(scripts, tmp_path_factory.mktemp("scripts"))
     yield made
     made.close()
-    assert set(children(os.getpid())) <= before
+    assert set(list_children(os.getpid())) <= before
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTY if name not in HERE])

@@ -15,7 +15,7 @@ from support.programs.cli_run import COMMAND, fp
 from support.running.patience import in_time
 from support.workers.train_script import line_of, start_warm, watched, write_train  # noqa: F401 (a fixture)
 
-from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.processes import list_children
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_one_that_ignores_the_interrupt_is_ended_all_the_same(tmp_path: Path, mo
         "next(iter(DataLoader(range(4))))\n"
         "time.sleep(3600)\n"
     )
-    before = set(children(os.getpid()))
+    before = set(list_children(os.getpid()))
     assert watched(sys.executable, script, batches=1).ended == "after 1 batches"
-    assert set(children(os.getpid())) <= before
+    assert set(list_children(os.getpid())) <= before
     deadline = time.monotonic() + 300  # the kernel takes a moment to end a process
     while processes_with(tmp_path):
         assert time.monotonic() < deadline, "one that was started lives on"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastpipe.doctor import Check, Verdict, examine, libraries
+from fastpipe.doctor import Check, Verdict, examine, libjpeg_simd, libraries
 
 
 def check_of(name: str, data: Path | None = None) -> Check:
@@ -19,7 +19,7 @@ def check_of(name: str, data: Path | None = None) -> Check:
 
 
 # What the variables say, the libraries do: each is asked itself.
-COUNTS = "import json; from fastpipe.doctor.libraries import thread_counts; print(json.dumps(thread_counts()))"
+COUNTS = "import json; from fastpipe.doctor.libraries import count_threads; print(json.dumps(count_threads()))"
 
 
 def test_each_library_is_asked_itself() -> None:
@@ -34,7 +34,7 @@ def test_each_library_is_asked_itself() -> None:
 
 
 def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "jpeg_simd", libraries.jpeg_simd.__wrapped__)  # measured anew
+    monkeypatch.setattr(libraries, "measure_jpeg_simd", libjpeg_simd.measure_jpeg_simd.__wrapped__)  # measured anew
     monkeypatch.setenv("JSIMD_FORCENONE", "1")
     check = check_of("libjpeg-turbo")
     assert check.found.endswith("no SIMD in use")

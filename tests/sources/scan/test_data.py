@@ -231,9 +231,9 @@ def test_commands(photos: Path, tmp_path: Path) -> None:
 
 
 def test_doctor(photos: Path) -> None:
-    from fastpipe.doctor.dataset_checks import dataset
+    from fastpipe.doctor.dataset_checks import check_dataset
 
-    checks = {check.name: check for check in dataset(photos)}
+    checks = {check.name: check for check in check_dataset(photos)}
     assert "not packed" in checks["dataset"].found
     assert "images/s" in checks["decoding"].found
 

@@ -73,12 +73,12 @@ def test_bench_compares_with_no_other_loader(range_server: RangeServer) -> None:
 
 
 def test_doctor(range_server: RangeServer, tmp_path: Path) -> None:
-    checks = {check.name: check for check in dataset_checks.dataset(Url(range_server.url))}
+    checks = {check.name: check for check in dataset_checks.check_dataset(Url(range_server.url))}
     assert checks["dataset"].found == "160 samples in 7 shards; the index and all sizes are unchanged"
     assert "images/s" in checks["decoding"].found
     assert re.match(r"[0-9,]+ MB/s; decoding at this speed needs [0-9,]+ MB/s", checks["link"].found)
     range_server.fault = lambda asked: Fault(status=404) if asked.path.startswith("shard") else None
-    link = dataset_checks._link(fastpipe.open(range_server.url).index, 1.0)
+    link = dataset_checks._check_link(fastpipe.open(range_server.url).index, 1.0)
     assert (link.verdict, link.advice) == (Verdict.BAD, "check the network and the server")
     assert "HTTP 404" in link.found
 

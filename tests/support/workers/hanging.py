@@ -7,12 +7,13 @@ import time
 
 from support.workers.diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
 
-from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent
+from fastpipe.diagnosis.processes import list_children, read_command_line, read_parent
+from fastpipe.diagnosis.stacks import catches_dumps
 
 
 def check_the_stack(method: str, how: str, patience_s: float) -> None:
     """Diagnoses a loader of one worker that hangs: where, and what is left of it afterwards."""
-    before = set(children(os.getpid()))
+    before = set(list_children(os.getpid()))
     diagnosis = diagnosed(Stuck(how), num_workers=1, multiprocessing_context=method, stall_timeout=patience_s)
     found = finding(diagnosis, "stuck")
     assert diagnosis.findings[0] is found
@@ -37,7 +38,7 @@ def _workers(before: set[int]) -> list[int]:
     """Processes that came since, but for those of multiprocessing that stay."""
     return [
         pid
-        for pid in set(children(os.getpid())) - before
-        if b"resource_tracker" not in command_line(pid)
-        and not (b"forkserver" in command_line(pid) and parent(pid) == os.getpid())
+        for pid in set(list_children(os.getpid())) - before
+        if b"resource_tracker" not in read_command_line(pid)
+        and not (b"forkserver" in read_command_line(pid) and read_parent(pid) == os.getpid())
     ]

@@ -11,8 +11,9 @@ from torch.utils.data import DataLoader
 
 from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
-from fastpipe.diagnosis.observation import Batch, Epoch, Fetch, Observation, Snapshot, Surroundings, Worker
+from fastpipe.diagnosis.inject.fastpipe_probe.loader_facts import read_facts
+from fastpipe.diagnosis.inject.fastpipe_probe.records import Batch, Epoch, Fetch, Snapshot
+from fastpipe.diagnosis.observation import Observation, Surroundings, Worker
 
 ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
 FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), ())
@@ -20,7 +21,7 @@ FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), 
 
 def seen(**changes: Any) -> Observation:
     """A sound loader of 2 workers that makes a batch in 10 ms for a step of 20 ms; with other facts."""
-    made = facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
+    made = read_facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
     observation = Observation("1.0", {**made, "shared_free": 8 << 30, "step": True, **changes})
     observation.epochs = [Epoch(0.0)]
     for number in range(30):

@@ -23,12 +23,12 @@ from support.programs import warm
 from support.running.patience import slowdown
 from torch.utils.data import dataloader
 
-from fastpipe.diagnosis import command
+from fastpipe.diagnosis import command, loader_diagnoses
 from fastpipe.diagnosis.command import Watched, watch_command
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.inject.fastpipe_probe.objects import kept_generators
+from fastpipe.diagnosis.inject.fastpipe_probe.generators import preserve_generators
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import patch
-from fastpipe.diagnosis.observation import Surroundings, observations, programs
+from fastpipe.diagnosis.observation import Surroundings, read_observations, read_programs
 
 _AT_ONCE = 4
 _LOOKED_AT = "memory-grows"
@@ -50,7 +50,7 @@ def watched_here(source: str, folder: Path) -> Watched:
     names = {"__name__": "__main__", "__file__": str(script)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.chdir(folder))
-        stack.enter_context(kept_generators())
+        stack.enter_context(preserve_generators())
         for owner, method in _PATCHED:
             stack.enter_context(mock.patch.object(owner, method, getattr(owner, method)))  # put back at the end
         patch(dataloader, str(files))
@@ -62,9 +62,10 @@ def watched_here(source: str, folder: Path) -> Watched:
             # What is left of an iterator would be freed in a worker of the next script, which waits in vain for it.
             names.clear()
             gc.collect()
-    ran = programs(files)
-    diagnoses = command._shown(list(command._diagnoses(observations(files), ran, {}, _SURROUNDINGS, files)))
-    refused = tuple(command._refused(each) for program in ran for each in program.refused)
+    ran = read_programs(files)
+    diagnosed = loader_diagnoses.diagnose_loaders(read_observations(files), ran, None, _SURROUNDINGS, files)
+    diagnoses = loader_diagnoses.choose_worst(diagnosed)
+    refused = tuple(loader_diagnoses.report_refused_options(error) for program in ran for error in program.refused)
     trouble = files / "trouble.txt"
     return Watched(diagnoses, "", refused, bool(ran), trouble.read_text() if trouble.exists() else "")
 
@@ -98,7 +99,7 @@ def started_warm() -> Iterator[None]:
     with (
         mock.patch.dict(os.environ, PYTHONWARNINGS="ignore", PYTHONPATH=own_path),
         mock.patch.object(command, "Popen", start),
-        mock.patch.object(command, "surroundings", return_value=_SURROUNDINGS),
+        mock.patch.object(command, "measure_surroundings", return_value=_SURROUNDINGS),
     ):
         warm.ready()
         yield

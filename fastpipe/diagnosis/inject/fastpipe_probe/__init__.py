@@ -1,1 +1,4 @@
-"""A DataLoader that runs -> figures in a folder. Imports nothing of fastpipe: the program watched may have none."""
+"""A DataLoader that runs -> figures in a folder.
+
+Imports nothing of fastpipe: the watched program may not have it.
+"""

@@ -1,14 +1,16 @@
-"""Figures of one process -> files in a folder that another process reads, even while the first hangs.
+"""Figures of one process -> files that another process reads, even while the first hangs.
 
-    loader-<loader>.jsonl            facts, then fields of an Observation, by the process that iterates
-    worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the process that iterates)
-    loader-*.state, worker-*.state   what that process is at
-    stacks-<pid>.txt                 Python stacks, dumped when asked by DUMP_SIGNAL
+    loader-<loader>.jsonl            facts, then fields of an Observation, by the process that
+        iterates
+    worker-<loader>-<id>-<pid>.jsonl number, pid and start, then fields of a Worker (id -1: the
+        process that iterates)
+    loader-*.state, worker-*.state   the present activity of that process
+    stacks-<pid>.txt                 Python stacks, dumped at each DUMP_SIGNAL
     program-<pid>.jsonl              pid, then fields of a Program
-    trouble.txt                      what went wrong in the watching
+    trouble.txt                      errors of the watching itself
 
-<loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the dataclasses below.
-Times are seconds of time.monotonic().
+<loader> is the number of the process that iterates and a count: 4711.0. Items of lists are the
+dataclasses of records.py.
 """
 
 from __future__ import annotations
@@ -21,101 +23,35 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TextIO
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TextIO
 
-# One that no program uses: SIGUSR1 and SIGUSR2 are often taken, by job managers for example.
+# Programs leave the real-time signals alone. SIGUSR1 and SIGUSR2 are often in use, by job managers
+# for example.
 DUMP_SIGNAL: int = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _MOST_BYTES = 32 << 20
-_STATE = struct.Struct("<d24s224s")  # since when (time.monotonic), stage, sample
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch as the loop saw it."""
-
-    epoch: int
-    number: int
-    asked_s: float  # when it was asked for
-    came_s: float
-    size_bytes: int  # of its tensors
-    sampler_s: float = 0.0  # that the sampler took since the batch before, in the process that iterates
-
-    @property
-    def wait_s(self) -> float:
-        return self.came_s - self.asked_s
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """A batch as the process saw it that made it."""
-
-    at_s: float  # when it was made
-    seconds: float  # that it took; of these in the dataset and in collate_fn:
-    dataset_s: float
-    collate_s: float
-    cpu_s: float  # of CPU, over all threads
-    delayed_s: float | None  # that the process waited for a CPU; None where the kernel does not say
-    samples: int
-    times_us: Sequence[int]  # of each sample; empty where the dataset reads whole batches
-    worst: Sequence[tuple[str, float, str]]  # the slowest samples: number, seconds, name
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
-
-    batch: int
-    private_bytes: int | None
-    threads: int | None
-    torch_threads: int | None = None
-    cv2_threads: int | None = None
-    used_bytes: int | None = None  # memory in use: *Note [memory in use]* in machine.py
-    files: int | None = None  # that are open
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """An epoch that was asked for."""
-
-    at_s: float
-    place: str = ""  # the user's line that asked; "" where that is not known
-    sampler: dict[str, Any] | None = None  # name and epoch of a sampler that shuffles by its epoch
-    made: int = 0  # which of the DataLoaders made at the same line it is of
-    changed: Sequence[str] = ()  # attributes of the dataset that workers that persist have with other values
-    ranks: int = 1  # processes that train together
-
-
-# torch's words, in a RuntimeError as others, where no batch came in the DataLoader's own `timeout`.
-_TIMED_OUT = "RuntimeError: DataLoader timed out after"
-
-
-@dataclass(frozen=True)
-class Ending:
-    """An error with which asking for a batch, or the program, ended."""
-
-    text: str  # type and message
-    place: str = ""  # the user's line that it came through; "" where there is none
-    exits: Sequence[Sequence[int]] = ()  # workers that had ended with an error: number, process, exit code
-    refused: Sequence[dict[str, str]] = ()  # attributes of the dataset that pickle refuses, where it refused
-
-    @property
-    def timed_out(self) -> bool:
-        return self.text.startswith(_TIMED_OUT)
+_STATE = struct.Struct("<d24s224s")  # time.monotonic() of its begin, stage, sample
+_SAMPLE_BYTES = 224
+_MOST_LETTERS = 200
+_MOST_ITEMS = 20
 
 
 class Log:
-    """Appends JSON lines to a file, at most 32 MB; a disk that is full costs lines and nothing else."""
+    """Appends JSON lines to a file, at most 32 MB.
+
+    If the disk is full, lines are lost and nothing else happens.
+    """
 
     def __init__(self, path: str) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._left = _MOST_BYTES
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._handle = os.open(path, flags, 0o600)
+        self._free_bytes = _MOST_BYTES
 
     def write(self, line: dict[str, Any]) -> None:
+        # One write a line: a process that is killed leaves at most its last line incomplete.
         data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
-        if len(data) <= self._left:
-            self._left -= len(data)
+        if len(data) <= self._free_bytes:
+            self._free_bytes -= len(data)
             with contextlib.suppress(OSError):
                 os.write(self._handle, data)
 
@@ -123,8 +59,16 @@ class Log:
         os.close(self._handle)
 
 
+class Activity(NamedTuple):
+    """The present activity of a process."""
+
+    since_s: float  # time.monotonic()
+    stage: str
+    sample: str
+
+
 class State:
-    """What a process is at, in memory that another process can map: to set it costs a microsecond."""
+    """The present activity, in a mapped file. Setting it costs a microsecond."""
 
     def __init__(self, path: str) -> None:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -135,68 +79,90 @@ class State:
             os.close(handle)
 
     def set(self, stage: str, sample: object = None) -> None:
-        text = "" if sample is None else str(sample) if isinstance(sample, int) else safe_repr(sample)
-        self._map[:] = _STATE.pack(time.monotonic(), stage.encode(), text.encode("utf-8", "replace")[:224])
+        if sample is None:
+            text = ""
+        elif isinstance(sample, int):
+            text = str(sample)
+        else:
+            text = safe_repr(sample)
+        data = text.encode("utf-8", "replace")[:_SAMPLE_BYTES]
+        self._map[:] = _STATE.pack(time.monotonic(), stage.encode(), data)
 
 
-def read_state(path: str) -> tuple[float, str, str] | None:
-    """Since when (time.monotonic), stage and sample; None before the first was set."""
+def read_state(path: str) -> Activity | None:
+    """Reads the activity of another process; None before it has set the first."""
     try:
         with open(path, "rb") as file:
-            since, stage, sample = _STATE.unpack(file.read(_STATE.size))
+            since_s, stage, sample = _STATE.unpack(file.read(_STATE.size))
     except (OSError, struct.error):
         return None
-    name = stage.rstrip(b"\0").decode("utf-8", "replace")
-    return (since, name, sample.rstrip(b"\0").decode("utf-8", "replace")) if name else None
+    name = _decode_field(stage)
+    if not name:
+        return None
+    return Activity(since_s, name, _decode_field(sample))
 
 
-def leave(folder: str, line: dict[str, Any]) -> None:
+def _decode_field(field: bytes) -> str:
+    """Decodes a field of a State, which is padded with zeros and may be cut in a letter."""
+    return field.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def write_program_line(folder: str, line: dict[str, Any]) -> None:
     """Adds a line to the file of this program."""
-    log = Log(os.path.join(folder, f"program-{os.getpid()}.jsonl"))
-    log.write({"pid": os.getpid(), **line})
+    pid = os.getpid()
+    log = Log(os.path.join(folder, f"program-{pid}.jsonl"))
+    log.write({"pid": pid, **line})
     log.close()
 
 
 @contextlib.contextmanager
-def noted(folder: str) -> Iterator[None]:
-    """Leaves word of what goes wrong in the watching, and lets nothing of it through."""
+def contain_errors(folder: str) -> Iterator[None]:
+    """Writes an error of the watching into trouble.txt, so that none reaches the program."""
     try:
         yield
     except Exception as problem:
-        with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+        path = os.path.join(folder, "trouble.txt")
+        with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:
             file.write(f"{type(problem).__name__}: {problem}\n")
 
 
 def safe_repr(value: object) -> str:
-    """At most 200 letters, of any object."""
+    """The repr of any object, at most 200 letters."""
     try:
-        text = repr(value[:20] if isinstance(value, (list, tuple, str, bytes)) else value)
+        if isinstance(value, (list, tuple, str, bytes)):
+            value = value[:_MOST_ITEMS]
+        text = repr(value)
     except Exception:
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 200 else text[:197] + "..."
+        return f"<{type(value).__name__}>"
+    if len(text) > _MOST_LETTERS:
+        return text[: _MOST_LETTERS - 3] + "..."
+    return text
 
 
-_STACKS: list[TextIO] = []  # faulthandler keeps the number of a file, not the file
+# faulthandler keeps the number of a file and not the file, so the file has to be kept here.
+_open_stacks: list[TextIO] = []
 
 
-def arm(folder: str, *, fatal: bool = False) -> None:
-    """From now on DUMP_SIGNAL has this process, and those forked from it, append all Python stacks to a file.
+def install_dump_handler(folder: str, *, fatal: bool = False) -> None:
+    """Lets this process, and its forks, append their Python stacks to a file at DUMP_SIGNAL.
 
-    The signal's handler needs no GIL: it works while a thread holds it and does not let go. With `fatal`, SIGSEGV and
-    the like leave the stack of their thread there, too, if the program has not asked faulthandler for it.
+    The handler needs no GIL, so it works while a thread holds the GIL and does not let go. With
+    `fatal`, SIGSEGV and the like leave the stack of their thread there, too, unless the program
+    uses faulthandler itself.
     """
-    file = open(os.path.join(folder, f"stacks-{os.getpid()}.txt"), "a", encoding="utf-8")  # noqa: SIM115 (kept open)
+    path = os.path.join(folder, f"stacks-{os.getpid()}.txt")
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (it stays open)
     faulthandler.register(DUMP_SIGNAL, file=file, all_threads=True, chain=False)
     if fatal and not faulthandler.is_enabled():
         faulthandler.enable(file, all_threads=False)
-    for old in _STACKS:
+    for old in _open_stacks:
         old.close()
-    _STACKS[:] = [file]
+    _open_stacks[:] = [file]
 
 
-def disarm() -> None:
-    """Undoes `arm`."""
+def remove_dump_handler() -> None:
+    """Undoes `install_dump_handler`."""
     faulthandler.unregister(DUMP_SIGNAL)
-    for file in _STACKS:
+    for file in _open_stacks:
         file.close()
-    _STACKS.clear()
+    _open_stacks.clear()

@@ -1,4 +1,4 @@
-"""A worker that was forked -> the files and locks that it has from its parent, and which of the files it moves in."""
+"""A forked worker -> the files and locks of its parent, and the files that it uses."""
 
 from __future__ import annotations
 
@@ -8,124 +8,150 @@ import os
 import stat
 import sys
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
-from .objects import own_place, place, reached
-from .own import is_own, own_line
+from .locks import belongs_to_thread, find_held_kind
+from .objects import find_definition, find_user_place, walk_with_globals
+from .user_code import find_user_line, is_user_place
 
-# Libraries whose handles must not go through a fork: their own documentation says so.
-_HANDLES = {("sqlite3", "Connection"), ("sqlite3", "Cursor"), ("h5py", "File"), ("h5py", "Dataset"), ("h5py", "Group")}
-_HANDLES |= {("lmdb", "Environment"), ("lmdb", "Transaction"), ("lmdb", "Cursor")}
-_MOST = 16
+# The documentation of these libraries says that their handles must not go through a fork.
+_HANDLE_TYPES = {
+    ("sqlite3", "Connection"),
+    ("sqlite3", "Cursor"),
+    ("h5py", "File"),
+    ("h5py", "Dataset"),
+    ("h5py", "Group"),
+    ("lmdb", "Environment"),
+    ("lmdb", "Transaction"),
+    ("lmdb", "Cursor"),
+}
+_MOST_REPORTED = 16
 
-_threads: list[dict[str, str]] = []
+_parents_threads: list[dict[str, str]] = []
 
 
-def note_threads() -> None:
-    """Before a fork: the threads of this process that the child will not have, and the user's line of each."""
-    _threads.clear()
+def remember_threads() -> None:
+    """Remembers the other threads and their lines before a fork: the child has none of them."""
+    _parents_threads.clear()
     with contextlib.suppress(Exception):
         names = {thread.ident: thread.name for thread in list(threading.enumerate())}
         frames = sys._current_frames()
-        del frames[threading.get_ident()]  # a frame that holds itself, and all that its callers hold, is freed late
+        # This thread's frame would hold itself, and all that its callers hold would be freed late.
+        del frames[threading.get_ident()]
         for ident, frame in frames.items():
-            if line := own_line(frame):
-                _threads.append({"name": names.get(ident, ""), "place": line})
+            line = find_user_line(frame)
+            if line:
+                _parents_threads.append({"name": names.get(ident, ""), "place": line})
+
+
+class _OpenFile(NamedTuple):
+    """A file that was open before the fork."""
+
+    path: str  # the expression that leads to it
+    file: Any
+    offset: int
 
 
 class Inherited:
-    """What a dataset and collate_fn hold as a forked worker begins: open files, handles of databases, locks in use."""
+    """Open files, database handles and held locks of a dataset, as a forked worker begins."""
 
     def __init__(self, **roots: Any) -> None:
-        self.threads = _threads[:_MOST]  # the parent's other threads at the fork
-        self._found = dict(reached(**roots))
+        self.threads = _parents_threads[:_MOST_REPORTED]
+        self.locks: list[dict[str, str]] = []
         self._roots = roots
-        files: dict[int, tuple[str, Any, int]] = {}  # by descriptor: path, file, position
-        locks: dict[str, dict[str, str]] = {}
+        self._objects = dict(walk_with_globals(**roots))
+        self._files: dict[int, _OpenFile] = {}  # by file descriptor
         self._handles: list[tuple[str, Any]] = []
-        for path, value in self._found.items():
-            if (stands := _position(value)) is not None:
-                files.setdefault(stands[0], (path, value, stands[1]))
-            elif _is_handle(value) and f"[{os.getppid()}]" not in path:
-                self._handles.append((path, value))
-            elif (kind := held_lock(value)) is not None and not _of_a_thread(path, self._found):
-                holder, owner = self._holder(path)
-                locks.setdefault(holder, {"path": holder, "kind": kind, "place": owner})
-        self._files, self.locks = files, list(locks.values())
-        if not files and not self._handles:
-            self._found = {}
+        locks: dict[str, dict[str, str]] = {}  # by the object around them
+        for path, value in self._objects.items():
+            # Several objects may hold one file: a ZipFile and the file in it.
+            position = _find_position(value)
+            if position is not None:
+                open_file = _OpenFile(path, value, position.offset)
+                self._files.setdefault(position.descriptor, open_file)
+            elif _is_handle(value):
+                # Programs that keep one handle a process may keep them by the process's number.
+                if f"[{os.getppid()}]" not in path:
+                    self._handles.append((path, value))
+            else:
+                kind = find_held_kind(value)
+                if kind is not None and not belongs_to_thread(path, self._objects):
+                    holder, place = self._find_holder(path)
+                    locks.setdefault(holder, {"path": holder, "kind": kind, "place": place})
+        self.locks = list(locks.values())
+        if not self._files and not self._handles:
+            self._objects = {}  # no one asks for them any more
 
-    def used(self) -> list[dict[str, str]]:
-        """The files that were moved in since, and the handles that the dataset still holds."""
-        found = []
-        for number, (path, file, position) in self._files.items():
-            now = _position(file)
-            if now is not None and now[0] == number and now[1] != position:
-                holder, owner = self._holder(path)
-                name = os.path.realpath(f"/proc/self/fd/{number}")
-                kind = type(self._found.get(holder, file)).__name__
-                found.append({"path": holder, "kind": kind, "file": name, "place": owner})
-        held = dict(reached(**self._roots)) if self._handles else {}
-        for path, handle in self._handles:
-            if held.get(path) is handle and _is_open(handle):
-                kind = f"{type(handle).__module__.partition('.')[0]}.{type(handle).__name__}"
-                found.append({"path": path, "kind": kind, "file": "", "place": self._holder(path)[1]})
-        return found[:_MOST]
+    def list_used(self) -> list[dict[str, str]]:
+        """Lists the files that were read since the fork, and the handles that are still held."""
+        used = []
+        for descriptor, open_file in self._files.items():
+            position = _find_position(open_file.file)
+            if position is None or position.descriptor != descriptor:
+                continue
+            if position.offset == open_file.offset:
+                continue
+            holder, place = self._find_holder(open_file.path)
+            kind = type(self._objects.get(holder, open_file.file)).__name__
+            name = os.path.realpath(f"/proc/self/fd/{descriptor}")
+            used.append({"path": holder, "kind": kind, "file": name, "place": place})
+        if self._handles:
+            objects = dict(walk_with_globals(**self._roots))
+            for path, handle in self._handles:
+                if objects.get(path) is handle and _is_open(handle):
+                    module, _, _ = type(handle).__module__.partition(".")
+                    kind = f"{module}.{type(handle).__name__}"
+                    _, place = self._find_holder(path)
+                    used.append({"path": path, "kind": kind, "file": "", "place": place})
+        return used[:_MOST_REPORTED]
 
-    def _holder(self, path: str) -> tuple[str, str]:
-        """The outermost object around it that is not of the user's own class, such as a ZipFile; its owner's place."""
-        while (outer := path.rpartition("[" if path.endswith("]") else ".")[0]) in self._found:
-            owner = place(self._found[outer])
-            if not isinstance(self._found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
-                return path, owner
-            path = outer
-        return path, own_place([*self._roots.values()], "dataset")  # of a global variable: most often of the same file
+    def _find_holder(self, path: str) -> tuple[str, str]:
+        """Finds the outermost object around a file that is not the user's own, such as a ZipFile.
 
-
-def held_lock(value: Any) -> str | None:
-    """The kind of a lock that is held now; None of anything else."""
-    name = type(value).__name__
-    if not is_lock(value) or name not in ("lock", "Lock", "RLock"):
-        return None
-    try:
-        if hasattr(value, "_semlock"):
-            return f"multiprocessing.{name}" if value._semlock._is_zero() else None
-        return f"threading.{'Lock' if name == 'lock' else name}" if repr(value).startswith("<locked") else None
-    except Exception:
-        return None
-
-
-def is_lock(value: Any) -> bool:
-    """Whether it is a lock, which pickle does not take, or takes only for a process that is being spawned."""
-    of_threads = type(value).__module__ == "_thread" and type(value).__name__ in ("lock", "RLock")
-    return of_threads or hasattr(value, "_semlock")
-
-
-def _of_a_thread(path: str, found: dict[str, Any]) -> bool:
-    """Whether a lock is one by which Python waits for a thread, or for a condition: these are held all the time."""
-    outer = found.get(path.rpartition(".")[0])
-    return isinstance(outer, threading.Thread) or "._waiters[" in path
+        Returns its path, and the place of the user's class that holds it.
+        """
+        while True:
+            separator = "[" if path.endswith("]") else "."
+            outer_path, _, _ = path.rpartition(separator)
+            if outer_path not in self._objects:
+                # A global variable: most often it is one of the dataset's own file.
+                return path, find_user_place(list(self._roots.values()), "dataset")
+            outer = self._objects[outer_path]
+            place = find_definition(outer)
+            if not isinstance(outer, (dict, list, tuple, set)) and is_user_place(place):
+                return path, place
+            path = outer_path
 
 
-def _position(value: Any) -> tuple[int, int] | None:
-    """The descriptor of a regular file that is open for reading, and where in it that stands; None of all else."""
-    import fcntl  # not on Windows, which forks no worker
+class _Position(NamedTuple):
+    """An open file's number, and its offset."""
+
+    descriptor: int
+    offset: int
+
+
+def _find_position(value: Any) -> _Position | None:
+    """Finds the position of a regular file that is open for reading; None for any other object."""
+    import fcntl  # Windows has no such module, and forks no worker
 
     with contextlib.suppress(Exception):
-        if isinstance(value, io.IOBase) and not value.closed:
-            number = value.fileno()
-            reads = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
-            if reads and stat.S_ISREG(os.fstat(number).st_mode):
-                return number, os.lseek(number, 0, os.SEEK_CUR)
+        if not isinstance(value, io.IOBase) or value.closed:
+            return None
+        descriptor = value.fileno()
+        access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+        if access != os.O_WRONLY and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return _Position(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
     return None
 
 
 def _is_handle(value: Any) -> bool:
     kind = type(value)
-    return any((kind.__module__.partition(".")[0], base.__name__) in _HANDLES for base in kind.__mro__)
+    module, _, _ = kind.__module__.partition(".")
+    return any((module, base.__name__) in _HANDLE_TYPES for base in kind.__mro__)
 
 
 def _is_open(handle: Any) -> bool:
-    with contextlib.suppress(Exception):  # sqlite3: a closed connection has no changes to tell of; h5py: it is false
+    with contextlib.suppress(Exception):
+        # A closed connection of sqlite3 raises for its changes. A closed file of h5py is false.
         return getattr(handle, "total_changes", 0) is not None and bool(handle)
     return False

@@ -1,4 +1,7 @@
-"""A Python program as it starts -> one whose DataLoaders are watched; what goes wrong in here never reaches it."""
+"""A Python program as it starts -> one whose DataLoaders are watched.
+
+Errors in here never reach the program.
+"""
 
 from __future__ import annotations
 
@@ -11,51 +14,68 @@ import sys
 from types import ModuleType, TracebackType
 from typing import Any
 
-from .files import Ending, arm, leave, noted
-from .own import main_line, own_line, raised_at
+from .files import contain_errors, install_dump_handler, write_program_line
+from .records import Ending
+from .user_code import find_main_line, find_raising_line, find_user_line
 
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
 STOPPING = "stopping"  # a file in the folder: the program was asked to end
-_WATCHED = "torch.utils.data.dataloader"
+_PATCHED_MODULE = "torch.utils.data.dataloader"
 _MOST_LINES = 256
+# The errors of a program that ends by Ctrl-C or, as torchrun's, by a signal.
+_ENDS_BY_SIGNAL = ("KeyboardInterrupt", "SignalException")
 
 
 def install(folder: str) -> None:
-    """Watches all DataLoaders that this process will make, if there still is the folder for the files."""
+    """Watches all DataLoaders that this process will make, if the folder still exists."""
     if not os.path.isdir(folder):
         return
-    arm(folder)
-    leave(folder, {})
+    install_dump_handler(folder)
+    write_program_line(folder, {})
     sys.meta_path.insert(0, _Finder(folder))
-    tell, tell_ignored = sys.excepthook, sys.unraisablehook
+    _patch_excepthooks(folder)
 
-    def told(kind: type[BaseException], problem: BaseException, traceback: TracebackType | None) -> None:
-        """Notes the error that ends this program; but one that was asked to end, and ends for that, is quiet."""
-        stopping = os.path.exists(os.path.join(folder, STOPPING))
-        with noted(folder):
-            if not stopping and os.path.isdir(folder):
-                ending = Ending(f"{kind.__name__}: {str(problem)[:4000]}", raised_at(problem))
-                leave(folder, {"errors": [vars(ending)]})
-        if not (stopping and kind.__name__ in ("KeyboardInterrupt", "SignalException")):
-            tell(kind, problem, traceback)
 
-    def told_ignored(problem: Any) -> None:
-        """As `told`, of an error that Python ignores, as while it ends."""
-        if problem.exc_type is not KeyboardInterrupt or not os.path.exists(os.path.join(folder, STOPPING)):
-            tell_ignored(problem)
+def _patch_excepthooks(folder: str) -> None:
+    """Records the error that ends the program, and keeps quiet about the end that was asked for."""
+    excepthook = sys.excepthook
+    unraisablehook = sys.unraisablehook
 
-    sys.excepthook, sys.unraisablehook = told, told_ignored
+    def is_stopping() -> bool:
+        return os.path.exists(os.path.join(folder, STOPPING))
+
+    def record_and_report(
+        kind: type[BaseException], problem: BaseException, traceback: TracebackType | None
+    ) -> None:
+        with contain_errors(folder):
+            if not is_stopping() and os.path.isdir(folder):
+                text = f"{kind.__name__}: {str(problem)[:4000]}"
+                ending = Ending(text, find_raising_line(problem))
+                write_program_line(folder, {"errors": [vars(ending)]})
+        if not (is_stopping() and kind.__name__ in _ENDS_BY_SIGNAL):
+            excepthook(kind, problem, traceback)
+
+    def report_unraisable(problem: Any) -> None:
+        """For errors that Python ignores, as while it ends."""
+        if problem.exc_type is not KeyboardInterrupt or not is_stopping():
+            unraisablehook(problem)
+
+    sys.excepthook = record_and_report
+    sys.unraisablehook = report_unraisable
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Lets the module of DataLoader be found as ever, and changes it once it has been loaded."""
+    """Finds the module of DataLoader as ever, and patches it once it has been loaded."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != _WATCHED:
+    def find_spec(
+        self, name: str, path: Any, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _PATCHED_MODULE:
             return None
+        # Otherwise find_spec would ask this finder again.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
@@ -63,7 +83,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def load_and_patch(module: ModuleType) -> None:
                 load(module)
-                with noted(self._folder):
+                with contain_errors(self._folder):
                     patch(module, self._folder)
 
             spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
@@ -71,77 +91,108 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def patch(module: Any, folder: str) -> None:
-    """Changes four methods of torch.utils.data.dataloader, so that they tell."""
-    loader_class, iterator_class = module.DataLoader, module._BaseDataLoaderIter
-    make, get_iterator = loader_class.__init__, loader_class._get_iterator
-    reset, next_batch = iterator_class._reset, iterator_class.__next__
-    lines: dict[Any, Any] = {}
+    """Changes four methods of torch.utils.data.dataloader, so that they report."""
+    _patch_loader(module.DataLoader, folder)
+    _patch_iterator(module._BaseDataLoaderIter, folder)
+
+
+def _patch_loader(loader_class: Any, folder: str) -> None:
+    """Patches the methods by which a DataLoader is made, and makes its iterator."""
+    make = loader_class.__init__
+    get_iterator = loader_class._get_iterator
+    lines: dict[Any, Any] = {}  # of all loaders of this process
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
         frame = sys._getframe(1)
-        made_at = own_line(frame) or f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        made_at = find_user_line(frame) or f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        # DataLoader.__setattr__ refuses some changes, and a subclass may have its own.
         self.__dict__["_fastpipe_made_at"] = made_at
         try:
             make(self, *arguments, **options)
         except ValueError as problem:
-            leave(folder, {"refused": [{"made_at": made_at, "error": str(problem)[:1000]}]})
+            refused = {"made_at": made_at, "error": str(problem)[:1000]}
+            write_program_line(folder, {"refused": [refused]})
             raise
 
     @functools.wraps(get_iterator)
     def watched_iterator(self: Any) -> Any:
         watch = None
-        with noted(folder):
-            from torch.utils.data import get_worker_info
-
-            from .watch import LoaderWatch
-
-            if get_worker_info() is None and os.path.isdir(folder):
-                watch = _here(self)
-                if watch is None and len(lines) < _MOST_LINES:
-                    watch = LoaderWatch(folder, self, self.__dict__.get("_fastpipe_made_at", ""), lines)
-                    self.__dict__["_fastpipe_watch"] = watch
+        with contain_errors(folder):
+            watch = _find_or_make_watch(self, folder, lines)
         if watch is None:
             return get_iterator(self)
-        place = own_line(sys._getframe(1))
-        watch.began(self, place)
+        place = find_user_line(sys._getframe(1))
+        watch.begin_epoch(self, place)
         try:
-            iterator = watch.iterator(self, get_iterator)
+            iterator = watch.make_iterator(self, get_iterator)
         except BaseException as problem:
-            if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):  # Python's word
-                leave(folder, {"unguarded": main})
-            watch.failed(problem, None, self.dataset, place)
+            main_line = find_main_line(sys._getframe(1))
+            # Python's words, if a spawned worker would start workers while it imports the main
+            # script.
+            if main_line and "bootstrapping" in str(problem):
+                write_program_line(folder, {"unguarded": main_line})
+            watch.record_error(problem, None, self.dataset, place)
             raise
         iterator._fastpipe_watch = watch
         return iterator
 
+    loader_class.__init__ = watched_make
+    loader_class._get_iterator = watched_iterator
+
+
+def _find_or_make_watch(loader: Any, folder: str, lines: dict[Any, Any]) -> Any:
+    """Returns the watch of a DataLoader; None in a worker, after the end, and past 256 lines."""
+    from torch.utils.data import get_worker_info
+
+    from .watch import LoaderWatch
+
+    if get_worker_info() is not None or not os.path.isdir(folder):
+        return None
+    watch = _find_watch(loader)
+    if watch is None and len(lines) < _MOST_LINES:
+        made_at = loader.__dict__.get("_fastpipe_made_at", "")
+        watch = LoaderWatch(folder, loader, made_at, lines)
+        loader.__dict__["_fastpipe_watch"] = watch
+    return watch
+
+
+def _patch_iterator(iterator_class: Any, folder: str) -> None:
+    """Patches the methods by which an iterator begins an epoch, and gives a batch."""
+    reset = iterator_class._reset
+    next_batch = iterator_class.__next__
+
     @functools.wraps(reset)
     def watched_reset(self: Any, loader: Any, *arguments: Any, **options: Any) -> None:
-        if watch := _here(self):  # of workers that persist: an iterator that is made has none yet
-            watch.began(loader, own_line(sys._getframe(1)))
+        # Only workers that persist get here with a watch: while an iterator is made, it has none.
+        watch = _find_watch(self)
+        if watch is not None:
+            watch.begin_epoch(loader, find_user_line(sys._getframe(1)))
         reset(self, loader, *arguments, **options)
 
     @functools.wraps(next_batch)
     def watched_next(self: Any) -> Any:
-        watch = _here(self)
+        watch = _find_watch(self)
         if watch is None:
             return next_batch(self)
         try:
-            return watch.next(self, next_batch)
+            return watch.next_batch(self, next_batch)
         except StopIteration:
             raise
         except BaseException as problem:
+            # The end that was asked for interrupts whoever waits for a batch.
             if not os.path.exists(os.path.join(folder, STOPPING)):
-                watch.failed(problem, self, self._dataset, own_line(sys._getframe(1)))
+                place = find_user_line(sys._getframe(1))
+                watch.record_error(problem, self, self._dataset, place)
             raise
 
-    loader_class.__init__ = watched_make
-    loader_class._get_iterator = watched_iterator
     iterator_class._reset = watched_reset
     iterator_class.__next__ = watched_next
 
 
-def _here(watched: Any) -> Any:
-    """The watch of a DataLoader or its iterator; None if it has none, or one of the process that forked this one."""
+def _find_watch(watched: Any) -> Any:
+    """Returns the watch of a DataLoader or its iterator; None if this process made none."""
     watch = watched.__dict__.get("_fastpipe_watch")
-    return watch if watch is not None and watch.here() else None
+    if watch is None or not watch.is_of_this_process():
+        return None
+    return watch
