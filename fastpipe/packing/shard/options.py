@@ -1,4 +1,4 @@
-"""What a user asks of a pack -> checked options."""
+"""The options of a pack as a user gives them -> checked options."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fastpipe.store.remote.options import place_of, remote_options
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
 
-# The words that a user chooses from, and the least and the greatest number, by the option's name.
+# The values that a user chooses from, by the option's name.
 CHOICES = {
-    "format": tuple(each.value for each in Format),
+    "format": tuple(format.value for format in Format),
     "on_error": ("report", "fail"),
     "damaged": DAMAGED,
     "exif": ("ignore", "apply"),
@@ -35,6 +35,7 @@ CHOICES = {
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),
 }
+# The smallest and the largest value, by the option's name. A JPEG has at most 65,500 pixels a side.
 _LIMITS = {
     "workers": (1, 1024),
     "max_size": (1, 65500),
@@ -49,7 +50,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What is packed and how; see `fastpipe.pack`."""
+    """The sources that are packed, and how they are packed; see `fastpipe.pack`."""
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
     source: SourceOptions = field(default_factory=SourceOptions, kw_only=True)
@@ -62,18 +63,15 @@ class PackOptions:
     spool: Place | None = None
 
     def __post_init__(self) -> None:
-        for part in (self, self.encode):
-            for each in fields(part):
-                name, value = each.name, getattr(part, each.name)
-                if name in _LIMITS and not (value is None and each.default is None):
-                    least, most = _LIMITS[name]
-                    whole(f"--{name.replace('_', '-')}", value, least=least, most=most)
-                elif isinstance(each.default, bool):
-                    flag(name, value)
+        _check_values(self)
+        _check_values(self.encode)
         choice("--damaged", self.encode.damaged, CHOICES["damaged"])
         choice("--storage", self.encode.storage, CHOICES["storage"])
         if self.encode.quality is not None and self.encode.lossless:
-            raise ConfigError("--lossless does not go with --quality, which is that of images with loss: leave out one")
+            raise ConfigError(
+                "--lossless does not go with --quality, which is that of images with loss: leave "
+                "out one"
+            )
 
     @property
     def threads(self) -> int:
@@ -81,9 +79,10 @@ class PackOptions:
         return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
+        """All that decides the dataset's bytes: these options, and name -> kind of the fields."""
         encode = asdict(self.encode)
-        if self.encode.background is None:  # as datasets have it that were packed before there was this option
+        # Datasets that were packed before this option existed do not have it in dataset.json.
+        if self.encode.background is None:
             del encode["background"]
         return {
             **encode,
@@ -95,10 +94,25 @@ class PackOptions:
         }
 
 
-# Options that users say as PackOptions and EncodeOptions have them.
-_OWN = {"seed", "shuffle", "overwrite", "workers"}
-_OF_ENCODING = {each.name for each in fields(EncodeOptions)} - {"apply_exif"}
-OPTIONS = _OWN | _OF_ENCODING | {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+def _check_values(options: PackOptions | EncodeOptions) -> None:
+    """Checks the numbers against their limits, and that yes/no options are bools."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if isinstance(option.default, bool):
+            flag(option.name, value)
+        if option.name not in _LIMITS:
+            continue
+        is_optional = option.default is None
+        if value is not None or not is_optional:
+            least, most = _LIMITS[option.name]
+            whole(f"--{option.name.replace('_', '-')}", value, least=least, most=most)
+
+
+# The options of a user that PackOptions and EncodeOptions have under the same name.
+_PACK_OPTIONS = {"seed", "shuffle", "overwrite", "workers"}
+_ENCODE_OPTIONS = {option.name for option in fields(EncodeOptions)} - {"apply_exif"}
+_PARSED_OPTIONS = {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+OPTIONS = _PACK_OPTIONS | _ENCODE_OPTIONS | _PARSED_OPTIONS
 
 
 def pack_options(
@@ -112,20 +126,27 @@ def pack_options(
     classes_from: ClassesFrom | None = None,
     **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
-    own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
+    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of
+    SourceOptions.
+    """
+    pack = {name: others.pop(name) for name in _PACK_OPTIONS & others.keys()}
+    encode = {name: others.pop(name) for name in _ENCODE_OPTIONS & others.keys()}
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if classes_from is not None:
         others["classes"] = class_names(classes_from, others.get("remote"))
+
     encode["background"] = background_color(encode.get("background"))
+    encode["apply_exif"] = choice("--exif", exif, CHOICES["exif"]) == "apply"
     if spool is not None:
         place = place_of(spool)
-        own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))
+        if not isinstance(place, Url):
+            place = Path(os.path.abspath(os.path.expanduser(str(place))))
+        pack["spool"] = place
     return PackOptions(
-        EncodeOptions(apply_exif=choice("--exif", exif, CHOICES["exif"]) == "apply", **encode),
+        EncodeOptions(**encode),
         source=source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
         fail_fast=choice("--on-error", on_error, CHOICES["on_error"]) == "fail",
-        **own,
+        **pack,
     )
