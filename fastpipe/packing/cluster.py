@@ -133,7 +133,7 @@ def _connect(
             ).close()
             answers = True
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as problem:
+    except Exception as problem:  # Ray raises errors of many kinds
         raise ClusterError(
             _unreachable_message(address, shown_address, problem, answers=answers)
         ) from problem
