@@ -51,9 +51,7 @@ _COUNT_EVERY_S = 5.0
 
 
 def on_ray(executor: str, address: str | None) -> bool:
-    """Whether an `executor` is a Ray cluster. ConfigError: it is unknown, or has an address but no
-    cluster.
-    """
+    """Whether an `executor` is a Ray cluster. ConfigError: the options contradict each other."""
     if choice("--on", executor, (THREADS, RAY)) == RAY:
         return True
     if address is not None:
@@ -278,9 +276,7 @@ def _warn_if_no_node_fits(nodes: list[dict[str, Any]], memory: int) -> None:
 
 
 def is_of_machine(problem: BaseException) -> bool:
-    """Whether an error comes from the disk, network or memory of a machine, so that another one may
-    have none.
-    """
+    """Whether an error is of a machine's disk, network or memory: another one may have none."""
     if isinstance(problem, (OSError, MemoryError)):
         return True
     return problem.__cause__ is not None and is_of_machine(problem.__cause__)

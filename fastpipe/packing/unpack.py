@@ -96,9 +96,7 @@ def _write_tars(index: Index, destination: Path, samples: Iterable[UnpackedSampl
 
 
 def folder_name(name: str) -> str:
-    """The folder of a class. A name that leads elsewhere gets %XX in place of some bytes; an empty
-    name becomes "%".
-    """
+    """The folder of a class. A name that leads elsewhere gets %XX; an empty one becomes "%"."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     if "/" in name or "\0" in name:
@@ -254,9 +252,7 @@ def _unpack_sample(
 
 
 def _members_end(data: bytes, key: str) -> int:
-    """Where the members of a sample end. Samples that were removed may follow them, or a block of
-    zeros.
-    """
+    """Where the members of a sample end. Removed samples or zeros may follow them."""
     name = f"{key}.".encode()
     offset = 0
     while offset + tar.BLOCK <= len(data) and data.startswith(name, offset):

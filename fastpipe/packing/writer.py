@@ -43,9 +43,7 @@ _OPTIONS = OPTIONS - {"seed", "shuffle"} | {"coordinates"}
 
 
 class _Pending(NamedTuple):
-    """A sample that is being converted, and the name of all samples up to it; see
-    `_ShardSeries.name_samples`.
-    """
+    """A sample that is being converted, and the name of all samples up to it."""
 
     sample: Given
     up_to: str

@@ -1,3 +1,1 @@
-"""A pack in tasks of a Ray cluster: sources are listed and shards are made by tasks, and published
-by the driver.
-"""
+"""A pack in tasks of a Ray cluster. The driver publishes what the tasks have made."""

@@ -119,9 +119,7 @@ def write_listing(
 
 
 def _make_spool_folder(job: Job) -> None:
-    """Makes the folder of --spool. One in the destination is not made here: this machine may not
-    see the destination.
-    """
+    """Makes the folder of --spool; not one in the destination, which this machine may not see."""
     if isinstance(job.options.spool, Path):
         job.options.spool.mkdir(parents=True, exist_ok=True)
 

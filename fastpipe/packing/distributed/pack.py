@@ -1,6 +1,4 @@
-"""A pack, or the new shards of a dataset that grows, in tasks of a Ray cluster. Note [tasks of a
-pack]
-"""
+"""A pack, or an addition to a dataset, in tasks of a Ray cluster. Note [tasks of a pack]"""
 
 from __future__ import annotations
 
@@ -79,9 +77,7 @@ def pack_on_ray(
 
 
 def make_on_ray(workers: int) -> MakeShards:
-    """Makes the shards of a dataset that grows, in so many tasks at a time of the connected
-    cluster.
-    """
+    """A function that makes the shards of a dataset that grows, in so many tasks at a time."""
 
     def make(
         listing: Listing,
@@ -107,9 +103,7 @@ def _map_tasks(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator
 
 
 def _begin(job: Job, journal: Journal, listed: ListedSources) -> dict[str, Any] | None:
-    """Writes the plan, and removes what an earlier pack of other sources has left; see
-    `begin_pack`.
-    """
+    """As `begin_pack`; also removes files of the spool that are of other sources."""
     try:
         existing_info = begin_pack(journal, listed.facts, job.options)
     except PackError:
@@ -179,9 +173,7 @@ def _make_in_tasks(
 
 
 def _finished_shards(job: Job, journal: Journal, listed: ListedSources) -> set[str]:
-    """The names of the parts whose shards are finished. A shard may have vanished or been cut
-    since: it is not.
-    """
+    """The names of the finished shards. One whose tar has vanished or been cut is none."""
     names = [part.name for part in read_parts(job, listed, MAKE)]
     return {entry.name for entry in journal.read_finished(names) if entry is not None}
 
@@ -238,9 +230,7 @@ def _run_parts(
 
 
 def convert_part(job: Job, listed: ListedSources, part: Part) -> int:
-    """Converts the runs of rows of a part that are not in the spool; returns how many rows are
-    rejected.
-    """
+    """Converts the rows of a part that are not in the spool; returns how many are rejected."""
     listed.check_version(job)
     spool = job.open_spool()
     sizes = spool.sizes()

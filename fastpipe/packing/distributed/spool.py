@@ -70,9 +70,7 @@ class Job:
         return open_store(self.destination, self.options.source.remote)
 
     def open_spool(self) -> Store:
-        """The spool: a folder in the destination; with --spool, a folder there that other packs do
-        not have.
-        """
+        """The spool: a folder in the destination; with --spool, a folder of its own there."""
         place = self.destination / SPOOL_FOLDER
         if self.options.spool is not None:
             target = str(self.destination)
@@ -108,9 +106,7 @@ class ListedSources:
     version: str
 
     def check_version(self, job: Job) -> None:
-        """Raises PackError if other libraries are installed on this machine: its shards would have
-        other bytes.
-        """
+        """Raises PackError if this machine has other libraries: shards would have other bytes."""
         if self.version != spool_version(self.facts.kinds, job.options):
             raise PackError(
                 f"{platform.node()}: the sources were listed by other versions of the libraries "
@@ -180,9 +176,7 @@ def read_spool_file(spool: Store, name: str) -> bytes:
 
 
 def encode_sources(listing: Listing, positions: Sequence[int]) -> bytes:
-    """Some sources of a listing as JSON. Names may have bytes that are not UTF-8; JSON has these as
-    escapes.
-    """
+    """Some sources of a listing as JSON, which escapes bytes of names that are not UTF-8."""
     sources = [listing.sources[position] for position in positions]
     encoded = [_encode_source(source, listing.notes) for source in sources]
     content = {

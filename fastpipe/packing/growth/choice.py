@@ -43,9 +43,7 @@ class Comparison(NamedTuple):
 
 
 class SampleChoice:
-    """Samples that a user has chosen to remove: those that all arguments mean. See
-    `fastpipe.remove`.
-    """
+    """Samples that a user wants to remove: those that all arguments mean."""
 
     def __init__(
         self,
@@ -76,9 +74,7 @@ class SampleChoice:
         return words
 
     def select(self, index: Index) -> NDArray[np.bool_]:
-        """(n,) which samples of a dataset are meant. ConfigError: it has no such key, class or
-        column.
-        """
+        """(n,) which samples are meant. ConfigError: there is no such key, class or column."""
         selected = np.ones(len(index), np.bool_)
         if self._keys is not None:
             selected &= _has_key(index, self._keys)
@@ -101,9 +97,7 @@ def _parse_comparison(text: str) -> Comparison:
 
 
 def _has_key(index: Index, keys: Sequence[str]) -> NDArray[np.bool_]:
-    """(n,) which samples have one of these keys. ConfigError: one of the keys is not in the
-    dataset.
-    """
+    """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
     wanted = np.array([key_hash(key) for key in keys], np.uint64)
     known = np.array(index.records["key"])
     unknown = np.flatnonzero(~np.isin(wanted, known))
@@ -151,9 +145,7 @@ def _compare(index: Index, comparison: Comparison) -> NDArray[np.bool_]:
 
 
 def _read_numbers(index: Index, column: str) -> NDArray[Any]:
-    """(n,) the values of a column with a number for each sample. ConfigError: there is no such
-    column.
-    """
+    """(n,) a column with a number for each sample. ConfigError: there is no such column."""
     if column in _INDEX_COLUMNS:
         return np.asarray(index.records[column], np.int64)
     numbers = {

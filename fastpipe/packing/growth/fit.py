@@ -1,6 +1,4 @@
-"""New sources, and a dataset that they are added to -> their labels and fields as in the dataset,
-or an error.
-"""
+"""New sources for a dataset -> their labels and fields as in the dataset, or an error."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField
 
 
 def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
-    """The listing with the labels of a dataset, whose classes stay in front. New classes follow
-    them.
-    """
+    """The listing with the labels of a dataset. New classes follow those of the dataset."""
     known = set(classes)
     names = [*classes, *(name for name in listing.classes if name not in known)]
     if names == listing.classes:
@@ -34,9 +30,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
 
 
 def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
-    """Raises PackError if classes that a user has named, now or when packing, do not allow those of
-    a listing.
-    """
+    """Raises PackError if a user has named the classes, and the listing has others."""
     if options.source.classes is not None:
         if listing.classes and listing.classes[: len(index.classes)] != index.classes:
             raise PackError(
@@ -58,9 +52,7 @@ def check_given_classes(listing: Listing, index: Index, options: PackOptions) ->
 def assumed_of_new_classes(
     index: Index, classes: Sequence[str], used_labels: Collection[int]
 ) -> Iterator[Assumption]:
-    """For each new class that has another label than in a fresh pack, which sorts all classes, says
-    so.
-    """
+    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
     if index.classes != sorted(index.classes):
         return  # nobody knows in which order a fresh pack would have them
     fresh = sorted(classes)
@@ -75,9 +67,7 @@ def assumed_of_new_classes(
 
 
 def merge_fields(listing: Listing, index: Index) -> list[SourceField]:
-    """The fields as dataset.json is to describe them. PackError: the sources have other fields than
-    the dataset.
-    """
+    """The fields of the next version. PackError: the sources have other fields."""
     kinds = {name: field.kind for name, field in index.fields.items()}
     for name in (*kinds, *listing.kinds):
         if kinds.get(name) != listing.kinds.get(name):

@@ -129,9 +129,7 @@ def add(
 
 
 def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
-    """Changes the plan of new sources for the dataset: its values of fields, its order of them, its
-    next number.
-    """
+    """Gives the plan of new sources the dataset's fields, and the number of its next shard."""
     fields = version.index.fields
     kinds = {name: field.kind for name, field in fields.items()}
 
@@ -290,9 +288,7 @@ def compare_sources(listing: Listing, version: Version, by: str, changed: str) -
 def _has_same_content(
     listing: Listing, version: Version, rows: NDArray[np.int64], has_key: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """(sources,) whether each source has the label and the content of the sample in its row of the
-    index.
-    """
+    """(sources,) whether each source has the label and the content of the sample in its row."""
     sources = listing.sources
     records = version.index.records
     labels = np.array([source.label for source in sources], np.int64)

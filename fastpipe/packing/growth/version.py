@@ -69,9 +69,7 @@ class Version:
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
-        """The columns by field and part, and SOURCES, mapped into memory. DatasetError: a file has
-        changed.
-        """
+        """The columns by field and part, and SOURCES. DatasetError: a file has changed."""
         index = self.index
         intact = Intact(index.hashed_files(index.fields))
         intact.begin()
@@ -173,9 +171,7 @@ class Version:
         return kept
 
     def _tally(self, tried: Collection[str]) -> Tally:
-        """The tally of the sources up to this version; rejected ones without those that have been
-        tried again.
-        """
+        """The tally of all sources so far, without rejected ones that have been tried again."""
         counts = self.index.info["counts"]
         rejected = []
         if counts["rejected"]:
@@ -256,9 +252,7 @@ class KeptShard:
         return values.tobytes()
 
     def _lengths(self, field: str) -> tuple[NDArray[np.int64], int]:
-        """(samples of the shard before,) how many values each has in a column; and the position of
-        the first value.
-        """
+        """How many values each sample had in a column, and the position of the first value."""
         offsets = self._columns.get((field, LENGTHS))
         if offsets is None:
             return np.ones(len(self._stays), np.int64), self._start
@@ -309,9 +303,7 @@ def open_newest(
 
 
 def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
-    """The versions of a dataset, from the first to that of `info`, whose dataset.json was written
-    at this time.
-    """
+    """The versions up to that of `info`, whose dataset.json was written at this time."""
     if info["history"]:
         return list(info["history"])
     # A dataset that has only been packed has no history in dataset.json.
@@ -349,9 +341,7 @@ def versions(data: Place) -> list[dict[str, Any]]:
 
 
 def packed_options(recorded: Mapping[str, Any], source: Any) -> PackOptions:
-    """The options of a pack, from its entry in "packs" of dataset.json; `source` says how its
-    source is read.
-    """
+    """The options of a pack, as "packs" of dataset.json has them, with those of its source."""
     encode = {
         option.name: recorded[option.name]
         for option in fields(EncodeOptions)

@@ -1,6 +1,4 @@
-"""The content of a destination -> whether a pack begins, continues, is done already, or must not
-touch it.
-"""
+"""The content of a destination -> whether a pack begins, continues, is done, or is refused."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ def disk_errors(place: Place) -> Iterator[None]:
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
-    """Raises ConfigError if DST or the spool is in SRC, where the next pack would find their files,
-    or SRC in DST.
-    """
+    """Raises ConfigError if DST or the spool is in SRC, or SRC is in DST."""
     if spool is not None and _contains(source, spool):
         raise ConfigError(
             f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose "
@@ -193,9 +189,7 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
 
 
 def _difference(info: dict[str, Any], facts: Facts, shaping: dict[str, Any]) -> str | None:
-    """In what a dataset differs from the one that would be packed; None: in nothing that can be
-    seen here.
-    """
+    """How a dataset differs from the one that would be packed; None: the listings are equal."""
     if info.get("version") != 1:
         return (
             f"it has been changed since it was packed, and has version {info.get('version')}: see "

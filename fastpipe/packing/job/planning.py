@@ -1,6 +1,4 @@
-"""A listing -> the plan of its pack, and the sources of each shard by the name of the shard's
-entry.
-"""
+"""A listing -> the plan of its pack, and the sources of each shard by its entry's name."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def plan_pack(
 
 
 def name_runs(listing: Listing, options: PackOptions, plan: Plan) -> dict[str, Run]:
-    """The sources of each shard, by the name of its entry: a hash of their state and of all that
-    decides the bytes.
-    """
+    """The sources of each shard, by the name of its entry, which hashes all that decides it."""
     # `step` is not among it: it decides only which sources a shard has.
     deciding = [FORMAT_VERSION, options.shaping(listing.kinds), made_with(), *plan[1:]]
     deciding_hash = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())

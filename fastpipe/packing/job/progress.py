@@ -83,9 +83,7 @@ class ProgressReporter:
         self.add(1, source.size_bytes, isinstance(outcome, str))
 
     def on_published_file(self) -> None:
-        """Reports that publishing has written a file. In a folder of this machine this takes no
-        time worth telling.
-        """
+        """Reports a file that publishing has written, unless all is in a folder of this machine."""
         if self._store.uploaded_bytes or self._progress.workers:
             self.begin("publishing", 0, 0)
             self.add()

@@ -71,9 +71,7 @@ class PackedShards:
 def publish(
     journal: Journal, facts: Facts, options: PackOptions, shards: PackedShards, started: float
 ) -> Summary:
-    """Makes a dataset of finished shards, for a pack that began at the time `started` of
-    `time.monotonic`.
-    """
+    """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
     entries = Entries(shards.entries)
     if not entries:
         raise _nothing_packed_error(facts, entries.tally)
@@ -141,9 +139,7 @@ def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
 
 
 def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
-    """Logs what was assumed about a source, for programs, and for commands that show no summary of
-    it.
-    """
+    """Logs what was assumed about a source. Commands that show a summary hide the log."""
     for assumption in assumed:
         _LOG.warning("%s: assumed %s", source, assumption)
 

@@ -1,6 +1,4 @@
-"""Sources -> a packed dataset: the destination is checked, shards are made in threads, and
-published.
-"""
+"""Sources -> a packed dataset, whose shards are made in threads of this process."""
 
 from __future__ import annotations
 

@@ -60,9 +60,7 @@ class Ahead(Generic[Item, Result]):
         self._stopped = threading.Event()
 
     def put(self, task: Item) -> Iterator[tuple[Item, Result]]:
-        """Adds a task. If enough of them are pending, waits for the oldest run, and yields its
-        tasks with results.
-        """
+        """Adds a task. If enough are pending, yields the tasks of the oldest run with results."""
         self._run.append(task)
         self._run_bytes += self._size_bytes(task)
         if self._run_bytes >= RUN_BYTES or len(self._run) == RUN_TASKS:
@@ -123,9 +121,7 @@ class Ahead(Generic[Item, Result]):
 def read_ahead(
     items: Generator[Item, None, None], size_bytes: Callable[[Item], int]
 ) -> Generator[Item, None, None]:
-    """The same items, made by a thread while those before them are used. Close it to stop the
-    thread.
-    """
+    """The same items, made by a thread in advance. Close it to stop the thread."""
 
     def read_some(_: object) -> list[Item]:
         some: list[Item] = []

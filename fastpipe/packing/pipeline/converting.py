@@ -1,6 +1,4 @@
-"""Files in packing order, or rows in the order of their tables -> packed images, converted in
-advance by threads.
-"""
+"""Sources -> packed images and values of fields, converted in advance by threads."""
 
 from __future__ import annotations
 

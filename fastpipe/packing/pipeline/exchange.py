@@ -98,9 +98,7 @@ def convert_runs(
 
 
 def spool_version(kinds: Mapping[str, str], options: PackOptions) -> str:
-    """A hash of all that decides the bytes of a sample and of its record in the spool, except for
-    its source.
-    """
+    """A hash of all that decides the record of a sample in the spool, except its source."""
     deciding = [_SPOOL_FORMAT, options.shaping(kinds), made_with()]
     return xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
 
@@ -121,9 +119,7 @@ class Rows(NamedTuple):
 
 
 def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
-    """Cuts the rows of a listing, which is in packing order, into runs; `version` is its
-    `spool_version`.
-    """
+    """Cuts the rows of a listing into runs; `version` is its `spool_version`."""
     # Positions in the order of files and rows.
     order = sorted(
         range(len(listing.sources)), key=lambda position: _place_in_files(listing.sources[position])
@@ -169,9 +165,7 @@ def convert_rows(
     spool: Store,
     on_row: OnSource,
 ) -> None:
-    """Converts runs that follow one another, and writes each to the spool; errors as of
-    `convert_sources`.
-    """
+    """Converts runs, and writes each to the spool; errors as of `convert_sources`."""
     rows: list[Source] = []
     for run in runs:
         rows += [listing.sources[position] for position in run.positions]
@@ -273,9 +267,7 @@ def _bounds_of(
 def _check_room(
     folder: Path, listing: TableListing, missing: Sequence[Rows], options: PackOptions
 ) -> None:
-    """Raises PackError if the disk has no room for runs that are not in the spool; warns if they
-    take much.
-    """
+    """Raises PackError if the disk has no room for the missing runs; warns if they take much."""
     share = sum(len(run.positions) for run in missing) / max(len(listing.sources), 1)
     needed = round(listing.size_bytes * share * _GROWTH[options.encode.storage])
     free = shutil.disk_usage(folder).free

@@ -1,6 +1,4 @@
-"""A sample that a program adds to a Writer -> a sample to convert, with copies of all that the
-program may change.
-"""
+"""A sample that a program adds to a Writer -> a copy to convert, checked."""
 
 from __future__ import annotations
 
@@ -173,9 +171,7 @@ def _size_of(picture: str | bytes | OpenedImage) -> int:
 
 
 def read_file(path: str) -> bytes:
-    """The content of a file. ImageError: it is missing, no image, or too large; OSError: it cannot
-    be read.
-    """
+    """The content of a file. ImageError: it is missing, too large or no image."""
     try:
         file = LocalFile(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as problem:

@@ -1,6 +1,4 @@
-"""The keys of samples, one after the other -> whether a key has come before, in about 8 bytes a
-key.
-"""
+"""Keys of samples -> whether a key has come before, in about 8 bytes a key."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ _LEAST_NEW = 1 << 16
 
 
 class Keys:
-    """The hashes of keys: a sorted array, and a set of the newest ones, which takes ten times the
-    memory a key.
-    """
+    """Hashes of keys: a sorted array, and a set of new ones, which takes ten times the memory."""
 
     def __init__(self) -> None:
         self._new: set[int] = set()

@@ -1,6 +1,4 @@
-"""A listed sample -> the values of its fields, read from its source, and the frame that they are
-in. Note [frames]
-"""
+"""A listed sample -> the values of its fields, and the frame that they are in. Note [frames]"""
 
 from __future__ import annotations
 
@@ -114,9 +112,7 @@ def _parse(data: bytes, kind: str) -> Any:
 def _read_noted(
     listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size
 ) -> Any:
-    """A value that the listing has noted, of an image of this size; masks and images are read from
-    their files.
-    """
+    """A value that the listing has noted, of an image of this size; or the file that it names."""
     value = renumbered(field, value)
     if field.kind in ("mask", "image"):
         if value is None:

@@ -33,9 +33,7 @@ _CONTENT_FIELDS = ("identity", "width", "height", "label")
 
 
 class FinishedShard(Protocol):
-    """What joining needs of a shard: an Entry of a new one, or the rest of one in an earlier
-    version.
-    """
+    """What joining needs of a shard: of an Entry, or of a KeptShard of an earlier version."""
 
     @property
     def tars(self) -> tuple[Tar, ...]: ...
@@ -161,9 +159,7 @@ def write_columns(
 def _join_agreements(
     shards: ShardList, facts: Facts, version: int
 ) -> tuple[Agreement, list[Mapping[str, list[int]]]]:
-    """What the values of all shards share; and for each shard, by field, the dataset's number of
-    each class name.
-    """
+    """What all values share; and for each shard, by field, the dataset's class numbers."""
     agreement = Agreement(facts.kinds)
     fields = [field for field in facts.fields if field.kind == "classes" and field.names]
     # A source that has names for all classes numbers them. In a later version the classes that the
@@ -190,9 +186,7 @@ def _read_column(
     column: Column,
     class_numbers: Sequence[Mapping[str, list[int]]],
 ) -> Iterator[bytes]:
-    """The pieces of a column. Class names get the numbers of the dataset; in a shard's piece they
-    have the shard's.
-    """
+    """The pieces of a column, with the class numbers of the dataset in place of the shard's."""
 
     def readers() -> Iterator[tuple[Callable[[], bytes], list[int] | None]]:
         for shard, numbers in zip(shards, class_numbers, strict=True):

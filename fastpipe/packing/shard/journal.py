@@ -130,9 +130,7 @@ class Journal:
         return {name for name in self.store.sizes(WORK_FOLDER) if name.endswith(".done")}
 
     def read_finished(self, names: Iterable[str]) -> Iterator[Entry | None]:
-        """The finished shards of some entries, in order; None for each that has to be made, or made
-        again.
-        """
+        """The finished shards of some entries, in order; None for one that has to be made."""
         entry_names = self.entry_names()
         shard_sizes = self.store.sizes()
 
@@ -163,9 +161,7 @@ class Journal:
                 )
 
     def remove_stale(self, entries: Iterable[Entry], base: int = 0) -> None:
-        """Removes the shards from number `base` on that belong to none of these entries, and all
-        other entries.
-        """
+        """Removes all other entries, and the shards from number `base` on that are of no entry."""
         shard_numbers = {tar.number for entry in entries for tar in entry.tars}
         stale = []
         for name in self.store.sizes():
@@ -194,9 +190,7 @@ class Journal:
 
 
 def in_use_error(store: Store, name: str, problem: str, ending: str = "") -> PackError:
-    """The error if another program writes to the dataset. `problem` says what is wrong with the
-    file `name`.
-    """
+    """The error if another program has written to the file `name`; `problem` says how."""
     return PackError(
         f"{store.place}/{name} {problem}: another program writes to {store.place}. Wait until it "
         f"ends, then run the same command again, or choose another folder{ending}"

@@ -1,6 +1,4 @@
-"""The converted sources of a shard -> its tar, and its entry in the journal; the same for threads,
-tasks and repairs.
-"""
+"""The converted sources of a shard -> its tar, and its entry in the journal."""
 
 from __future__ import annotations
 
@@ -62,9 +60,7 @@ class PackContext:
 
 
 class ShardMaker:
-    """Writes the samples of one shard, in order. Until `finish`, its `name`, that of its entry, may
-    change.
-    """
+    """Writes the samples of one shard, in order. The `name` of its entry may change meanwhile."""
 
     def __init__(self, context: PackContext, number: int, name: str) -> None:
         self.name = name
@@ -147,9 +143,7 @@ class ShardMaker:
         self._tally.rejected.append((path, reason))
 
     def _write(self, packed: Packed, label: int, path: str, max_bytes: int) -> list[int] | None:
-        """Writes a sample; the offset of each field's member. None: the tar would get larger than
-        `max_bytes`.
-        """
+        """Writes a sample; the offset of each field's member. None: the tar would be too large."""
         limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
         if self._tars:
             offsets = self._tars[-1].add(packed, label, path, limit)
@@ -251,9 +245,7 @@ def make_shards(
 
 
 class ShardFinisher:
-    """Finishes shards in a thread, one at a time, while the next one is made: the disk or the
-    upload takes a while.
-    """
+    """Finishes shards in a thread: the disk or the upload takes a while."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -269,9 +261,7 @@ class ShardFinisher:
         self._thread.shutdown()
 
     def submit(self, maker: ShardMaker) -> list[Entry]:
-        """Begins to finish a shard. Waits for the shard before, and returns its entry, if there is
-        one.
-        """
+        """Begins to finish a shard. Waits for the one before, and returns its entry."""
         try:
             entries = self.wait()
         except BaseException:
@@ -281,9 +271,7 @@ class ShardFinisher:
         return entries
 
     def wait(self) -> list[Entry]:
-        """Waits for the last shard, and returns its entry, if there is one. Raises what finishing
-        it raised.
-        """
+        """Waits for the last shard, and returns its entry. Raises what finishing it raised."""
         if self._finishing is None:
             return []
         finishing = self._finishing

@@ -1,6 +1,4 @@
-"""Values that come in pieces -> .npy files, which may be larger than memory, and the hashes of
-their bytes.
-"""
+"""Values in pieces -> .npy files, which may be larger than memory, and their hashes."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ def write_npy(
     parts: Iterable[bytes],
     width: tuple[int, ...] = (),
 ) -> tuple[str, str]:
-    """Writes an .npy file of (count, *width) values; the XXH3-64 of the values, and that of the
-    file, in hex.
-    """
+    """Writes (count, *width) values; the XXH3-64 of the values, and of the file, in hex."""
     header = io.BytesIO()
     described = {
         "descr": np.lib.format.dtype_to_descr(dtype),

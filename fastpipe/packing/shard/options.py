@@ -126,9 +126,7 @@ def pack_options(
     classes_from: ClassesFrom | None = None,
     **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of
-    SourceOptions.
-    """
+    """The options of a user, checked: OPTIONS and those of SourceOptions."""
     pack = {name: others.pop(name) for name in _PACK_OPTIONS & others.keys()}
     encode = {name: others.pop(name) for name in _ENCODE_OPTIONS & others.keys()}
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:

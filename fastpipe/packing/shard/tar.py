@@ -84,9 +84,7 @@ class ShardFile:
         self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
 
     def _wait_for_sync(self) -> None:
-        """Waits for the sync under way. The system reports a lost piece only once, so its result
-        must be read.
-        """
+        """Waits for the sync under way. Its result is read, as the system reports a loss once."""
         if self._syncing is not None:
             self._syncing.result()
             self._syncing = None
