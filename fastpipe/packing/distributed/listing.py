@@ -191,9 +191,14 @@ def encode_listed(
         yield Sample(order_key(source), 0, json.dumps(source[:6]))
 
 
+def _listing_of(job: Job, facts: Facts, sources: list[Source]) -> Listing:
+    """Some files of class folders as a listing."""
+    root = source_path(facts.root, job.options.source.remote)
+    return Listing(root, facts.classes or [], sources, [], taken_ns=facts.taken_ns)
+
+
 def _plan_group(job: Job, group: ListedGroup) -> Plan:
-    root = source_path(group.facts.root, job.options.source.remote)
-    few = Listing(root, group.facts.classes or [], group.few, [], taken_ns=group.facts.taken_ns)
+    few = _listing_of(job, group.facts, group.few)
     return plan_pack(few, job.options, weight=group.weight)
 
 
@@ -226,8 +231,7 @@ def _write_range(
     last_shard = plan.stride * (range_index + 1) // listed.num_ranges
     stop = min(last_shard * plan.step, HASHES)
     sources = _read_listed(job, run_names, first_shard * plan.step, stop)
-    root = source_path(listed.facts.root, job.options.source.remote)
-    listing = Listing(root, listed.facts.classes or [], sources, [], taken_ns=listed.facts.taken_ns)
+    listing = _listing_of(job, listed.facts, sources)
     _write_shards(job, listing, name_runs(listing, job.options, plan), range_index)
 
 

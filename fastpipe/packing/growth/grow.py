@@ -119,6 +119,7 @@ def add(
                 "listing": listing.digest_with_times(),
                 "options": options.shaping(listing.kinds),
             }
+            # The plan of an interrupted run with the same sources is continued.
             with version.growing(about):
                 shards = make(
                     listing, options, version.journal, _plan_adjuster(version, source), on_progress
@@ -134,6 +135,7 @@ def _plan_adjuster(version: Version, source: SourcePath) -> AdjustPlan:
     kinds = {name: field.kind for name, field in fields.items()}
 
     def adjust(plan: Plan) -> Plan:
+        # The new values must agree with those of the dataset, and shards then agree with both.
         agreement = Agreement(kinds, agreed_in(fields.values()))
         agreement.join(plan.agreed, str(source))
         return plan._replace(
@@ -212,6 +214,7 @@ def remove(destination: Place, given: PackOptions, choice: SampleChoice) -> Grow
                 "", index.classes, taken_ns=version.history[-1]["listed_ns"], fields=fields
             )
             about = {"removed": xxhash.xxh3_64_hexdigest(np.packbits(selected).tobytes())}
+            # The plan of an interrupted run with the same sources is continued.
             with version.growing(about):
                 info = version.publish(~selected, facts, Tally())
         return Grown(
@@ -251,6 +254,7 @@ def compare_sources(listing: Listing, version: Version, by: str, changed: str) -
     # For each source the row of the sample that has its key; any other row if there is none.
     keys = np.array([key_hash(readable(source.path)) for source in sources], np.uint64)
     known_keys = np.array(index.records["key"])
+    # (n,) rows sorted by key; (sources,) the place of each source's key among them.
     order = np.argsort(known_keys, kind="stable")
     places = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
     rows = order[places]
@@ -274,6 +278,7 @@ def compare_sources(listing: Listing, version: Version, by: str, changed: str) -
 
     copies: set[str] = set()
     if by == "content":
+        # Samples that are replaced do not count: their pictures may come again under another path.
         copies = _find_copies(listing, new, version, stays)
         new = [source for source in new if source.path not in copies]
     return ComparedSources(

@@ -236,8 +236,8 @@ class KeptShard:
         if part == LENGTHS:
             return 8 * self.samples
         values = self._columns.get((field, part))
-        if values is None:  # boxes without labels
-            return 0
+        if values is None:
+            return 0  # all boxes are without labels, so that there is no such column
         lengths, _ = self._lengths(field)
         value_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
         return int(lengths[self._stays].sum()) * value_bytes
@@ -245,6 +245,7 @@ class KeptShard:
     def _read_piece(self, field: str, part: str) -> bytes:
         lengths, first = self._lengths(field)
         if part == LENGTHS:
+            # The pieces have lengths; joining makes offsets of them.
             return lengths[self._stays].astype("<i8").tobytes()
         values = self._columns[field, part][first : first + int(lengths.sum())]
         if not self._stays.all():
@@ -255,6 +256,7 @@ class KeptShard:
         """How many values each sample had in a column, and the position of the first value."""
         offsets = self._columns.get((field, LENGTHS))
         if offsets is None:
+            # A field without offsets has one value a sample.
             return np.ones(len(self._stays), np.int64), self._start
         shard_offsets = np.array(offsets[self._start : self._stop + 1])
         return np.diff(shard_offsets), int(shard_offsets[0])

@@ -82,9 +82,8 @@ def make_in_threads(
 ) -> PackedShards:
     """Makes shards in threads of this process; see MakeShards."""
     # Rows of tables are converted together with those beside them, so nothing is kept of them.
-    keeps_few = len(listing.sources) < _MAX_SOURCES_TO_KEEP and not isinstance(
-        listing, TableListing
-    )
+    is_table = isinstance(listing, TableListing)
+    keeps_few = not is_table and len(listing.sources) < _MAX_SOURCES_TO_KEEP
     converted_few: dict[str, Outcome] | None = {} if keeps_few else None
     plan = adjust_plan(plan_pack(listing, options, converted_few))
 
@@ -98,7 +97,7 @@ def make_in_threads(
     num_sources = len(listing.sources)
     num_missing = sum(run.stop - run.start for run in missing_runs.values())
     total_bytes = listing.size_bytes
-    # Tables are converted first; both steps go through all sources, or all that are missing.
+    # Only tables are converted in a step of its own, which reads all rows that are not in the spool.
     converting = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)
     converting.begin("converting", num_sources, total_bytes)
     packing = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)

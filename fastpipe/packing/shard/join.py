@@ -98,6 +98,7 @@ class IndexWriter:
 
     def _records(self) -> Iterator[bytes]:
         """The index records of all shards, a shard at a time: they may be larger than memory."""
+        # The number of the shard's first tar in the dataset.
         first_tar = 0
         records_of_shards = self._store.each(lambda shard: shard.records(self._store), self._shards)
         for shard, records in zip(self._shards, records_of_shards, strict=True):
@@ -111,15 +112,24 @@ class IndexWriter:
             yield records.tobytes()
 
     def _sources(self) -> Iterator[bytes]:
-        readers = (
-            reader
-            for shard in self._shards
-            for reader in shard.piece_readers(self._store, *SOURCES)
-        )
-        for data in self._store.each(lambda reader: reader(), readers):
+        for _, data in _read_pieces(self._store, self._shards, *SOURCES):
             jpeg_bytes = np.frombuffer(data, SOURCES_DTYPE)["jpeg_bytes"]
             self.jpeg_bytes += int(jpeg_bytes.sum(dtype=np.int64))
             yield data
+
+
+def _read_pieces(
+    store: Store, shards: ShardList, field: str, part: str
+) -> Iterator[tuple[int, bytes]]:
+    """All pieces of a column, chunk by chunk, each with the position of its shard."""
+
+    def readers() -> Iterator[tuple[int, Callable[[], bytes]]]:
+        for shard_index, shard in enumerate(shards):
+            for reader in shard.piece_readers(store, field, part):
+                yield shard_index, reader
+
+    # In a bucket, several chunks are read at a time.
+    return store.each(lambda pair: (pair[0], pair[1]()), readers())
 
 
 def write_columns(
@@ -187,13 +197,8 @@ def _read_column(
     class_numbers: Sequence[Mapping[str, list[int]]],
 ) -> Iterator[bytes]:
     """The pieces of a column, with the class numbers of the dataset in place of the shard's."""
-
-    def readers() -> Iterator[tuple[Callable[[], bytes], list[int] | None]]:
-        for shard, numbers in zip(shards, class_numbers, strict=True):
-            for reader in shard.piece_readers(store, field, column.part):
-                yield reader, numbers.get(field)
-
-    for data, numbers in store.each(lambda pair: (pair[0](), pair[1]), readers()):
+    for shard_index, data in _read_pieces(store, shards, field, column.part):
+        numbers = class_numbers[shard_index].get(field)
         if numbers is None or column.part != VALUES:
             yield data
         else:

@@ -73,11 +73,12 @@ class ShardMaker:
         keys = [SOURCES]
         for field, kind in context.kinds.items():
             keys += [(field, part) for part in parts_of(kind)]
+        # By field and part, the shard's piece of the column. The files are closed by `discard`.
+        self._pieces: dict[tuple[str, str], tempfile.SpooledTemporaryFile[bytes]] = {}
         scratch = str(context.store.scratch)
-        self._pieces = {
-            key: tempfile.SpooledTemporaryFile(_MAX_PIECE_IN_MEMORY_BYTES, dir=scratch)  # noqa: SIM115 (see discard)
-            for key in keys
-        }
+        for key in keys:
+            file = tempfile.SpooledTemporaryFile(_MAX_PIECE_IN_MEMORY_BYTES, dir=scratch)  # noqa: SIM115
+            self._pieces[key] = file
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -87,11 +88,20 @@ class ShardMaker:
     def add(
         self, path: str, label: int, size_bytes: int, outcome: Outcome, max_bytes: int = 0
     ) -> bool:
-        """Adds what became of a source; False if the tar would get larger than `max_bytes`. 0 sets
-        no limit.
+        """Adds what became of a source.
 
-        PackError: the disk refuses, or the source cannot be packed and the options say to stop
-        then.
+        Args:
+            path: of the source.
+            label: of the sample.
+            size_bytes: of the source.
+            outcome: what became of it.
+            max_bytes: size of a tar that is not continued in another one; 0: there is none.
+
+        Returns:
+            False, and nothing is added, if the tar would get larger than `max_bytes`.
+
+        Raises:
+            PackError: the disk refuses, or the source cannot be packed and the options say to stop.
         """
         values: list[Stored] = []
         if isinstance(outcome, Packed):
@@ -119,7 +129,8 @@ class ShardMaker:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
             with self._naming_shard():
-                if self._tars and not self._context.plan.base:
+                # A shard with a base is added to the dataset, which stays.
+                if self._tars and self._context.plan.base == 0:
                     self._context.remove_old()
                 tars = tuple(tar.finish() for tar in self._tars)
                 return self._write_entry(tars)
@@ -149,6 +160,7 @@ class ShardMaker:
             offsets = self._tars[-1].add(packed, label, path, limit)
             if offsets is not None or max_bytes:
                 return offsets
+        # The numbers of other shards are below the stride, so that this one is free.
         number = self._number + len(self._tars) * self._context.plan.stride
         tar = TarWriter(self._context.store, number, self._context.kinds)
         self._tars.append(tar)
