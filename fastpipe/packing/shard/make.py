@@ -181,7 +181,7 @@ class ShardMaker:
         self._pieces[SOURCES].write(np.array((size_bytes, jpeg_bytes), SOURCES_DTYPE).tobytes())
 
     def _write_entry(self, tars: tuple[Tar, ...]) -> Entry:
-        """Note [entry]"""
+        """Writes the entry of the shard. Note [entry]"""
         parts = tuple((field, part, file.tell()) for (field, part), file in self._pieces.items())
         entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
         line = entry.line()
