@@ -78,6 +78,7 @@ class ListedGroup:
     runs: tuple[str, ...]
 
     def with_more(self, other: ListedGroup) -> ListedGroup:
+        # As `Listing.samples` would choose them from all sources.
         few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
         return ListedGroup(
             self.facts.with_more(other.facts),
@@ -95,6 +96,7 @@ def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
 
     num_classes = listed
     _make_spool_folder(job)
+    # A task lists one class or more, so that its results are few.
     num_groups = min(num_classes, _MAX_GROUPS)
     groups = map_tasks(partial(_list_group, job, num_groups), range(num_groups))
     all_groups: ListedGroup = reduce(ListedGroup.with_more, groups)
@@ -135,6 +137,7 @@ def _list_all(job: Job, _: object) -> ListedSources | int:
     folders = class_folders(root, options.source) if options.shuffle else None
     if folders is not None:
         paths = in_class_folders(folders.root, folders.folders)
+        # The files are only counted, up to the limit: there may be a billion.
         num_paths = sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1))
         if num_paths > MOST_SOURCES:
             return len(folders.folders)
@@ -251,6 +254,7 @@ def _write_shards(job: Job, listing: Listing, runs: dict[str, Run], range_index:
                 writing.append(
                     writers.submit(spool.write, name, encode_sources(listing, positions))
                 )
+            # Else the sources of all parts would wait in memory.
             if len(writing) > 4 * _WRITERS:
                 writing.pop(0).result()
         for write in writing:

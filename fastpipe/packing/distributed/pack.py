@@ -154,6 +154,7 @@ def _make_in_tasks(
             if part.name not in finished:
                 yield part
 
+    # If all shards are finished, no row need be converted.
     files_read = 0
     if num_missing:
         convert = partial(convert_part, job, listed)
@@ -263,9 +264,11 @@ def make_part(job: Job, listed: ListedSources, part: Part) -> int:
         # This task may run a second time because its worker has died.
         if read_entry(store, part.name, store.sizes()) is not None:
             return 0
+        # The sources of the shard alone; its number is that in the whole listing.
         listing = read_sources(job, listed, part)
         run = Run(part.number, 0, len(listing.sources))
         if isinstance(listing, TableListing):
+            # Each run may have rows of this shard.
             run_names = [name for rows in read_parts(job, listed, CONVERT) for name, _ in rows.runs]
             outcomes = read_rows(listing.sources, [run], options, run_names, job.open_spool())
         else:

@@ -56,6 +56,7 @@ class Job:
         source_name = os.path.abspath(source) if isinstance(source, Path) else str(source)
         if isinstance(destination, Path):
             destination = Path(os.path.abspath(destination))
+        # A URL is absolute already.
         image_root = options.source.image_root
         if image_root is not None and not scheme_of(image_root):
             options = replace(
@@ -73,6 +74,7 @@ class Job:
         """The spool: a folder in the destination; with --spool, a folder of its own there."""
         place = self.destination / SPOOL_FOLDER
         if self.options.spool is not None:
+            # Several packs may use one --spool, and their destinations may have the same last name.
             target = str(self.destination)
             last_name = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
             place = (
@@ -206,6 +208,7 @@ def _encode_tables(listing: TableListing, sources: Sequence[Source]) -> list[Any
         first = min(rows)
         last = max(rows)
         table = listing.tables[name]
+        # A task opens the table, and reads only the groups with its rows.
         groups = []
         for group in table.groups:
             if group.first_row <= last and group.first_row + group.rows > first:

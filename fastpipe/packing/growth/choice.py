@@ -98,6 +98,7 @@ def _parse_comparison(text: str) -> Comparison:
 
 def _has_key(index: Index, keys: Sequence[str]) -> NDArray[np.bool_]:
     """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
+    # The index has a hash of each key.
     wanted = np.array([key_hash(key) for key in keys], np.uint64)
     known = np.array(index.records["key"])
     unknown = np.flatnonzero(~np.isin(wanted, known))
@@ -135,6 +136,7 @@ def _compare(index: Index, comparison: Comparison) -> NDArray[np.bool_]:
 
     values = _read_numbers(index, column)
     try:
+        # Large integers have no exact float.
         is_integer = re.fullmatch(r"[+-]?\d+", value) is not None
         number: float = int(value) if is_integer else float(value)
     except ValueError:

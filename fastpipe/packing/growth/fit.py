@@ -15,6 +15,7 @@ from fastpipe.sources.listing import Assumption, Listing, SourceField
 
 def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
     """The listing with the labels of a dataset. New classes follow those of the dataset."""
+    # The labels that models have learned stay the same.
     known = set(classes)
     names = [*classes, *(name for name in listing.classes if name not in known)]
     if names == listing.classes:
@@ -39,6 +40,7 @@ def check_given_classes(listing: Listing, index: Index, options: PackOptions) ->
                 "stay"
             )
         return
+    # Classes that were given when packing have numbers that the user relies on.
     were_given = "classes_from" in index.info["packs"][0]["options"]["source"]
     unknown = [name for name in listing.classes if name not in index.class_to_idx]
     if were_given and unknown:
@@ -58,6 +60,7 @@ def assumed_of_new_classes(
     fresh = sorted(classes)
     for label in range(len(index.classes), len(classes)):
         name = classes[label]
+        # A class that no new source has makes no difference yet.
         if label in used_labels and fresh.index(name) != label:
             yield Assumption(
                 f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "

@@ -71,6 +71,7 @@ class Version:
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
         """The columns by field and part, and SOURCES. DatasetError: a file has changed."""
         index = self.index
+        # Damage would be copied into the new version, so the hashes of the files are compared.
         intact = Intact(index.hashed_files(index.fields))
         intact.begin()
         intact.check(end=True)
@@ -206,6 +207,7 @@ class KeptShard:
     ) -> None:
         self.agreed: dict[str, Any] = {}
         self.samples = int(stays.sum())
+        # Removed samples stay in the tar; dataset.json counts them.
         removed = len(stays) - self.samples + entry.get("removed", 0)
         tar = Tar(
             shard_number(entry["name"]),
@@ -288,6 +290,7 @@ def open_newest(
         index = open_data(destination, remote=given.source.remote)
         if isinstance(index, RemoteIndex):
             index.fetch_small()
+        # New samples are converted with the options of the dataset.
         packed = packed_options(index.info["packs"][0]["options"], given.source)
         options = replace(
             packed, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool

@@ -82,5 +82,6 @@ class Repack:
             outcomes = convert_runs(listing, [run_alone], self.options, folder / "spool")
             store = Folder(folder, folder)
             runs = {"again.done": run_alone}
+            # The name of the entry does not matter: nobody resumes this.
             (entry,) = make_shards(store, listing, self._plan, options, runs, outcomes, on_source)
             yield folder, {tar.name: tar for tar in entry.tars}

@@ -97,7 +97,7 @@ def make_in_threads(
     num_sources = len(listing.sources)
     num_missing = sum(run.stop - run.start for run in missing_runs.values())
     total_bytes = listing.size_bytes
-    # Only tables are converted in a step of its own, which reads all rows that are not in the spool.
+    # Only tables are converted in a step of its own. It reads the rows that are not in the spool.
     converting = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)
     converting.begin("converting", num_sources, total_bytes)
     packing = ProgressReporter(num_sources, total_bytes, store, on_progress, rejected)

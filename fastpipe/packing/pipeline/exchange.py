@@ -138,6 +138,8 @@ def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
     size_bytes = 0.0
     for index, source in enumerate(in_file_order.sources):
         if size_bytes >= _SPOOLED_BYTES or index - cuts[-1] >= _SPOOLED_ROWS:
+            # A run that begins inside a group is converted together with the one before, so that
+            # the group is read once.
             starts_group = _place_in_files(source) in group_starts
             groups.append(len(cuts) if starts_group else groups[-1])
             cuts.append(index)

@@ -249,8 +249,9 @@ def make_shards(
                     maker.add(source.path, source.label, size_bytes, outcome)
                     on_source(source, outcome)
             except BaseException:
-                maker.discard()
+                maker.discard()  # its files have no name yet, and would stay
                 raise
+            # Gives the entry of the shard before.
             entries += finisher.submit(maker)
         entries += finisher.wait()
     return entries

@@ -91,6 +91,7 @@ def publish_dataset(
     if version == 2 and previous.data is not None:
         store.write(f"v1/{DATASET_FILE}", previous.data)
 
+    # Nobody reads these files before dataset.json names them.
     samples = sum(shard.samples for shard in shards)
     index = IndexWriter(store, shards, folder)
     index.write_index()
@@ -103,7 +104,7 @@ def publish_dataset(
     _write_rejected(store, folder, total)
 
     tars = [tar.recorded() for shard in shards for tar in shard.tars]
-    shards.clear()
+    shards.clear()  # dataset.json needs memory, too, if there are a million shards
     classes = facts.classes
     if classes is None:
         label_count = max(index.label_counts, default=NO_LABEL) + 1
