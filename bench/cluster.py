@@ -25,7 +25,7 @@ from rich.console import Console
 
 import fastpipe
 from fastpipe.packing.cluster import run_tasks, session
-from fastpipe.packing.steps.work import make_step
+from fastpipe.packing.distributed.pack import make_part
 
 CPUS = (1, 2)
 say = Console(highlight=False, markup=False, emoji=False, soft_wrap=True).print
@@ -58,7 +58,7 @@ def cpu_seconds() -> float:
 def imported(_: int) -> str:
     """A task that brings all modules of a pack into a worker."""
     time.sleep(0.5)  # so that each worker gets one
-    return make_step.__module__
+    return make_part.__module__
 
 
 @contextmanager

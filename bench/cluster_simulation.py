@@ -23,7 +23,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,19 +32,22 @@ import numpy as np
 from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.open_file import FileState
 from fastpipe.format.tar_writer import BLOCK
-from fastpipe.packing.job.threads import Made, publish
+from fastpipe.packing.distributed import listing as listing_tasks
+from fastpipe.packing.distributed import pack as pack_tasks
+from fastpipe.packing.distributed.listing import ListedGroup, encode_listed, list_in_tasks
+from fastpipe.packing.distributed.spool import CONVERT, MAKE, Job, ListedSources, Part
+from fastpipe.packing.job.summary import PackedShards, publish
 from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
-from fastpipe.packing.pipeline.exchange import Sample, runs_of_rows, write_run
-from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, entry_name
+from fastpipe.packing.pipeline.exchange import runs_of_rows
+from fastpipe.packing.pipeline.run_file import write_run
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
+from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.steps import lists, work
-from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part
-from fastpipe.packing.steps.work import finished
 from fastpipe.sources.listing import Facts, Group, Listing, Source, packing_order
 from fastpipe.sources.tables import Table, TableListing
 from fastpipe.store.remote.objects import REQUEST_BYTES
@@ -83,11 +86,11 @@ class Drawn:
         return Facts("/photos", classes, records, records * PHOTO_BYTES, "0" * 32, "0" * 32)
 
     @property
-    def listed(self) -> Listed:
-        """What the step "list" tells of all."""
+    def listed(self) -> ListedSources:
+        """What is known of all sources when they are listed."""
         step = HASHES // self.shards
         plan = Plan(step, {}, stride=HASHES // step + 1)
-        return Listed(**vars(self.facts(self.records)), made_with="", plan=plan, ranges=self.ranges)
+        return ListedSources(self.facts(self.records), plan, self.ranges, "")
 
     @staticmethod
     def entry_name(shard: int) -> str:
@@ -97,17 +100,17 @@ class Drawn:
     @property
     def ranges(self) -> int:
         """In which the parts are written down."""
-        return 1 if self.tables else math.ceil(self.records / lists.MOST_SOURCES)
+        return 1 if self.tables else math.ceil(self.records / listing_tasks.MOST_SOURCES)
 
     def parts(self, number: int) -> Iterator[Part]:
-        """As the step "list" writes them, of one range."""
+        """As tasks write them, of one range."""
         runs = math.ceil(self.records * PHOTO_BYTES / RUN_BYTES) if self.tables else 0
         for run in range(runs):
             rows = self.records // runs
-            yield Part("convert", f"rows-{run:032x}", rows, RUN_BYTES, 0, [(f"run-{run:032x}", rows)])
+            yield Part(CONVERT, f"rows-{run:032x}", rows, RUN_BYTES, 0, [(f"run-{run:032x}", rows)])
         for shard in range(self.shards * number // self.ranges, self.shards * (number + 1) // self.ranges):
             samples = self.samples(shard)
-            yield Part("make", self.entry_name(shard), samples, samples * PHOTO_BYTES, shard)
+            yield Part(MAKE, self.entry_name(shard), samples, samples * PHOTO_BYTES, shard)
 
 
 class DrawnStore(Folder):
@@ -124,8 +127,6 @@ class DrawnStore(Folder):
         return {shard_name(shard): drawn.size_bytes(shard) for shard in range(drawn.shards) if not folder}
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        if name == LISTED:
-            return json.dumps(asdict(self._drawn.listed)).encode()
         if name.startswith("parts-"):
             data = bytearray()
             for part in self._drawn.parts(int(name[6:-4])):
@@ -179,20 +180,20 @@ def listed_by_tasks(drawn: Drawn) -> Callable[[Any, Iterable[Any]], Iterator[Any
 
     def everywhere(task: Any, items: Iterable[Any]) -> Iterator[Any]:
         for group in items:
-            if task.func is lists._list_whole:
+            if task.func is listing_tasks._list_all:
                 yield CLASSES
-            elif task.func is lists._list_group:
+            elif task.func is listing_tasks._list_group:
                 files = drawn.records * (group + 1) // CLASSES - drawn.records * group // CLASSES
-                runs = range(math.ceil(files / lists.MOST_SOURCES))
+                runs = range(math.ceil(files / listing_tasks.MOST_SOURCES))
                 names = tuple(f"listed-{group}-{run}" for run in runs)
-                yield lists.Counted(drawn.facts(files), files * PHOTO_BYTES, few, names)
+                yield ListedGroup(drawn.facts(files), files * PHOTO_BYTES, few, names)
             else:
                 yield drawn.listed.plan
 
     return everywhere
 
 
-def lister(records: int = lists.MOST_SOURCES) -> dict[str, Any]:
+def lister(records: int = listing_tasks.MOST_SOURCES) -> dict[str, Any]:
     """Lists a part of a pack's sources as one task does, and writes down a range of them as another one does."""
     before, started = _peak_bytes(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
@@ -200,13 +201,13 @@ def lister(records: int = lists.MOST_SOURCES) -> dict[str, Any]:
         (Path(folder) / WORK_FOLDER).mkdir()
         place = packing_order(job.options.seed, shuffle=True)
         sources = sorted(drawn_sources(records), key=place)
-        write_run(job.spool(), "listed-0-0", (Sample(place(each), 0, json.dumps(each[:6])) for each in sources))
+        write_run(job.open_spool(), "listed-0-0", encode_listed(sources, place))
         facts = Facts.of(Listing(Path(folder), ["class"], sources, []))
         assert facts.files == records
         wrote = _peak_bytes()
-        found = lists._read_listed(job, ["listed-0-0"], 0, HASHES)
+        found = listing_tasks._read_listed(job, ["listed-0-0"], 0, HASHES)
         assert len(found) == records
-        stored = (job.spool().sizes())["listed-0-0"]
+        stored = job.open_spool().sizes()["listed-0-0"]
     cpu_s = time.process_time() - started
     return {
         "records": records,
@@ -237,17 +238,17 @@ class DrawnJob(Job):
 
     drawn: Drawn = Drawn(1)
 
-    def spool(self) -> Store:
+    def open_spool(self) -> Store:
         return DrawnStore(self.drawn)
 
-    def store(self) -> Store:
+    def open_destination(self) -> Store:
         return DrawnStore(self.drawn)
 
 
-def tasks_of(function: Any, items: Iterable[Any], **_: Any) -> Iterator[tuple[Any, tuple[int, int]]]:
+def tasks_of(function: Any, items: Iterable[Any], **_: Any) -> Iterator[tuple[Any, int]]:
     """In place of `run_tasks`: each task ends at once."""
     for item in items:
-        yield item, (0, 0)
+        yield item, 0
 
 
 def driver(records: int, *, tables: bool) -> dict[str, Any]:
@@ -255,14 +256,15 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     drawn = Drawn(records, tables)
     before, started = _peak_bytes(), time.process_time()
     job = DrawnJob("/photos", Path("/packed"), PackOptions(), drawn)
-    listed = drawn.listed if tables else lists.list_all(job, listed_by_tasks(drawn))
-    assert (listed.files, listed.ranges) == (records, drawn.ranges)
-    work.run_tasks = tasks_of  # type: ignore[assignment]
-    work._made(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
+    listed = drawn.listed if tables else list_in_tasks(job, listed_by_tasks(drawn))
+    assert (listed.facts.files, listed.num_ranges) == (records, drawn.ranges)
+    pack_tasks.run_tasks = tasks_of  # type: ignore[assignment]
+    pack_tasks._make_in_tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there
-    info = publish(journal, listed, job.options, Made(listed.plan, finished(job, journal)), started).info
+    shards = PackedShards(listed.plan, pack_tasks.read_all_entries(job, journal, listed))
+    info = publish(journal, listed.facts, job.options, shards, started).info
     assert info["samples"] == records
     return {
         "records": records,
@@ -277,7 +279,7 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
 class _NothingThere(Journal):
     """At the begin of a pack."""
 
-    def entries(self) -> set[str]:
+    def entry_names(self) -> set[str]:
         return set()
 
 

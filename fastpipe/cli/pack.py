@@ -12,42 +12,30 @@ from typing import Any
 from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.options import declared, takes
 from fastpipe.cli.tables import assumed_json, count, pack_progress, pack_table, show_assumed
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.machine.progress import HowFar, shown
 from fastpipe.packing.api import pack as run_pack
-from fastpipe.packing.cluster import THREADS
-from fastpipe.packing.job.threads import Summary
+from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.unpack import unpack as run_unpack
 from fastpipe.sources.files import SourcePath, source_path
-
-Step = StrEnum("Step", "LIST CONVERT MAKE PUBLISH")  # of a pack that several programs share
 
 PYTHON_ONLY = ("storage_options", "read_timeout", "on_progress")
 
 
 @takes(declared(run_pack, (name for name in signature(run_pack).parameters if name not in PYTHON_ONLY)))
-def pack(step: Step | None = None, part: str | None = None, as_json: AsJson = False, **options: Any) -> None:
+def pack(as_json: AsJson = False, **options: Any) -> None:
     """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
     Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the command is
     interrupted, run it again: it continues where it stopped.
-
-    Args:
-        step: run one step only, as jobs of Slurm do. See docs/cluster.md.
-        part (I/N): with --step convert or make: the I-th of N equal parts; None: 1/1.
     """
     with exit_codes():
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
         logging.getLogger("fastpipe.pack").setLevel(logging.ERROR)  # what is assumed is shown at the end
-        if step is not None or part is not None:
-            if as_json:
-                raise ConfigError("--json: a step says in one line what it did; leave it out, or --step")
-            _run_step(step, part, **options)
-            return
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
@@ -60,18 +48,6 @@ def pack(step: Step | None = None, part: str | None = None, as_json: AsJson = Fa
             print_json(_pack_json(summary, destination))
         else:
             _tell_pack(summary, destination)
-
-
-def _run_step(
-    step: str | None, part: str | None, *, src: str, dst: str, executor: str, address: str | None, **options: Any
-) -> None:
-    from fastpipe.packing.steps.work import run_step  # most packs are in one piece
-
-    if step is None:
-        raise ConfigError("--part: it needs --step, for it says which part of a step to run")
-    if executor != THREADS or address is not None:
-        raise ConfigError("--step: with --on ray and --address the steps are tasks; leave out these, or --step")
-    out.print(run_step(src, dst, step, part, options))
 
 
 def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:

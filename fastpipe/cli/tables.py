@@ -16,7 +16,8 @@ from rich.text import Text
 from fastpipe.bench.measure import NAMES, Figures, Result
 from fastpipe.errors import readable
 from fastpipe.machine.progress import shown
-from fastpipe.packing.job.threads import PackProgress, Summary
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.summary import Summary
 from fastpipe.sources.listing import Assumption
 
 _SPEED_OVER_S = 5.0

@@ -1,4 +1,6 @@
-"""`fastpipe.pack`, `add` and `remove`: images -> tar shards with an index, more of them, fewer of them, from Python."""
+"""`fastpipe.pack`, `add` and `remove`: images -> tar shards with an index; more samples; fewer
+samples.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,44 @@ from fastpipe.errors import ConfigError, choice
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing.cluster import THREADS, on_ray, session
 from fastpipe.packing.growth import grow
+from fastpipe.packing.growth.choice import SampleChoice
 from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.destination import destination_of
-from fastpipe.packing.job.threads import PackProgress, Summary
-from fastpipe.packing.shard.options import CHOICES, DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.summary import Summary, tell_assumed
+from fastpipe.packing.shard.options import (
+    CHOICES,
+    DEFAULT_SHARD_BYTES,
+    READ_TIMEOUT_S,
+    pack_options,
+)
 from fastpipe.sources.classes_from import ClassesFrom
 from fastpipe.sources.files import source_path
 from fastpipe.sources.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
+# The options of `add` that say how its source is read, and how this program works.
 OF_ADD = (
-    *("format", "image_column", "label_column", "fields", "image_root", "split", "separator", "box_format"),
-    *("coordinates", "first_label", "classes_from", "unlisted", "encoding"),
-    *("workers", "on_error", "storage_options", "read_timeout", "spool"),
+    "format",
+    "image_column",
+    "label_column",
+    "fields",
+    "image_root",
+    "split",
+    "separator",
+    "box_format",
+    "coordinates",
+    "first_label",
+    "classes_from",
+    "unlisted",
+    "encoding",
+    "workers",
+    "on_error",
+    "storage_options",
+    "read_timeout",
+    "spool",
 )
+# Parameters of `pack` that are not options of a pack.
 _NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
 
 
@@ -68,76 +94,90 @@ def pack(
     address: str | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
-    """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
+    """Packs a folder of images, tars, or what a file lists, into a dataset: what the command
+    `fastpipe pack` does.
 
-    Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the program is
-    interrupted, run it again: it continues where it stopped. If the dataset is there and up to date, there is nothing
-    to do.
+    Images keep their exact pixels: JPEGs stay JPEGs, and formats without loss become PNGs. If the
+    program is interrupted, run it again: it continues where it stopped. If the dataset is there and
+    up to date, there is nothing to do.
 
     Args:
-        src: a folder with one folder of images for each class, or a folder of images without classes; a tar file, or a
-            folder of tar files (WebDataset), whose members such as KEY.txt and KEY.json become fields; a CSV, TSV or
-            JSONL file that lists images; a folder with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal
-            VOC or YOLO; images beside masks; a folder of the splits train, val and the like: see docs/sources.md. Or
+        src: a folder with one folder of images for each class, or a folder of images without
+            classes; a tar file, or a folder of tar files (WebDataset), whose members such as
+            KEY.txt and KEY.json become fields; a CSV, TSV or JSONL file that lists images; a folder
+            with metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO; images
+            beside masks; a folder of the splits train, val and the like: see docs/sources.md. Or
             the URL of one of these (s3://, gs://, az://, https://, hf://): see docs/remote.md.
-        dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its URL (s3://, gs://,
-            az://).
-        format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco",
-            "voc", "yolo" or "masks"; "auto": find out, and stop if it is not certain.
+        dst: a new or empty folder for the dataset, or one that holds it, finished or not; or its
+            URL (s3://, gs://, az://).
+        format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV),
+            "jsonl", "coco", "voc", "yolo" or "masks"; "auto": find out, and stop if it is not
+            certain.
         image_column: column with the images, or with their paths; None: the only one.
         label_column: column with the labels; None: "label", if there is one.
-        fields: further columns to store: name of the field -> column, or column:kind, such as {"caption": "text"};
-            None: all columns.
-        image_root: folder or URL that paths of images are relative to; None: folder of the file that has them.
-        split: part of `src` to pack, such as "train", if it has several. A class has the same number in all of them.
-        coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation applied, or as
-            "stored"; None: as the width and height in the annotations say, else as the format's own tools do it: shown.
+        fields: further columns to store: name of the field -> column, or column:kind, such as
+            {"caption": "text"}; None: all columns.
+        image_root: folder or URL that paths of images are relative to; None: folder of the file
+            that has them.
+        split: part of `src` to pack, such as "train", if it has several. A class has the same
+            number in all of them.
+        coordinates: boxes, points and masks are of the image as "shown", with its EXIF orientation
+            applied, or as "stored"; None: as the width and height in the annotations say, else as
+            the format's own tools do it: shown.
         first_label: number of the first class in YOLO's label files, 0 or 1; None: 0.
-        classes_from: names of all classes in the order of their numbers: a packed dataset, a source such as a folder of
-            class folders, or a text file with a name on each line; in Python also a list of names. A class of `src`
-            that is not among them is refused, one that `src` lacks is kept. None: the classes of `src`.
-        separator: what stands between the classes of an image in a text, such as "|" in "cat|dog", for fields of the
-            kind classes; None: what the column has, and the summary names it.
-        box_format: of a table with a row for each box: what the four numbers are, as torchvision.ops.box_convert calls
-            it: "xyxy" (left, top, right, bottom), "xywh" (left, top, width, height) or "cxcywh" (centre, width,
-            height); None: what the names of the columns say, else "xywh", and the summary names it.
-        unlisted: of a table: images that lie in the folders of its images and have no row: "drop" them, or "keep" them
-            as images without boxes and without a label; None: drop them, and the summary counts them.
-        encoding: of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls it, such as "cp1252"; None:
-            UTF-8, or UTF-16 where its first bytes say so.
+        classes_from: names of all classes in the order of their numbers: a packed dataset, a source
+            such as a folder of class folders, or a text file with a name on each line; in Python
+            also a list of names. A class of `src` that is not among them is refused, one that `src`
+            lacks is kept. None: the classes of `src`.
+        separator: what stands between the classes of an image in a text, such as "|" in "cat|dog",
+            for fields of the kind classes; None: what the column has, and the summary names it.
+        box_format: of a table with a row for each box: what the four numbers are, as
+            torchvision.ops.box_convert calls it: "xyxy" (left, top, right, bottom), "xywh" (left,
+            top, width, height) or "cxcywh" (centre, width, height); None: what the names of the
+            columns say, else "xywh", and the summary names it.
+        unlisted: of a table: images that lie in the folders of its images and have no row: "drop"
+            them, or "keep" them as images without boxes and without a label; None: drop them, and
+            the summary counts them.
+        encoding: of the text of a table (CSV, TSV, lists, JSONL, JSON), as Python calls it, such as
+            "cp1252"; None: UTF-8, or UTF-16 where its first bytes say so.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
-        quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those that are encoded
-            again; None: images without loss become PNGs, others JPEGs of quality 95, or 90 if `max_size` shrinks them.
-        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG, however large.
-        tile: approximate width in pixels of a tile, the smallest part that can be decoded alone (restart markers); 0:
-            no tiles.
+        quality: make JPEGs of this quality, 1 to 100, of all images that are none, and of those
+            that are encoded again; None: images without loss become PNGs, others JPEGs of quality
+            95, or 90 if `max_size` shrinks them.
+        lossless: encode no image with loss: what is no JPEG, or is shrunk, becomes a PNG, however
+            large.
+        tile: approximate width in pixels of a tile, the smallest part that can be decoded alone
+            (restart markers); 0: no tiles.
         shard_size: size of a shard, about, in bytes or as text such as "256MB".
         seed: seed for the order of the samples.
-        shuffle: False: keep the order of classes and paths. Training then mixes the samples of a large dataset less
-            well.
-        on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
-        damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again. With "decode"
-            the dataset has the same samples as torchvision's ImageFolder.
-        exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
-        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have the same pixels,
-            load about twice as fast and take a third more bytes.
+        shuffle: False: keep the order of classes and paths. Training then mixes the samples of a
+            large dataset less well.
+        on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues,
+            "fail" stops.
+        damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them
+            again. With "decode" the dataset has the same samples as torchvision's ImageFolder.
+        exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with
+            their fields.
+        storage: how JPEGs are stored: as they are ("jpeg"), or as their "coefficients". These have
+            the same pixels, load about twice as fast and take a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
-        background: the colour that transparent images are put on, such as "white", "#ffffff" or [255, 255, 255]; None:
-            they keep their alpha, and the summary counts them. A loader of RGB drops alpha, so hidden colours show.
+        background: the colour that transparent images are put on, such as "white", "#ffffff" or
+            [255, 255, 255]; None: they keep their alpha, and the summary counts them. A loader of
+            RGB drops alpha, so hidden colours show.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
-        storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"}; None: the environment
-            says who one is, as for the cloud's own tools.
+        storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"};
+            None: the environment says who one is, as for the cloud's own tools.
         read_timeout: for URLs: seconds without a byte after which a request is made again.
-        spool: for a `dst` that is a URL: folder in which shards are made, before they are uploaded. On a cluster:
-            folder or URL that all workers see, for lists and converted rows of tables; None: the cache folder; on a
-            cluster: in `dst`.
-        executor: run in "threads" of this process, or with "ray" in tasks of a Ray cluster: see docs/cluster.md. The
-            bytes are the same.
-        address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT; None: $RAY_ADDRESS,
-            else Ray is started on this machine.
+        spool: for a `dst` that is a URL: folder in which shards are made, before they are uploaded.
+            On a cluster: folder or URL that all workers see, for lists and converted rows of
+            tables; None: the cache folder; on a cluster: in `dst`.
+        executor: run in "threads" of this process, or with "ray" in tasks of a Ray cluster: see
+            docs/cluster.md. The bytes are the same.
+        address: with `executor` "ray": the cluster, as "auto" (that of this machine) or HOST:PORT;
+            None: $RAY_ADDRESS, else Ray is started on this machine.
         on_progress: called now and then, in this thread.
 
     Returns:
@@ -148,17 +188,21 @@ def pack(
         PackError: the source or destination cannot be used, or the disk refuses.
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
     """
+    # This must be the first line: `locals` has the parameters, and nothing else yet.
     given = {name: value for name, value in locals().items() if name not in _NOT_OPTIONS}
-    in_tasks = on_ray(executor, address)
+    uses_ray = on_ray(executor, address)
     options = pack_options(**given)
-    source, destination = source_path(src, options.source.remote), destination_of(dst)
-    if in_tasks:
-        from fastpipe.packing.steps.work import pack_on_ray  # most packs need no Ray
+    source = source_path(src, options.source.remote)
+    destination = destination_of(dst)
+    if uses_ray:
+        from fastpipe.packing.distributed.pack import pack_on_ray  # most packs need no Ray
 
-        summary = pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
+        summary = pack_on_ray(
+            source, destination, options, address=address, on_progress=on_progress
+        )
     else:
         summary = threads.pack(source, destination, options, on_progress=on_progress)
-    threads.tell_assumed(source, summary.assumed)
+    tell_assumed(source, summary.assumed)
     return summary
 
 
@@ -173,46 +217,64 @@ def add(
     on_progress: Callable[[PackProgress], None] = lambda _: None,
     **options: Any,
 ) -> Grown:
-    """Adds the samples that a dataset does not have yet: what the command `fastpipe add` does; see docs/growing.md.
+    """Adds the samples that a dataset does not have yet: what the command `fastpipe add` does; see
+    docs/growing.md.
 
-    They are converted with the options of the dataset, and come into new shards; its own shards stay as they are. Until
-    the end loaders see the old version. If the program is interrupted, run it again: it continues where it stopped.
+    They are converted with the options of the dataset, and come into new shards; its own shards
+    stay as they are. Until the end loaders see the old version. If the program is interrupted, run
+    it again: it continues where it stopped.
 
     Args:
         src: as of `fastpipe pack`. Sources that `dst` has are not packed again.
         dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
-        by: how samples are known: by the "path" of their source in `src`; with "content" also by their picture, so that
-            renamed copies are left out.
-        changed: a source that has changed since it was packed: stop with an "error", "replace" its sample, or "skip"
-            it.
+        by: how samples are known: by the "path" of their source in `src`; with "content" also by
+            their picture, so that renamed copies are left out.
+        changed: a source that has changed since it was packed: stop with an "error", "replace" its
+            sample, or "skip" it.
         executor, address: as of `pack`.
         on_progress: called now and then, in this thread.
-        **options: those of `pack` that say how `src` is read, workers, on_error, storage_options, read_timeout, spool.
+        **options: those of `pack` that say how `src` is read, workers, on_error, storage_options,
+            read_timeout, spool.
 
     Returns:
-        What came of it: `added` samples, and sources that were `known`; `info` is the content of dataset.json.
+        What came of it: `added` samples, and sources that were `known`; `info` is the content of
+            dataset.json.
 
     Raises:
         ConfigError: an option is wrong, or one of the folders is inside the other.
         DatasetError: there is no dataset, or it is damaged.
-        PackError: the source cannot be used, its fields are others, or another program writes to the dataset.
+        PackError: the source cannot be used, its fields are others, or another program writes to
+            the dataset.
         ClusterError: as of `pack`.
     """
     choice("--by", by, CHOICES["by"])
     choice("--changed", changed, CHOICES["changed"])
-    if unknown := options.keys() - OF_ADD:
-        raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(OF_ADD)}")
+    unknown = options.keys() - set(OF_ADD)
+    if unknown:
+        raise ConfigError(
+            f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(OF_ADD)}"
+        )
     given = pack_options(**options)
-    places = source_path(src, given.source.remote), destination_of(dst)
-    how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
+    source = source_path(src, given.source.remote)
+    destination = destination_of(dst)
     if on_ray(executor, address):
-        from fastpipe.packing.steps.work import make_on_ray  # most programs need no Ray
+        from fastpipe.packing.distributed.pack import make_on_ray  # most programs need no Ray
 
         with session(address, workers=given.workers) as cpus:
-            grown = grow.add(*places, given, **how, make=make_on_ray(cpus))
+            grown = grow.add(
+                source,
+                destination,
+                given,
+                by=by,
+                changed=changed,
+                on_progress=on_progress,
+                make=make_on_ray(cpus),
+            )
     else:
-        grown = grow.add(*places, given, **how)
-    threads.tell_assumed(src, grown.assumed)
+        grown = grow.add(
+            source, destination, given, by=by, changed=changed, on_progress=on_progress
+        )
+    tell_assumed(src, grown.assumed)
     return grown
 
 
@@ -227,15 +289,16 @@ def remove(
 ) -> Grown:
     """Removes samples from a dataset: what the command `fastpipe remove` does; see docs/growing.md.
 
-    Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)` gives their space
-    back. With several of the three, a sample goes that all of them name.
+    Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)`
+    gives their space back. With several of the three, a sample goes that all of them name.
 
     Args:
         dst: a folder that `fastpipe pack` wrote, or its URL (s3://, gs://, az://).
         keys: of samples, as `batch["key"]` has them: the paths of their sources.
-        classes: names: their samples go. The classes stay in the list, so that labels do not change.
-        where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or a field of numbers,
-            with <, <=, >, >=, == or !=, and a value. All have to be true.
+        classes: names: their samples go. The classes stay in the list, so that labels do not
+            change.
+        where: comparisons such as "score < 0.2": of label, width, height, channels, bits, class, or
+            a field of numbers, with <, <=, >, >=, == or !=, and a value. All have to be true.
         storage_options, read_timeout: as of `pack`.
 
     Returns:
@@ -247,4 +310,4 @@ def remove(
         PackError: another program writes to the dataset.
     """
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
-    return grow.remove(destination_of(dst), given, grow.Chosen(keys, classes, where))
+    return grow.remove(destination_of(dst), given, SampleChoice(keys, classes, where))

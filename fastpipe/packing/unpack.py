@@ -1,4 +1,4 @@
-"""A packed dataset -> JPEG and PNG files in folders, or WebDataset shards of them; however its images are stored."""
+"""A packed dataset -> JPEG and PNG files in folders, or WebDataset shards of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
-from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
+from fastpipe.format.sample_layout import (
+    BEFORE_BYTES,
+    FPC_MAGIC,
+    before_picture,
+    picture_ending,
+    sample_key,
+)
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.destination import check_apart
 from fastpipe.packing.pipeline.ahead import Ahead
@@ -28,9 +34,21 @@ from fastpipe.store.files import no_link
 from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.store import Folder
 
+# Bytes of samples that a thread takes at once.
+_RUN_BYTES = 4 << 20
+
 
 class UnpackedSample(NamedTuple):
-    """A sample of a dataset with its image as a JPEG or PNG; `others` are the members behind it, as in the shard."""
+    """A sample of a dataset, with its image as a JPEG or PNG.
+
+    Attributes:
+        shard: position of its shard in the dataset.
+        key: of the sample in the shard.
+        label: of the sample.
+        picture: bytes of the JPEG or PNG.
+        others: the members of the sample behind the image, as in the shard.
+        stored_bytes: size of the image in the shard.
+    """
 
     shard: int
     key: str
@@ -40,19 +58,24 @@ class UnpackedSample(NamedTuple):
     stored_bytes: int
 
 
-def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _write_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
-    for label, name in enumerate(index.classes):  # also one without images: others keep their labels when packed again
-        folder = folders[label] = destination / folder_name(name)
+    # A class without images gets a folder, too, so that the others keep their labels when they are
+    # packed again.
+    for label, name in enumerate(index.classes):
+        folder = destination / folder_name(name)
+        folders[label] = folder
         try:
             folder.mkdir()
         except OSError as problem:
             if problem.errno not in (errno.EEXIST, errno.ENAMETOOLONG):
                 raise
+            # Some file systems take "Cat" and "cat" for the same name.
             raise PackError(
-                f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
-                "new folder with --format webdataset, which makes none"
+                f"the class {name!r} cannot have a folder of its own, {folder}: "
+                f"{problem.strerror}. Unpack into a new folder with --format webdataset, which "
+                "makes none"
             ) from problem
     for sample in samples:
         name = f"{sample.key}.{picture_ending(sample.picture)}"
@@ -60,29 +83,38 @@ def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSam
             file.write(sample.picture)
 
 
-def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
-    """Writes shards of the dataset's names; each appears when it is whole."""
-    for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
+def _write_tars(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+    """Writes shards with the names of the dataset's. Each appears when it is whole."""
+    for shard, shard_samples in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
-            for sample in ours:
-                file.write(before_picture(sample.key, sample.label, sample.picture) + sample.picture)
-                file.write(tar.padding(len(sample.picture)) + sample.others)
+            for sample in shard_samples:
+                file.write(before_picture(sample.key, sample.label, sample.picture))
+                file.write(sample.picture)
+                file.write(tar.padding(len(sample.picture)))
+                file.write(sample.others)
             file.write(tar.end(file.tell()))
 
 
 def folder_name(name: str) -> str:
-    """A class's name as the name of a folder: what leads elsewhere becomes %XX, and no name at all a single %."""
+    """The folder of a class. A name that leads elsewhere gets %XX; an empty one becomes "%"."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
-    return quote(name, safe="") if "/" in name or "\0" in name else name or "%"
+    if "/" in name or "\0" in name:
+        return quote(name, safe="")
+    return name or "%"
 
 
-_WRITE = {"folder": _into_folders, "webdataset": _into_shards}
-_RUN_BYTES = 4 << 20  # of samples that a thread takes at once
+_WRITERS = {"folder": _write_folders, "webdataset": _write_tars}
 
 
 class Unpacked(NamedTuple):
-    """Images and bytes that were written; fields of the dataset that folders of images have no place for."""
+    """What was unpacked.
+
+    Attributes:
+        images: number of images.
+        bytes: of these images.
+        left_out: fields of the dataset, for which folders of images have no place.
+    """
 
     images: int
     bytes: int
@@ -97,99 +129,137 @@ def unpack(
     workers: int | None = None,
     on_progress: Callable[[HowFar], None] = lambda _: None,
 ) -> Unpacked:
-    """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg" would have stored.
+    """Writes the images of a dataset as JPEGs and PNGs: those that packing with storage "jpeg"
+    would have stored.
 
-    `form` is "folder": CLASS/KEY.jpg or .png, images without a class beside the folders; or "webdataset": shards with
-    the names, samples and members of the dataset's own. Shards behind a URL are read there, past the cache.
+    Args:
+        data: the dataset. Shards behind a URL are read there, not through the cache.
+        destination: a new or empty folder.
+        form: "folder": CLASS/KEY.jpg or .png, images without a class beside the folders; or
+            "webdataset": shards with the names, samples and members of the dataset's own.
+        workers: number of threads; None: the CPUs granted to this process.
+        on_progress: is called now and then, in this thread.
     """
-    choice("--format", form, tuple(_WRITE))
+    choice("--format", form, tuple(_WRITERS))
     threads = PackOptions(workers=workers).threads
     if not isinstance(destination, Path):
-        raise ConfigError(f"DST {destination}: expected a folder of this machine; unpack into one, then upload it")
+        raise ConfigError(
+            f"DST {destination}: expected a folder of this machine; unpack into one, then upload it"
+        )
     index = open_data(data)
     if not index.packed:
-        raise DatasetError(f"{data} is not packed: its images are files, or members of tars, already")
+        raise DatasetError(
+            f"{data} is not packed: its images are files, or members of tars, already"
+        )
     if isinstance(data, Path):
         check_apart(data, destination)
     if destination.exists() and not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a new or empty folder")
-    images = size = stored = 0
-    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read(index, run), threads)
 
-    def samples() -> Iterator[UnpackedSample]:
-        nonlocal images, size, stored
-        for _, found in ahead.each(_runs(index)):
-            yield from found
-            images, size = images + len(found), size + sum(len(sample.picture) for sample in found)
-            stored += sum(sample.stored_bytes for sample in found)
-            on_progress(HowFar(images, len(index), stored, index.stored_bytes))
+    num_images = 0
+    image_bytes = 0
+    stored_bytes = 0
+    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read_run(index, run), threads)
+
+    def unpacked_samples() -> Iterator[UnpackedSample]:
+        nonlocal num_images, image_bytes, stored_bytes
+        for _, samples in ahead.each(_runs_of(index)):
+            yield from samples
+            num_images += len(samples)
+            image_bytes += sum(len(sample.picture) for sample in samples)
+            stored_bytes += sum(sample.stored_bytes for sample in samples)
+            on_progress(HowFar(num_images, len(index), stored_bytes, index.stored_bytes))
 
     try:
         destination.mkdir(parents=True, exist_ok=True)
         if any(destination.iterdir()):
             raise PackError(f"{destination} is not empty; choose a new or empty folder")
-        _WRITE[form](index, destination, samples())
+        _WRITERS[form](index, destination, unpacked_samples())
     except OSError as problem:
         raise PackError(
-            f"cannot write to {destination}: {problem.strerror or problem}. Make room or repair the disk, remove "
-            f"{destination}, then run the same command again"
+            f"cannot write to {destination}: {problem.strerror or problem}. Make room or repair "
+            f"the disk, remove {destination}, then run the same command again"
         ) from problem
     finally:
         ahead.close()
-    return Unpacked(images, size, list(index.fields) if form == "folder" else [])
+    return Unpacked(num_images, image_bytes, list(index.fields) if form == "folder" else [])
 
 
-def _runs(index: Index) -> Iterator[range]:
-    """All samples in order, cut into what a thread takes at once; a run lies in one shard."""
-    average = max(1, index.stored_bytes // max(len(index), 1))
-    step = max(1, _RUN_BYTES // average)
-    starts = [*index.shard_starts.tolist(), len(index)]
-    for first, end in itertools.pairwise(starts):
-        for start in range(first, end, step):
-            yield range(start, min(start + step, end))
+def _runs_of(index: Index) -> Iterator[range]:
+    """All samples in order, cut into runs for threads. A run lies in one shard."""
+    average_bytes = max(1, index.stored_bytes // max(len(index), 1))
+    run_length = max(1, _RUN_BYTES // average_bytes)
+    shard_ends = [*index.shard_starts.tolist(), len(index)]
+    for first, end in itertools.pairwise(shard_ends):
+        for start in range(first, end, run_length):
+            yield range(start, min(start + run_length, end))
 
 
-def _read(index: Index, run: range) -> list[UnpackedSample]:
+def _read_run(index: Index, run: range) -> list[UnpackedSample]:
+    """The samples of a run, read at once."""
     records = index.read(np.arange(run.start, run.stop, dtype=np.int64))
-    number = int(records[0]["shard"])
-    shard = index.shards[number]
+    shard_index = int(records[0]["shard"])
+    shard = index.shards[shard_index]
     starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
-    following = run.stop < len(index) and index.records[run.stop]["shard"] == records[0]["shard"]
-    stop = int(index.records[run.stop]["offset"]) - BEFORE_BYTES if following else shard.size_bytes
+    # The run ends where the next sample of the shard begins.
+    stop = shard.size_bytes
+    if run.stop < len(index):
+        next_record = index.records[run.stop]
+        if next_record["shard"] == shard_index:
+            stop = int(next_record["offset"]) - BEFORE_BYTES
+    data = _read_bytes(index, shard_index, starts[0], stop)
+
+    samples = []
+    for row, record, (start, end) in zip(
+        run, records, itertools.pairwise([*starts, stop]), strict=True
+    ):
+        sample_data = data[start - starts[0] : end - starts[0]]
+        samples.append(_unpack_sample(index, row, record, start, sample_data))
+    return samples
+
+
+def _read_bytes(index: Index, shard_index: int, start: int, stop: int) -> bytes:
+    """A range of a shard."""
+    shard = index.shards[shard_index]
     try:
         if isinstance(index, RemoteIndex):
-            data = bytes(index.past_cache.fetched(shard.name, starts[0], stop).data)
-        else:
-            data = Folder(shard.folder).read(shard.name, starts[0], stop)
+            return bytes(index.past_cache.fetched(shard.name, start, stop).data)
+        return Folder(shard.folder).read(shard.name, start, stop)
     except OSError as problem:
         raise PackError(
-            f"cannot read {index.path / shard.name}: {problem.strerror or problem}; check the disk or the network, "
-            "then run again"
+            f"cannot read {index.path / shard.name}: {problem.strerror or problem}; check the disk "
+            "or the network, then run again"
         ) from problem
-    found: list[UnpackedSample] = []
-    for sample, record, (start, end) in zip(run, records, itertools.pairwise([*starts, stop]), strict=True):
-        key = sample_key(shard_number(shard.name), start)
-        part = data[start - starts[0] : end - starts[0]]
-        stored = part[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
-        try:
-            if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
-                raise ValueError("the bytes have changed since they were packed")
-            picture = jpeg_of(stored) if stored.startswith(FPC_MAGIC) else stored
-        except ValueError as problem:
-            remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
-            raise index.sample_error(sample, f"{problem}; {remedy}") from None
-        others = part[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
-        others = others[: _members_end(others, key)]
-        found.append(UnpackedSample(number, key, int(record["label"]), picture, others, len(stored)))
-    return found
+
+
+def _unpack_sample(
+    index: Index, row: int, record: np.void, offset: int, data: bytes
+) -> UnpackedSample:
+    """A sample with these bytes, which begin at `offset` in its shard."""
+    shard_index = int(record["shard"])
+    key = sample_key(shard_number(index.shards[shard_index].name), offset)
+    stored = data[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
+    try:
+        if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
+            raise ValueError("the bytes have changed since they were packed")
+        picture = jpeg_of(stored) if stored.startswith(FPC_MAGIC) else stored
+    except ValueError as problem:
+        remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
+        raise index.sample_error(row, f"{problem}; {remedy}") from None
+    others = data[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
+    others = others[: _members_end(others, key)]
+    return UnpackedSample(shard_index, key, int(record["label"]), picture, others, len(stored))
 
 
 def _members_end(data: bytes, key: str) -> int:
-    """Where the members of a sample end that begin here: samples that were removed may follow, or a block of zeros."""
-    at, name = 0, f"{key}.".encode()
-    while at + tar.BLOCK <= len(data) and data.startswith(name, at):
+    """Where the members of a sample end. Removed samples or zeros may follow them."""
+    name = f"{key}.".encode()
+    offset = 0
+    while offset + tar.BLOCK <= len(data) and data.startswith(name, offset):
+        header = data[offset : offset + tar.BLOCK]
         try:
-            at += tar.BLOCK + tar.padded(int(data[at : at + tar.BLOCK][tar.SIZE_FIELD], 8), tar.BLOCK)
+            size_bytes = int(header[tar.SIZE_FIELD], 8)
         except ValueError:
             break
-    return at
+        offset += tar.BLOCK + tar.padded(size_bytes, tar.BLOCK)
+    return offset

@@ -21,13 +21,15 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, SOURCES_FILE, shard_number, version_folder
 from fastpipe.format.sample_layout import Stored, key_hash
 from fastpipe.packing.fields.stored import columns, piece
-from fastpipe.packing.growth.grow import relabelled
+from fastpipe.packing.growth.fit import relabelled
 from fastpipe.packing.growth.version import packed_options, packs_of
-from fastpipe.packing.job.destination import Repack, check_apart, disk_errors
-from fastpipe.packing.job.threads import PackProgress, Progress
+from fastpipe.packing.job.destination import check_apart, disk_errors
+from fastpipe.packing.job.progress import PackProgress, Progress
+from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.npy import write_column, write_npy
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.publish import read_rejected, write_column, write_npy
+from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.files import SourcePath
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing, Source

@@ -7,7 +7,7 @@ import pytest
 
 from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
 from fastpipe.format.layout import shard_name
-from fastpipe.packing.shard.journal import read_entry
+from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES
 
 

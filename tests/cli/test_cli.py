@@ -64,7 +64,7 @@ def test_options_are_explained_by_the_words_of_the_python_function() -> None:
     python = set(inspect.signature(fastpipe.pack).parameters) - {"storage_options", "read_timeout", "on_progress"}
     renamed = {"fields": "field", "shuffle": "no_shuffle", "executor": "on"}
     flags = {f"--{renamed.get(name, name).replace('_', '-')}" for name in python - {"src", "dst"}}
-    assert options_of("pack") == flags | {"--step", "--part", "--json", "--help"}
+    assert options_of("pack") == flags | {"--json", "--help"}
     for name in python:
         assert re.search(rf"^        {name}: ", fastpipe.pack.__doc__ or "", re.MULTILINE), name
 

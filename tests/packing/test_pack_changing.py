@@ -16,8 +16,9 @@ from support.running.soak import Tried, times
 from support.sources.pack_sources import digests, jpeg_bytes
 
 from fastpipe.errors import PackError
-from fastpipe.packing.job import threads
-from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.job import summary, threads
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import Listing
@@ -203,7 +204,7 @@ def unfinished(source: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(threads, "publish_dataset", stop)
+        patched.setattr(summary, "publish_dataset", stop)
         with pytest.raises(KeyboardInterrupt):
             pack(source, packed, SMALL)
 

@@ -25,7 +25,7 @@ from support.sources.pack_sources import (
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import destination
+from fastpipe.packing.job.repack import Repack
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import journal
 from fastpipe.packing.shard.options import PackOptions, pack_options
@@ -257,7 +257,7 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(source: P
     assert digests(packed) == content
     looked_at: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(destination.Repack, "remade", lambda *_: looked_at.append(source))
+        patch.setattr(Repack, "remade", lambda *_: looked_at.append(source))
         assert pack(source, packed).already_packed
     assert not looked_at, "the second time nobody has to look"
 
@@ -337,7 +337,7 @@ def test_a_stop_while_replacing_never_takes_an_old_shard_for_a_new_one(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal.Journal, "make_way", stop)
+    monkeypatch.setattr(journal.Journal, "remove_old_dataset", stop)
     with pytest.raises(KeyboardInterrupt):
         pack(source, packed, other)
     monkeypatch.undo()

@@ -29,7 +29,8 @@ from support.sources.pack_sources import (
 
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.sources.picture.jpeg import made_with

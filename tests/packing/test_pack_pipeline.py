@@ -15,9 +15,9 @@ from support.sources.pack_sources import write_large_folder
 import fastpipe
 from fastpipe import _engine
 from fastpipe.errors import PackError
-from fastpipe.packing.job import threads
+from fastpipe.packing.job import planning
 from fastpipe.packing.pipeline import ahead, converting
-from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.converting import convert_sources
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.listing import START_BYTES, Listing, Source
@@ -44,7 +44,7 @@ def test_every_file_comes_once_in_order(
 ) -> None:
     monkeypatch.setattr(ahead, "RUN_BYTES", run_bytes)
     monkeypatch.setattr(ahead, "RUN_TASKS", run_files)
-    found = list(converted(listing, listing.sources[7:], PackOptions(workers=workers)))
+    found = list(convert_sources(listing, listing.sources[7:], PackOptions(workers=workers)))
     assert [source for source, _ in found] == listing.sources[7:]
     for source, outcome in found:
         if source.path == "only/text.jpg":
@@ -67,7 +67,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(converting, "read_source", start_only)
     listing = list_sources(tmp_path, seed=1)
-    ((_, outcome),) = converted(listing, listing.sources, PackOptions(workers=1))
+    ((_, outcome),) = convert_sources(listing, listing.sources, PackOptions(workers=1))
     assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"
 
 
@@ -83,7 +83,7 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
         return real(root, source)
 
     monkeypatch.setattr(converting, "read_source", fail)
-    pictures = converted(listing, listing.sources, PackOptions(workers=2))
+    pictures = convert_sources(listing, listing.sources, PackOptions(workers=2))
     assert [next(pictures)[0] for _ in range(20)] == listing.sources[:20]
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
         next(pictures)
@@ -100,7 +100,7 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
         return real(root, source)
 
     monkeypatch.setattr(converting, "read_source", slow)
-    pictures = converted(listing, listing.sources, PackOptions(workers=1))
+    pictures = convert_sources(listing, listing.sources, PackOptions(workers=1))
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
@@ -111,7 +111,7 @@ def test_files_that_the_plan_is_made_of_are_converted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int, again: int
 ) -> None:
     """As far as they are kept in memory until then."""
-    monkeypatch.setattr(threads, "_KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(planning, "_MAX_KEPT_BYTES", kept_bytes)
     read: list[str] = []
     real = converting.read_source
 
@@ -135,7 +135,7 @@ def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, mo
 
     monkeypatch.setattr(converting, "convert", fail)
     with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
-        list(converted(listing, listing.sources, PackOptions(workers=2)))
+        list(convert_sources(listing, listing.sources, PackOptions(workers=2)))
 
 
 def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

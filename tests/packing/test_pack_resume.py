@@ -15,8 +15,9 @@ from support.sources.pack_sources import digests, states, write_large_folder
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import destination as destination_of_packs
-from fastpipe.packing.job import threads
-from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.job import planning
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.sources.picture.jpeg import made_with
 
@@ -140,7 +141,7 @@ def test_a_pack_does_not_go_on_with_another_pillow(
 ) -> None:
     stop_after(source, destination, 2)
     before = digests(destination)
-    for module in (destination_of_packs, threads):
+    for module in (destination_of_packs, planning):
         monkeypatch.setattr(module, "made_with", lambda: {**made_with(), "pillow": "1.1.7"})
     with pytest.raises(PackError, match=r"made_with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
         pack(source, destination, SHARDS)
@@ -152,7 +153,7 @@ def test_shards_of_another_format_are_made_anew(
 ) -> None:
     """The index records in their notes may have other fields."""
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "FORMAT_VERSION", 6)
+        patch.setattr(planning, "FORMAT_VERSION", 6)
         stop_after(source, destination, 2)
     before = states(destination)
     assert len(before) >= 2

@@ -25,10 +25,11 @@ import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
-from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.pipeline import ahead, converting, exchange
-from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.pipeline.exchange import Sample, parts_of, samples_in, write_run
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.pipeline import ahead, converting, exchange, run_file
+from fastpipe.packing.pipeline.converting import convert_sources
+from fastpipe.packing.pipeline.run_file import Sample, find_ranges, read_samples, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.sources.kinds import list_sources
@@ -155,20 +156,20 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypat
     place = packing_order(5, shuffle=True)
     samples = [
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
-        for at, (source, outcome) in enumerate(converted(listing, listing.sources, PackOptions(workers=2)))
+        for at, (source, outcome) in enumerate(convert_sources(listing, listing.sources, PackOptions(workers=2)))
     ]
-    monkeypatch.setattr(exchange, "_EVERY_BYTES", 20_000)
+    monkeypatch.setattr(run_file, "_PLACE_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
     write_run(store, "run", samples)
     for start, stop in ((0, 300), (0, 1), (299, 300), (100, 200), (127, 129), (128, 256)):
         bounds = samples[start].place, samples[stop - 1].place
-        (part,) = parts_of(store, "run", (tmp_path / "run").stat().st_size, [bounds])
+        (part,) = find_ranges(store, "run", (tmp_path / "run").stat().st_size, [bounds])
         for window in (1, 1000, 1 << 20):
-            found = list(samples_in(store, "run", part, window))
+            found = list(read_samples(store, "run", part, window))
             at = found.index(samples[start])
             assert found == samples[start - at : start - at + len(found)]
             assert at + stop - start <= len(found) <= stop - start + 2 * 40, "not much more than what is asked for"
-    ((first, last),) = parts_of(store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))])
+    ((first, last),) = find_ranges(store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))])
     assert first == last == 0
 
 
@@ -597,7 +598,7 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
     with pytest.raises(PackError, match=rf"needs about {size} beside the dataset.*0\.0 MB are free there"):
         pack(source, tmp_path / "packed", PackOptions())
     pack(source, tmp_path / "small", pack_options(max_size=20))  # how little that takes nobody knows before
-    monkeypatch.setattr(exchange, "_TOLD_BYTES", 1000)
+    monkeypatch.setattr(exchange, "_LARGE_SPOOL_BYTES", 1000)
     monkeypatch.setattr(free, "free", source.stat().st_size * 3 // 2)
     pack(source, tmp_path / "packed", PackOptions())
     assert f"needs about {size} beside the dataset until it is done" in caplog.text

@@ -38,7 +38,7 @@ LAYERS: dict[str, str] = {
     "packing/shard": "",
     "packing/pipeline": "",
     "packing/job": "",
-    "packing/steps": "",
+    "packing/distributed": "",
     "packing/growth": "",
     "packing": "",
     "wds": "fastpipe.native torch webdataset",

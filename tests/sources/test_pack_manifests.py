@@ -374,7 +374,7 @@ def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     options: dict[str, Any] = {"fields": FIELDS, "shard_size": 100_000, "workers": 1}
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "clear", lambda _: None)
-        patched.setattr("fastpipe.packing.job.threads.publish_dataset", lambda *_, **__: 1 / 0)
+        patched.setattr("fastpipe.packing.job.summary.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fastpipe.pack(masked, tmp_path / "packed", **options)
     finished = len(list((tmp_path / "packed" / ".pack").glob("*.done")))

@@ -1,10 +1,11 @@
 """The newest version of a dataset, and which of its samples stay -> the next version.
 
 Note [versions]
-Shards never change, and the index says which samples there are. So a version is an index with its columns, and new
-shards if there are new samples. dataset.json is that of the newest version; it is written last, and only if it still is
-that of the version which grows. Each version's own is kept beside its index, in DST/vN. So loaders see the old version
-or the new one, and of two programs that write at the same time one ends with an error.
+Shards never change, and the index says which samples a dataset has. So a version is an index with
+its columns, and new shards if there are new samples. DST/dataset.json is that of the newest
+version. It is written last, and only if it still is that of the version which grows. Each version
+also has its own dataset.json beside its index, in DST/vN. So a loader sees the old version or the
+new one, and if two programs write at the same time, one of them ends with an error.
 """
 
 from __future__ import annotations
@@ -30,22 +31,34 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.stored import LENGTHS, columns
-from fastpipe.packing.job.destination import opened
-from fastpipe.packing.shard.journal import SOURCES, Entry, Journal, Tally, another
+from fastpipe.packing.job.destination import open_journal
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
+from fastpipe.packing.shard.join import FinishedShard
+from fastpipe.packing.shard.journal import Journal, in_use_error
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
+from fastpipe.packing.shard.publish import PreviousVersion, publish_dataset, read_rejected
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.sources.listing import Facts
 from fastpipe.sources.picture.convert import EncodeOptions
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.scan.opening import open_data
+from fastpipe.store.remote.dataset import RemoteIndex
 from fastpipe.store.store import Store, open_store
 
 
 @dataclass(frozen=True)
 class Version:
-    """The newest version of a dataset, locked, with those before it, and the command that makes the next one."""
+    """The newest version of a dataset, locked.
+
+    Attributes:
+        journal: of the change to the dataset.
+        index: of the version.
+        data: the bytes of dataset.json.
+        history: the versions up to this one.
+        options: that the dataset was packed with, and how this program works.
+        command: that makes the next version.
+    """
 
     journal: Journal
     index: Index
@@ -56,34 +69,41 @@ class Version:
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
-        """By field and part, mapped into memory; SOURCES is one of them. DatasetError: a file has changed."""
+        """The columns by field and part, and SOURCES. DatasetError: a file has changed."""
         index = self.index
+        # Damage would be copied into the new version, so the hashes of the files are compared.
         intact = Intact(index.hashed_files(index.fields))
         intact.begin()
         intact.check(end=True)
-        found: dict[tuple[str, str], NDArray[Any]] = {SOURCES: index.sources()}
+        arrays: dict[tuple[str, str], NDArray[Any]] = {SOURCES: index.sources()}
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
                 file = index.files / FIELDS_FOLDER / name
-                found[field.name, column.part] = np.lib.format.open_memmap(file, mode="r")
-        return found
+                arrays[field.name, column.part] = np.lib.format.open_memmap(file, mode="r")
+        return arrays
 
     def check_newest(self) -> None:
         """Raises PackError if another program has made the next version."""
         store = self.journal.store
         if store.read(DATASET_FILE) != self.data:
-            raise another(store, DATASET_FILE, "has changed meanwhile")
+            raise in_use_error(store, DATASET_FILE, "has changed meanwhile")
 
     @contextmanager
     def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
-        """Writes down what is done, so that no other program begins; PackError: one has."""
-        plan = {"grows": self.index.fingerprint, "command": self.command, **about, "made_with": made_with()}
-        began = self.journal.begin_growth(plan)
+        """Writes the plan of the change, so that no other begins. PackError: one has begun."""
+        plan = {
+            "grows": self.index.fingerprint,
+            "command": self.command,
+            **about,
+            "made_with": made_with(),
+        }
+        has_begun = self.journal.begin_growth(plan)
         try:
             self.check_newest()
             yield
         except BaseException:
-            if began:
+            # A plan of an earlier run stays, as there may be finished shards of it.
+            if has_begun:
                 self.journal.give_up()
             raise
 
@@ -95,148 +115,247 @@ class Version:
         entries: Sequence[Entry] = (),
         tried: Collection[str] = (),
         plan: Plan | None = None,
-        told: Callable[[], None] = lambda: None,
+        on_file: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Makes the next version, of the samples that `stays` has and of new shards; the content of its dataset.json.
+        """Makes the next version, and returns the content of its dataset.json.
 
-        All else is of the new sources. Those `tried` are not among the rejected ones any more.
+        Args:
+            stays: (n,) which samples of this version stay.
+            facts: about the listing of the new sources.
+            tally: of the new sources.
+            entries: of the new shards.
+            tried: paths of the new sources; if they were rejected before, that does not count any
+                more.
+            plan: of the new shards.
+            on_file: is called after each file.
         """
         self.check_newest()
-        self.journal.check(entries)
-        self.journal.clean(entries, self.index.info["next_shard"])
-        counts = self.index.info["counts"]
-        rejected = read_rejected(self.index.folder, self.index.version) if counts["rejected"] else []
-        sources = Tally(
-            changes=dict(counts["reencoded"]),
-            pngs=dict(counts["png"]),
-            oriented=counts["exif_oriented"],
-            assumed_shown=counts.get("assumed_shown", 0),
-            stray_bytes=counts["stray_bytes"],
-            multi_frame=counts["multi_frame"],
-            transparent=counts.get("transparent", 0),
-            rejected=[(each["path"], each["reason"]) for each in rejected if each["path"] not in tried],
-        )
-        shards = zip(self.index.info["shards"], self.index.shard_starts.tolist(), strict=True)
-        all_kept = (Kept(self, entry, start, stays[start : start + entry["samples"]]) for entry, start in shards)
-        kept = [each for each in all_kept if each.samples]
-        for first in kept[:1]:  # numbers of class names stay what they are, for these pieces come first
-            first.agreed = agreed_in(self.index.fields.values())
-        now = {
+        self.journal.check_shards(entries)
+        self.journal.remove_stale(entries, self.index.info["next_shard"])
+
+        kept = self._kept_shards(stays)
+        change = {
             "added": sum(entry.samples for entry in entries),
             "removed": int((~stays).sum()),
             "time_ns": time.time_ns(),
             "listed_ns": facts.time_ns,
             "command": self.command,
         }
+        shards: list[FinishedShard] = [*kept, *entries]
         info = publish_dataset(
             self.journal.store,
-            [*kept, *entries],
+            shards,
             facts,
             tally,
             self.options.shaping(facts.kinds, facts.coordinates),
             plan=plan,
-            before=Before(self.index.info, self.data, sources, self.history, now),
-            told=told,
+            previous=PreviousVersion(
+                self.index.info, self.data, self._tally(tried), self.history, change
+            ),
+            on_file=on_file,
         )
         self.journal.clear()
         return info
 
+    def _kept_shards(self, stays: NDArray[np.bool_]) -> list[KeptShard]:
+        """The shards of this version of which samples stay."""
+        kept = []
+        for entry, start in zip(
+            self.index.info["shards"], self.index.shard_starts.tolist(), strict=True
+        ):
+            shard = KeptShard(self, entry, start, stays[start : start + entry["samples"]])
+            if shard.samples:
+                kept.append(shard)
+        # The first shard is joined first, so that class names keep their numbers.
+        if kept:
+            kept[0].agreed = agreed_in(self.index.fields.values())
+        return kept
 
-class Kept:
-    """A shard of a version, of which some samples stay; read as an Entry is. `start` is that of its first sample."""
+    def _tally(self, tried: Collection[str]) -> Tally:
+        """The tally of all sources so far, without rejected ones that have been tried again."""
+        counts = self.index.info["counts"]
+        rejected = []
+        if counts["rejected"]:
+            for entry in read_rejected(self.index.folder, self.index.version):
+                if entry["path"] not in tried:
+                    rejected.append((entry["path"], entry["reason"]))
+        return Tally(
+            changes=dict(counts["reencoded"]),
+            pngs=dict(counts["png"]),
+            oriented=counts["exif_oriented"],
+            # Datasets of older versions of fastpipe do not have two of the counts.
+            assumed_shown=counts.get("assumed_shown", 0),
+            stray_bytes=counts["stray_bytes"],
+            multi_frame=counts["multi_frame"],
+            transparent=counts.get("transparent", 0),
+            rejected=rejected,
+        )
 
-    def __init__(self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]) -> None:
-        self._records, self._columns, self._stays = version.index.records, version.columns, stays
+
+class KeptShard:
+    """A shard of a version of which some samples stay; see FinishedShard.
+
+    Args:
+        version: has the shard.
+        entry: of the shard in dataset.json.
+        start: row of its first sample in the index.
+        stays: (samples of the shard,) which of them stay.
+    """
+
+    def __init__(
+        self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]
+    ) -> None:
         self.agreed: dict[str, Any] = {}
-        self._rows = slice(start, start + len(stays))
         self.samples = int(stays.sum())
-        gone = len(stays) - self.samples + entry.get("removed", 0)
-        self.tars = (Tar(shard_number(entry["name"]), self.samples, entry["size_bytes"], entry["xxh3_64"], gone),)
+        # Removed samples stay in the tar; dataset.json counts them.
+        removed = len(stays) - self.samples + entry.get("removed", 0)
+        tar = Tar(
+            shard_number(entry["name"]),
+            self.samples,
+            entry["size_bytes"],
+            entry["xxh3_64"],
+            removed,
+        )
+        self.tars = (tar,)
+        self._records = version.index.records
+        self._columns = version.columns
+        self._stays = stays
+        self._start = start
+        self._stop = start + len(stays)
 
     def records(self, store: Store) -> NDArray[np.void]:
         """(samples,) of INDEX_DTYPE; `shard` is 0."""
-        records = np.array(self._records[self._rows])[self._stays]
+        records = np.array(self._records[self._start : self._stop])[self._stays]
         records["shard"] = 0
         return records
 
-    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]:
-        """A function that reads its piece of a column."""
-        yield lambda: self._part(of, part)
+    def piece_readers(self, store: Store, field: str, part: str) -> Iterator[Callable[[], bytes]]:
+        """A function that reads the shard's piece of a column."""
+        yield lambda: self._read_piece(field, part)
 
-    def _part(self, of: str, part: str) -> bytes:
-        lengths, first = self._lengths(of)
-        if part == LENGTHS:
-            return lengths[self._stays].astype("<i8").tobytes()
-        values = self._columns[of, part][first : first + int(lengths.sum())]
-        return (values if self._stays.all() else values[np.repeat(self._stays, lengths)]).tobytes()
-
-    def part_bytes(self, of: str, part: str) -> int:
+    def piece_size(self, field: str, part: str) -> int:
+        """The size in bytes of the shard's piece of a column."""
         if part == LENGTHS:
             return 8 * self.samples
-        values = self._columns.get((of, part))
-        if values is None:  # boxes without labels
-            return 0
-        count = int(self._lengths(of)[0][self._stays].sum())
-        return count * values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+        values = self._columns.get((field, part))
+        if values is None:
+            return 0  # all boxes are without labels, so that there is no such column
+        lengths, _ = self._lengths(field)
+        value_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+        return int(lengths[self._stays].sum()) * value_bytes
 
-    def _lengths(self, of: str) -> tuple[NDArray[np.int64], int]:
-        """(all of its samples,) how many values each has in the columns of a field; and where the first value is."""
-        offsets = self._columns.get((of, LENGTHS))
+    def _read_piece(self, field: str, part: str) -> bytes:
+        lengths, first = self._lengths(field)
+        if part == LENGTHS:
+            # The pieces have lengths; joining makes offsets of them.
+            return lengths[self._stays].astype("<i8").tobytes()
+        values = self._columns[field, part][first : first + int(lengths.sum())]
+        if not self._stays.all():
+            values = values[np.repeat(self._stays, lengths)]
+        return values.tobytes()
+
+    def _lengths(self, field: str) -> tuple[NDArray[np.int64], int]:
+        """How many values each sample had in a column, and the position of the first value."""
+        offsets = self._columns.get((field, LENGTHS))
         if offsets is None:
-            return np.ones(len(self._stays), np.int64), self._rows.start
-        ours = np.array(offsets[self._rows.start : self._rows.stop + 1])
-        return np.diff(ours), int(ours[0])
+            # A field without offsets has one value a sample.
+            return np.ones(len(self._stays), np.int64), self._start
+        shard_offsets = np.array(offsets[self._start : self._stop + 1])
+        return np.diff(shard_offsets), int(shard_offsets[0])
 
 
 @contextmanager
-def newest(
+def open_newest(
     destination: Place, given: PackOptions, command: Sequence[str], *, shared_spool: bool = False
 ) -> Iterator[Version]:
-    """The newest version, locked; `given` says how this program works, `shared_spool` as of `opened`."""
+    """Opens and locks the newest version of a dataset.
+
+    Args:
+        destination: of the dataset.
+        given: options that say how this program works.
+        command: arguments of the command that makes the next version.
+        shared_spool: see `open_journal`.
+    """
     if isinstance(destination, Path):
-        read_info(destination)
-    with opened(destination, given, shared_spool=shared_spool) as journal:
+        read_info(destination)  # raises DatasetError before anything is written
+    with open_journal(destination, given, shared_spool=shared_spool) as journal:
         store = journal.store
         try:
             data = store.read(DATASET_FILE)
         except FileNotFoundError:
             raise PackError(
-                f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC {destination}"
+                f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC "
+                f"{destination}"
             ) from None
         index = open_data(destination, remote=given.source.remote)
-        getattr(index, "fetch_small", lambda: None)()  # of a dataset behind a URL
-        then = packed_options(index.info["packs"][0]["options"], given.source)
-        options = replace(then, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
-        before = history(index.info, store.written_ns(DATASET_FILE))
-        version = Version(journal, index, data, before, options, shlex.join(["fastpipe", *command]))
+        if isinstance(index, RemoteIndex):
+            index.fetch_small()
+        # New samples are converted with the options of the dataset.
+        packed = packed_options(index.info["packs"][0]["options"], given.source)
+        options = replace(
+            packed, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool
+        )
+        versions_so_far = history(index.info, store.written_ns(DATASET_FILE))
+        version = Version(
+            journal, index, data, versions_so_far, options, shlex.join(["fastpipe", *command])
+        )
         version.check_newest()
-        if (journal.plan() or {}).get("grows", index.fingerprint) != index.fingerprint:
-            journal.clear()  # of a program that was killed at its very end, or came too late
+        plan = journal.plan() or {}
+        if plan.get("grows", index.fingerprint) != index.fingerprint:
+            # A program was killed at its very end, or another one was faster.
+            journal.clear()
         yield version
 
 
 def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
-    """The versions of a dataset, from the first to that of `info`, whose dataset.json has this time."""
-    first = {"version": info["version"], "samples": info["samples"], "added": info["samples"], "removed": 0}
-    packed = {**first, "time_ns": time_ns, "listed_ns": time_ns, "command": "fastpipe pack"}
-    return list(info["history"]) or [packed]
+    """The versions up to that of `info`, whose dataset.json was written at this time."""
+    if info["history"]:
+        return list(info["history"])
+    # A dataset that has only been packed has no history in dataset.json.
+    first = {
+        "version": info["version"],
+        "samples": info["samples"],
+        "added": info["samples"],
+        "removed": 0,
+        "time_ns": time_ns,
+        "listed_ns": time_ns,
+        "command": "fastpipe pack",
+    }
+    return [first]
 
 
 def packs_of(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, Any]]:
-    """The pack that has made each shard, by its name: the last one whose numbers begin at or below the shard's."""
+    """The pack that has made each shard, by the shard's name."""
+    # A pack's numbers of shards begin at its base, and end at the base of the next pack.
     bases = [pack["plan"].get("base", 0) for pack in info["packs"]]
-    return [info["packs"][bisect_right(bases, shard_number(name)) - 1] for name in shards]
+    packs = []
+    for name in shards:
+        pack_index = bisect_right(bases, shard_number(name)) - 1
+        packs.append(info["packs"][pack_index])
+    return packs
 
 
 def versions(data: Place) -> list[dict[str, Any]]:
-    """The versions of a dataset, the newest last; DatasetError: there is none, or it is not packed."""
+    """The versions of a dataset, the newest last. DatasetError: there are none."""
     index = open_data(data)
     if not index.packed:
-        raise DatasetError(f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST")
+        raise DatasetError(
+            f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST"
+        )
     return history(index.info, open_store(data).written_ns(DATASET_FILE))
 
 
-def packed_options(said: Mapping[str, Any], source: Any) -> PackOptions:
-    """The options that a pack was made with: what "packs" of dataset.json has, and how its source is read."""
-    encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions) if each.name in said})
-    return PackOptions(encode, source=source, **{name: said[name] for name in ("shard_size", "seed", "shuffle")})
+def packed_options(recorded: Mapping[str, Any], source: Any) -> PackOptions:
+    """The options of a pack, as "packs" of dataset.json has them, with those of its source."""
+    encode = {
+        option.name: recorded[option.name]
+        for option in fields(EncodeOptions)
+        if option.name in recorded
+    }
+    return PackOptions(
+        EncodeOptions(**encode),
+        source=source,
+        shard_size=recorded["shard_size"],
+        seed=recorded["seed"],
+        shuffle=recorded["shuffle"],
+    )

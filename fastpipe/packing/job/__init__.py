@@ -1,1 +1,1 @@
-"""A listing -> a dataset: the destination is looked at, shards are made in threads, and published."""
+"""A listing -> a dataset: the destination is checked, shards are made and published."""

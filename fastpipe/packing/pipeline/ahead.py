@@ -1,4 +1,4 @@
-"""Tasks, one after the other -> their results in the same order, worked out in advance by threads."""
+"""Tasks, one after the other -> their results in the same order, computed in advance by threads."""
 
 from __future__ import annotations
 
@@ -14,21 +14,28 @@ from fastpipe.errors import PackError
 from fastpipe.machine.binding import unbind_thread
 
 _AHEAD_PER_WORKER = 4
-# A thread takes some tasks at once: handing over each file by itself costs a tenth of packing it, and more of large
-# ones would only take memory.
+# A thread takes a run of several tasks at once: to hand over each file by itself costs a tenth of
+# the time of packing it. Larger runs would only take more memory.
 RUN_BYTES = 1 << 20
 RUN_TASKS = 16
-_RUN_ITEMS = 256  # that are only read
+# In a run that is only read.
+_RUN_ITEMS = 256
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
 
 class Ahead(Generic[Item, Result]):
-    """Threads that work on the tasks next in line, without the GIL. A PackError comes behind the results before it.
+    """Threads that work on the next tasks, and hold a few MB of results a worker.
 
-    `begin` and `end` are called with the tasks that a thread takes at once, without `size_bytes` one. Results of a few
-    MB a worker are held.
+    A PackError that a task raises is raised when the results of the tasks before it have been
+    taken.
+
+    Args:
+        work: a task -> its result; without the GIL for the most part.
+        workers: number of threads.
+        size_bytes: the size of a task; by default each task is a run of its own.
+        begin, end: are called with the tasks of a run before and after a thread works on them.
     """
 
     def __init__(
@@ -39,83 +46,95 @@ class Ahead(Generic[Item, Result]):
         begin: Callable[[list[Item]], None] = lambda _: None,
         end: Callable[[list[Item]], None] = lambda _: None,
     ) -> None:
-        self._work, self._size_bytes, self._begin, self._end = work, size_bytes, begin, end
+        self._work = work
+        self._size_bytes = size_bytes
+        self._begin = begin
+        self._end = end
         self._run: list[Item] = []
         self._run_bytes = 0
-        self._most = workers * _AHEAD_PER_WORKER
+        self._max_pending = workers * _AHEAD_PER_WORKER
         self._pending: deque[tuple[list[Item], Future[list[Result | PackError]]]] = deque()
-        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack", initializer=unbind_thread)
+        self._threads = ThreadPoolExecutor(
+            workers, thread_name_prefix="fastpipe-pack", initializer=unbind_thread
+        )
         self._stopped = threading.Event()
 
     def put(self, task: Item) -> Iterator[tuple[Item, Result]]:
-        """Adds a task. If enough are in line, waits for the oldest and gives them with their results."""
+        """Adds a task. If enough are pending, yields the tasks of the oldest run with results."""
         self._run.append(task)
         self._run_bytes += self._size_bytes(task)
         if self._run_bytes >= RUN_BYTES or len(self._run) == RUN_TASKS:
-            self._hand_over()
-            if len(self._pending) >= self._most:
-                yield from self._oldest()
+            self._submit_run()
+            if len(self._pending) >= self._max_pending:
+                yield from self._take_oldest()
 
     def rest(self) -> Iterator[tuple[Item, Result]]:
-        self._hand_over()
+        """Waits for all tasks, and yields them with their results."""
+        self._submit_run()
         while self._pending:
-            yield from self._oldest()
+            yield from self._take_oldest()
 
     def each(self, tasks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """All of these, with their results."""
+        """Adds tasks as they are needed, and yields all of them with their results."""
         for task in tasks:
             yield from self.put(task)
         yield from self.rest()
 
     def close(self) -> None:
-        """Stops the threads; tasks that have not begun are dropped."""
+        """Stops the threads. Tasks that have not begun are dropped."""
         self._stopped.set()
         for _, future in self._pending:
             future.cancel()
         self._threads.shutdown()
 
-    def _hand_over(self) -> None:
-        run, self._run, self._run_bytes = self._run, [], 0
+    def _submit_run(self) -> None:
+        run = self._run
+        self._run = []
+        self._run_bytes = 0
         if run:
             self._begin(run)
-            self._pending.append((run, self._threads.submit(self._results, run)))
+            self._pending.append((run, self._threads.submit(self._work_on, run)))
 
-    def _results(self, run: list[Item]) -> list[Result | PackError]:
-        found: list[Result | PackError] = []
+    def _work_on(self, run: list[Item]) -> list[Result | PackError]:
+        """Runs in a thread."""
+        results: list[Result | PackError] = []
         try:
             for task in run:
                 if self._stopped.is_set():
                     break
-                found.append(self._work(task))
+                results.append(self._work(task))
         except PackError as problem:
-            found.append(problem)
+            results.append(problem)
         finally:
             self._end(run)
-        return found
+        return results
 
-    def _oldest(self) -> Iterator[tuple[Item, Result]]:
+    def _take_oldest(self) -> Iterator[tuple[Item, Result]]:
         run, future = self._pending.popleft()
-        for task, result in zip(run, future.result(), strict=False):  # shorter behind a PackError
+        # There are fewer results than tasks if one of them is a PackError.
+        for task, result in zip(run, future.result(), strict=False):
             if isinstance(result, PackError):
                 raise result
             yield task, result
 
 
-def read_ahead(items: Generator[Item, None, None], size_bytes: Callable[[Item], int]) -> Generator[Item, None, None]:
-    """The same items, made by a thread while those before them are used. Close it to stop the thread."""
+def read_ahead(
+    items: Generator[Item, None, None], size_bytes: Callable[[Item], int]
+) -> Generator[Item, None, None]:
+    """The same items, made by a thread in advance. Close it to stop the thread."""
 
-    def some(_: object) -> list[Item]:
-        found: list[Item] = []
-        found_bytes = 0
+    def read_some(_: object) -> list[Item]:
+        some: list[Item] = []
+        total_bytes = 0
         for item in items:
-            found.append(item)
-            found_bytes += size_bytes(item)
-            if found_bytes >= RUN_BYTES or len(found) == _RUN_ITEMS:
+            some.append(item)
+            total_bytes += size_bytes(item)
+            if total_bytes >= RUN_BYTES or len(some) == _RUN_ITEMS:
                 break
-        return found
+        return some
 
-    with closing(items), closing(Ahead(some, 1)) as ahead:
-        for _, found in ahead.each(itertools.repeat(None)):
-            if not found:
+    with closing(items), closing(Ahead(read_some, 1)) as ahead:
+        for _, some in ahead.each(itertools.repeat(None)):
+            if not some:
                 return
-            yield from found
+            yield from some

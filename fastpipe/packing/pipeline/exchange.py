@@ -1,143 +1,191 @@
-"""Runs of sources -> their samples, converted, in packing order, whatever kind of source they are of.
+"""The sources of some shards -> their converted samples in packing order, for every kind of source.
 
 Note [exchange]
-Shards have rows from anywhere in the tables, and rows can only be read one after the other. So the rows are converted
-in the order of their files, and each run of them is written to a file of the spool, sorted by packing order; a shard
-then reads its part of every run. What is converted is not converted again: the name of a run names the state of its
-rows. No other part of packing knows of this.
-
-Note [run]
-Such a file has records, one behind the other, each with its hash and size before it: a line of JSON, the picture, and
-the members of fields. Behind them stands a footer, with its hash and size behind it: the places of some records, so a
-reader finds its part without reading the file. No field can run code.
+The rows of a shard lie anywhere in the tables, and rows can only be read one after the other. So
+the rows are converted in the order of their files. Each run of rows is written to a file of the
+spool, sorted by packing order, and a shard then reads its part of every run. The name of a run
+names the state of its rows, so that an interrupted pack does not convert them again. No other
+module of packing knows this.
 """
 
 from __future__ import annotations
 
+import errno
 import heapq
-import io
 import itertools
 import json
 import logging
 import shutil
-from bisect import bisect
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.pipeline.ahead import read_ahead
-from fastpipe.packing.pipeline.converting import converted
+from fastpipe.packing.pipeline.converting import convert_sources
+from fastpipe.packing.pipeline.run_file import (
+    OrderKey,
+    Sample,
+    damaged_error,
+    find_ranges,
+    is_whole_run,
+    read_samples,
+    write_run,
+)
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Outcome, Outcomes, Run, Told
+from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Run
 from fastpipe.sources.listing import Listing, Source, packing_order
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.jpeg import made_with
 from fastpipe.sources.tables import TableListing
 from fastpipe.store.store import Folder, Store
 
 _LOG = logging.getLogger("fastpipe")
-_SPOOL_FORMAT = 5  # another one when the spool's files change: nothing of the old ones is taken
-_SPOOLED_BYTES, _SPOOLED_ROWS = 128 << 20, 1 << 16  # of a run; two may be in memory
-_WINDOWS_BYTES = 64 << 20  # of all runs that are read, each of them within these bounds
-_LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20
-_TOLD_BYTES = 1_000_000_000
-_EVERY_BYTES, _END_BYTES = 1 << 16, 1 << 17  # of records between two places in a footer; read at once: most footers
-_HASH_BYTES, _HEAD_BYTES = 8, 16
-_GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
+# Raise it when the files of the spool change: then nothing of the old ones is used.
+_SPOOL_FORMAT = 5
+# A run ends after so many bytes or rows. Two runs may be in memory.
+_SPOOLED_BYTES = 128 << 20
+_SPOOLED_ROWS = 1 << 16
+# Bytes of all runs that a shard holds in memory, and the limits for each run.
+_WINDOWS_BYTES = 64 << 20
+_LEAST_WINDOW_BYTES = 1 << 15
+_MOST_WINDOW_BYTES = 1 << 20
+# A spool of so many bytes is worth a warning.
+_LARGE_SPOOL_BYTES = 1_000_000_000
+# Bytes of a stored image for each byte of its file.
+_GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}
 
 
-def outcomes_of(
+def convert_runs(
     listing: Listing,
-    wanted: Sequence[Run],
+    runs: Sequence[Run],
     options: PackOptions,
     spool: Path,
-    told: Told = lambda *_: None,
-    known: dict[str, Outcome] | None = None,
+    on_row: OnSource = lambda *_: None,
+    converted_few: dict[str, Outcome] | None = None,
 ) -> Outcomes:
-    """Converts the sources of some shards in packing order, but for the `known` ones, which it removes.
+    """Converts the sources of some shards, in packing order.
 
-    Tables need a spool on this machine; `told` is called with each row that is written there.
+    Args:
+        listing: the sources, in packing order.
+        runs: the sources of each shard.
+        options: of the pack.
+        spool: folder of this machine for converted rows; tables only.
+        on_row: is called with each row that is written to the spool.
+        converted_few: sources that are converted already, by their path. They are removed from it.
     """
     if not isinstance(listing, TableListing):
-        ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
-        yield from converted(listing, ours, options, known)
-    elif wanted:
+        sources: list[Source] = []
+        for run in runs:
+            sources += listing.sources[run.start : run.stop]
+        yield from convert_sources(listing, sources, options, converted_few)
+    elif runs:
         spool.mkdir(parents=True, exist_ok=True)
         store = Folder(spool, spool)
-        runs = runs_of_rows(listing, spool_of(listing.kinds, options))
-        names, there = [run.name for run in runs], store.sizes()
-        store.remove(there.keys() - set(names))
-        left = [run for run in runs if not is_whole(store, run.name, there)]
-        _check_room(spool, listing, left, options)
-        convert_rows(listing, left, options, store, told)
-        yield from exchanged(listing.sources, wanted, options, names, store)
+        row_runs = runs_of_rows(listing, spool_version(listing.kinds, options))
+        names = [run.name for run in row_runs]
+        sizes = store.sizes()
+        store.remove(sizes.keys() - set(names))
+        missing = [run for run in row_runs if not is_whole_run(store, run.name, sizes)]
+        _check_room(spool, listing, missing, options)
+        convert_rows(listing, missing, options, store, on_row)
+        yield from read_rows(listing.sources, runs, options, names, store)
 
 
-def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
-    """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
-    said = _SPOOL_FORMAT, options.shaping(kinds), made_with()
-    return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+def spool_version(kinds: Mapping[str, str], options: PackOptions) -> str:
+    """A hash of all that decides the record of a sample in the spool, except its source."""
+    deciding = [_SPOOL_FORMAT, options.shaping(kinds), made_with()]
+    return xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
 
 
 class Rows(NamedTuple):
-    """Rows that stand together in their files, as a file of the spool. Those of one `group` are read together."""
+    """Rows that follow one another in their files, and become one file of the spool.
+
+    Attributes:
+        name: of the file in the spool.
+        positions: of the rows in the listing.
+        group: runs with the same number have rows of the same group of a table, and are best
+            converted together.
+    """
 
     name: str
     positions: Sequence[int]
     group: int
 
 
-def runs_of_rows(listing: TableListing, how: str) -> list[Rows]:
-    """Cuts the rows of a listing, which is in packing order; `how` is its `spool_of`."""
-    order = sorted(range(len(listing.sources)), key=lambda at: _row(listing.sources[at]))
-    in_files = replace(listing, sources=[listing.sources[at] for at in order])
-    starts = {(name, each.first_row) for name, table in listing.tables.items() for each in table.groups}
-    shares = {
-        name: table.state.size_bytes / max(sum(each.rows for each in table.groups), 1)
-        for name, table in listing.tables.items()
-    }
-    cuts, groups, size_bytes = [0], [0], 0.0
-    for at, source in enumerate(in_files.sources):
-        if size_bytes >= _SPOOLED_BYTES or at - cuts[-1] >= _SPOOLED_ROWS:
-            groups.append(len(cuts) if _row(source) in starts else groups[-1])
-            cuts.append(at)
+def runs_of_rows(listing: TableListing, version: str) -> list[Rows]:
+    """Cuts the rows of a listing into runs; `version` is its `spool_version`."""
+    # Positions in the order of files and rows.
+    order = sorted(
+        range(len(listing.sources)), key=lambda position: _place_in_files(listing.sources[position])
+    )
+    in_file_order = replace(listing, sources=[listing.sources[position] for position in order])
+
+    group_starts = set()
+    row_bytes = {}
+    for name, table in listing.tables.items():
+        group_starts |= {(name, group.first_row) for group in table.groups}
+        row_count = sum(group.rows for group in table.groups)
+        row_bytes[name] = table.state.size_bytes / max(row_count, 1)
+
+    cuts = [0]
+    groups = [0]
+    size_bytes = 0.0
+    for index, source in enumerate(in_file_order.sources):
+        if size_bytes >= _SPOOLED_BYTES or index - cuts[-1] >= _SPOOLED_ROWS:
+            # A run that begins inside a group is converted together with the one before, so that
+            # the group is read once.
+            starts_group = _place_in_files(source) in group_starts
+            groups.append(len(cuts) if starts_group else groups[-1])
+            cuts.append(index)
             size_bytes = 0.0
-        size_bytes += shares[source.archive or ""]
-    found = []
-    for (start, stop), group in zip(itertools.pairwise([*cuts, len(order)]), groups, strict=True):
-        state = f"{how} {in_files.digest_with_times(start, stop)}"
-        found.append(Rows(f"run-{xxhash.xxh3_128_hexdigest(state.encode())}", order[start:stop], group))
-    return found
+        size_bytes += row_bytes[source.archive or ""]
+    cuts.append(len(order))
+
+    runs = []
+    for (start, stop), group in zip(itertools.pairwise(cuts), groups, strict=True):
+        state = f"{version} {in_file_order.digest_with_times(start, stop)}"
+        name = f"run-{xxhash.xxh3_128_hexdigest(state.encode())}"
+        runs.append(Rows(name, order[start:stop], group))
+    return runs
 
 
-def _row(source: Source) -> tuple[str, int]:
+def _place_in_files(source: Source) -> tuple[str, int]:
+    """The table and the number of a row."""
     return source.archive or "", source.offset_bytes
 
 
-def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptions, spool: Store, told: Told) -> None:
-    """Converts runs that follow one another, and writes each to the spool; errors as of `converted`."""
-    rows = [listing.sources[position] for run in runs for position in run.positions]
-    place = packing_order(options.seed, shuffle=options.shuffle)
+def convert_rows(
+    listing: TableListing,
+    runs: Sequence[Rows],
+    options: PackOptions,
+    spool: Store,
+    on_row: OnSource,
+) -> None:
+    """Converts runs, and writes each to the spool; errors as of `convert_sources`."""
+    rows: list[Source] = []
+    for run in runs:
+        rows += [listing.sources[position] for position in run.positions]
+    order_key = packing_order(options.seed, shuffle=options.shuffle)
     writing: Future[None] | None = None
     with (
         ThreadPoolExecutor(1, thread_name_prefix="fastpipe-spool") as writer,
-        closing(converted(listing, rows, options)) as found,
+        closing(convert_sources(listing, rows, options)) as outcomes,
     ):
         for run in runs:
             samples = []
             for _ in run.positions:
-                source, outcome = next(found)
-                samples.append(Sample(place(source), source.size_bytes, outcome))
-                told(source, outcome)
+                source, outcome = next(outcomes)
+                samples.append(Sample(order_key(source), source.size_bytes, outcome))
+                on_row(source, outcome)
             samples.sort(key=lambda sample: sample.place)
+            # One run is written while the next one is converted; more of them would take too much
+            # memory.
             if writing is not None:
                 writing.result()
             writing = writer.submit(write_run, spool, run.name, samples)
@@ -145,161 +193,97 @@ def convert_rows(listing: TableListing, runs: Sequence[Rows], options: PackOptio
             writing.result()
 
 
-def exchanged(
-    sources: Sequence[Source], wanted: Sequence[Run], options: PackOptions, names: Sequence[str], spool: Store
+def read_rows(
+    sources: Sequence[Source],
+    runs: Sequence[Run],
+    options: PackOptions,
+    names: Sequence[str],
+    spool: Store,
 ) -> Outcomes:
-    """The rows of shards in packing order, from the files of all runs; `wanted` has their places in `sources`."""
+    """The rows of shards in packing order, from the spool.
+
+    Args:
+        sources: all sources, in packing order.
+        runs: the sources of each shard.
+        options: of the pack.
+        names: of all files of the spool.
+        spool: has them.
+    """
     sizes = spool.sizes()
-    if missing := next((name for name in names if name not in sizes), None):
-        raise PackError(
-            f"{missing} is not in the spool {spool.place}: run --step convert for all parts first. All machines have "
-            "to see DST, or the folder of --spool, by the same path"
-        )
-    window_bytes = min(max(_WINDOWS_BYTES // max(len(names), 1), _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
-    place = packing_order(options.seed, shuffle=options.shuffle)
-    starts, stops = {run.start for run in wanted}, {run.stop for run in wanted}
-    stretches = zip(sorted(starts - stops), sorted(stops - starts), strict=True)  # of shards that follow one another
-    bounds = [(place(sources[start]), place(sources[stop - 1])) for start, stop in stretches]
-    parts = list(spool.each(lambda name: parts_of(spool, name, sizes[name], bounds), names))
+    for name in names:
+        if name not in sizes:
+            raise PackError(
+                f"{name} is not in the spool {spool.place}. All machines have to see DST, or the "
+                "folder of --spool, by the same path. If they do, run the same command again: it "
+                "makes the file anew"
+            ) from FileNotFoundError(errno.ENOENT, "no such file in the spool", name)
+
+    window_bytes = _WINDOWS_BYTES // max(len(names), 1)
+    window_bytes = min(max(window_bytes, _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
+    bounds = _bounds_of(sources, runs, options)
+    # For each file of the spool, a range of bytes for each of `bounds`.
+    ranges = list(spool.each(lambda name: find_ranges(spool, name, sizes[name], bounds), names))
 
     def samples() -> Generator[Sample, None, None]:
-        for at, (first, last) in enumerate(bounds):
-            runs = [samples_in(spool, name, part[at], window_bytes) for name, part in zip(names, parts, strict=True)]
-            for sample in heapq.merge(*runs, key=lambda sample: sample.place):
+        for index, (first, last) in enumerate(bounds):
+            readers = [
+                read_samples(spool, name, ranges_of_file[index], window_bytes)
+                for name, ranges_of_file in zip(names, ranges, strict=True)
+            ]
+            for sample in heapq.merge(*readers, key=lambda sample: sample.place):
+                # A range of bytes begins a little before the first sample, and ends behind the last
+                # one.
                 if first <= sample.place <= last:
                     yield sample
 
-    expected = (source for run in wanted for source in sources[run.start : run.stop])
-    with closing(read_ahead(samples(), lambda sample: sample.source_bytes)) as found:
-        for sample in found:
+    expected = _sources_of(sources, runs)
+    with closing(read_ahead(samples(), lambda sample: sample.source_bytes)) as converted_samples:
+        for sample in converted_samples:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
-                raise damaged(spool, readable(sample.place[1]))
+                raise damaged_error(spool, readable(sample.place[1]))
             yield source._replace(size_bytes=sample.source_bytes), sample.outcome
-    if (missing_row := next(expected, None)) is not None:
-        raise damaged(spool, readable(missing_row.path))
+    missing = next(expected, None)
+    if missing is not None:
+        raise damaged_error(spool, readable(missing.path))
 
 
-def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], options: PackOptions) -> None:
-    """Looks whether the disk has room for runs that are not in the spool, and says how much they take."""
-    share = sum(len(run.positions) for run in left) / max(len(listing.sources), 1)
+def _sources_of(sources: Sequence[Source], runs: Sequence[Run]) -> Iterator[Source]:
+    for run in runs:
+        yield from sources[run.start : run.stop]
+
+
+def _bounds_of(
+    sources: Sequence[Source], runs: Sequence[Run], options: PackOptions
+) -> list[tuple[OrderKey, OrderKey]]:
+    """The first and the last place of each stretch of shards that follow one another."""
+    order_key = packing_order(options.seed, shuffle=options.shuffle)
+    starts = {run.start for run in runs}
+    stops = {run.stop for run in runs}
+    bounds = []
+    for start, stop in zip(sorted(starts - stops), sorted(stops - starts), strict=True):
+        bounds.append((order_key(sources[start]), order_key(sources[stop - 1])))
+    return bounds
+
+
+def _check_room(
+    folder: Path, listing: TableListing, missing: Sequence[Rows], options: PackOptions
+) -> None:
+    """Raises PackError if the disk has no room for the missing runs; warns if they take much."""
+    share = sum(len(run.positions) for run in missing) / max(len(listing.sources), 1)
     needed = round(listing.size_bytes * share * _GROWTH[options.encode.storage])
     free = shutil.disk_usage(folder).free
-    shrinks = options.encode.max_size is not None
-    words = (
-        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {needed / 1e6:,.1f} MB "
-        f"beside the dataset until it is done, in {readable(str(folder))}; {free / 1e6:,.1f} MB are free there"
+    # How much images shrink is not known before they are converted.
+    is_upper_bound = options.encode.max_size is not None
+    text = (
+        f"packing {readable(str(listing.root))} needs {'at most' if is_upper_bound else 'about'} "
+        f"{needed / 1e6:,.1f} MB beside the dataset until it is done, in {readable(str(folder))}; "
+        f"{free / 1e6:,.1f} MB are free there"
     )
-    if free < needed and not shrinks:
-        disk = "another disk (DST, or --spool where DST is a URL)"
-        raise PackError(f"{words}. Make room, or choose {disk}, then run the same command again")
-    if needed >= _TOLD_BYTES:
-        _LOG.warning(words)
-
-
-OrderKey = tuple[int, str]  # what `packing_order` sorts by
-
-
-class Sample(NamedTuple):
-    """A converted row; `source_bytes` is the size of its image. Of a listed source the outcome is itself as JSON."""
-
-    place: OrderKey
-    source_bytes: int
-    outcome: Outcome
-
-
-def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:
-    """Writes samples, which are in packing order."""
-    places: list[tuple[int, str, int]] = []
-    at = 0
-    with store.whole(name) as file:
-        for sample in samples:
-            if not places or at - places[-1][-1] >= _EVERY_BYTES:
-                places.append((*sample.place, at))
-            record = _laid_out(sample)
-            at += file.write(_head(record)) + file.write(record)
-        footer = json.dumps(places).encode()
-        file.write(footer + _head(footer))
-
-
-def is_whole(store: Store, name: str, there: Mapping[str, int]) -> bool:
-    """Whether a run is among the files of a store, whose sizes are given, and ends as it should."""
-    try:
-        return name in there and not parts_of(store, name, there[name], ())
-    except (PackError, OSError):
-        return False
-
-
-def parts_of(
-    store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[OrderKey, OrderKey]]
-) -> list[tuple[int, int]]:
-    """For each two places the bytes of a run that have what is between them, both included, and a little more."""
-    end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
-    stop = size_bytes - _HEAD_BYTES - int.from_bytes(end[-_HASH_BYTES:], "little")
-    if stop < size_bytes - len(end):
-        end = store.read(name, max(stop, 0), size_bytes)
-    footer = end[stop - size_bytes : -_HEAD_BYTES]
-    if _head(footer) != end[-_HEAD_BYTES:]:
-        raise damaged(store, name)
-    places = json.loads(footer)
-    offsets = [*(at for *_, at in places), stop]
-    return [
-        (offsets[max(bisect(places, [*first, stop]) - 1, 0)], offsets[bisect(places, [*last, stop])])
-        for first, last in bounds
-    ]
-
-
-def samples_in(store: Store, name: str, part: tuple[int, int], window_bytes: int) -> Iterator[Sample]:
-    """The samples of one of `parts_of`; so many of their bytes are read at once."""
-    at, stop = part
-    window, used = b"", 0
-
-    def take(size_bytes: int) -> bytes:
-        nonlocal at, window, used
-        if used + size_bytes > len(window):
-            missing = used + size_bytes - len(window)
-            more = store.read(name, at, min(at + max(missing, window_bytes), stop))
-            window, used, at = window[used:] + more, 0, at + len(more)
-        used += size_bytes
-        return window[used - size_bytes : used]
-
-    while used < len(window) or at < stop:
-        head = take(_HEAD_BYTES)
-        record = take(int.from_bytes(head[_HASH_BYTES:], "little"))
-        if _head(record) != head:
-            raise damaged(store, name)
-        line, _, rest = record.partition(b"\n")
-        number, path, source_bytes, outcome = json.loads(line)
-        yield Sample((number, path), source_bytes, outcome if isinstance(outcome, str) else _packed(outcome, rest))
-
-
-def _head(data: bytes) -> bytes:
-    return xxhash.xxh3_64_digest(data) + len(data).to_bytes(_HEAD_BYTES - _HASH_BYTES, "little")
-
-
-def _laid_out(sample: Sample) -> bytes:
-    outcome: Any = sample.outcome
-    pieces: Sequence[bytes] = ()
-    if isinstance(outcome, Packed):
-        pieces = [outcome.data, *(value.member or b"" for value in outcome.values)]
-        values = [(value.note, None if value.member is None else len(value.member)) for value in outcome.values]
-        outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
-    line = json.dumps((*sample.place, sample.source_bytes, outcome)).encode()
-    return b"".join((line, b"\n", *pieces))
-
-
-def _packed(facts: dict[str, Any], pieces: bytes) -> Packed:
-    file = io.BytesIO(pieces)
-    read = {
-        "data": file.read(facts["data"]),
-        "source_size": tuple(facts["source_size"]),
-        "values": tuple(Stored(note, None if size is None else file.read(size)) for note, size in facts["values"]),
-    }
-    return Packed(**(facts | read))
-
-
-def damaged(store: Store, what: str) -> PackError:
-    return PackError(
-        f"{what} in the spool {store.place} has changed since it was written. Remove it, then run the same command "
-        "again: it is made anew"
-    )
+    if free < needed and not is_upper_bound:
+        raise PackError(
+            f"{text}. Make room, or choose another disk (DST, or --spool where DST is a URL), then "
+            "run the same command again"
+        )
+    if needed >= _LARGE_SPOOL_BYTES:
+        _LOG.warning(text)

@@ -1,4 +1,4 @@
-"""What a program adds to a Writer -> a sample to be converted, with copies of all that the program may change."""
+"""A sample that a program adds to a Writer -> a copy to convert, checked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,27 @@ from fastpipe.sources.listing import START_BYTES
 from fastpipe.sources.picture.pillow import OpenedImage, array_of, opened_pil, opened_pixels
 from fastpipe.sources.picture.probe import image_format
 
-_IMAGE = "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of uint8 or uint16"
+_EXPECTED_IMAGE = (
+    "expected an image as a path, bytes, a PIL image, or (H, W) or (H, W, 1 to 4 channels) of "
+    "uint8 or uint16"
+)
+_EXPECTED_MASK = (
+    "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
+)
 
 
 @dataclass(frozen=True)
 class Given:
-    """A sample; pictures are files, their bytes or pixels. `problem`: why it cannot be packed, if that is known."""
+    """A sample of a program.
+
+    Attributes:
+        name: its key.
+        label: its label.
+        size_bytes: of its image, as far as it is known.
+        image: path, bytes or pixels of the image.
+        values: the value of each field. Masks and images are paths, bytes or pixels.
+        problem: why it cannot be packed, if that is known already.
+    """
 
     name: str
     label: int
@@ -35,16 +50,17 @@ class Given:
     problem: str | None = None
 
     def read_image(self) -> bytes | OpenedImage:
-        """The image's bytes or pixels; errors as of `read_file`."""
+        """The bytes or pixels of the image; errors as of `read_file`."""
         return read_file(self.image) if isinstance(self.image, str) else self.image
 
     def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
         """The value of each field; errors as of `read_file`."""
         for kind, value in zip(kinds.values(), self.values, strict=True):
-            yield read_file(value) if kind in _PICTURES and isinstance(value, str) else value
+            is_path = kind in _PICTURE_KINDS and isinstance(value, str)
+            yield read_file(value) if is_path else value
 
 
-def given(
+def parse_given(
     name: str,
     image: object,
     label: object,
@@ -52,83 +68,110 @@ def given(
     kinds: Mapping[str, str],
     classes: Mapping[str, int] | None,
 ) -> Given:
-    """A sample as a program gives it, checked as far as possible without reading; `classes` are labels by name."""
+    """A sample as a program gives it, checked as far as possible without reading a file.
+
+    `classes` has the labels by the class names; None: the program has given no names.
+    """
     try:
-        picture = _picture("image", image)
-        taken = tuple(_value(each, kind, values.get(each)) for each, kind in kinds.items())
-        return Given(name, _label(label, classes), _size(picture), picture, taken)
+        picture = _copy_picture("image", image)
+        field_values = tuple(
+            _parse_value(field, kind, values.get(field)) for field, kind in kinds.items()
+        )
+        return Given(name, _parse_label(label, classes), _size_of(picture), picture, field_values)
     except ImageError as problem:
         return Given(name, NO_LABEL, 0, b"", (), str(problem))
 
 
-def _value(name: str, kind: str, value: object) -> Any:
-    with of_field(name):
-        if kind not in _PICTURES:
+def _parse_value(field: str, kind: str, value: object) -> Any:
+    with of_field(field):
+        if kind not in _PICTURE_KINDS:
             return take(kind, value)
-        return None if value is None else _picture(kind, value)
+        return None if value is None else _copy_picture(kind, value)
 
 
-def _picture(kind: str, value: object) -> Any:
-    """A path, bytes, or pixels of its own."""
-    expected, of_pil, of_array = _PICTURES[kind]
-    if hasattr(value, "getbands") and hasattr(value, "tobytes"):  # of PIL, which need not be imported
-        return of_pil(value)
+def _copy_picture(kind: str, value: object) -> Any:
+    """A path, bytes, or pixels that the program cannot change any more."""
+    picture_kind = _PICTURE_KINDS[kind]
+    # A PIL image is known by its methods, so that PIL need not be imported.
+    if hasattr(value, "getbands") and hasattr(value, "tobytes"):
+        return picture_kind.from_pil(value)
     if isinstance(value, np.ndarray):
-        return of_array(value.copy())
+        return picture_kind.from_array(value.copy())
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    raise ImageError(f"{expected}; got {type(value).__name__}")
+    raise ImageError(f"{picture_kind.expected}; got {type(value).__name__}")
 
 
-def _pixels(pixels: NDArray[Any]) -> OpenedImage:
+def _image_from_array(pixels: NDArray[Any]) -> OpenedImage:
+    # (H, W, C)
     samples = pixels[:, :, None] if pixels.ndim == 2 else pixels
-    if samples.ndim != 3 or samples.shape[2] > 4 or samples.dtype not in (np.uint8, np.uint16) or not samples.size:
-        raise ImageError(f"{_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
+    has_shape = samples.ndim == 3 and samples.shape[2] <= 4 and samples.size > 0
+    if not has_shape or samples.dtype not in (np.uint8, np.uint16):
+        raise ImageError(f"{_EXPECTED_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
     return opened_pixels(np.ascontiguousarray(samples))
 
 
-_PICTURES: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "image": (_IMAGE, opened_pil, _pixels),
-    "mask": (
-        "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16",
-        lambda image: mask_of_array(array_of(image)),
-        mask_of_array,
-    ),
+def _mask_from_pil(image: Any) -> NDArray[Any]:
+    return mask_of_array(array_of(image))
+
+
+class _PictureKind(NamedTuple):
+    """How values of a kind that are pictures are read from objects of Python."""
+
+    expected: str
+    from_pil: Callable[[Any], Any]
+    from_array: Callable[[Any], Any]
+
+
+_PICTURE_KINDS = {
+    "image": _PictureKind(_EXPECTED_IMAGE, opened_pil, _image_from_array),
+    "mask": _PictureKind(_EXPECTED_MASK, _mask_from_pil, mask_of_array),
 }
 
 
-def _label(label: object, classes: Mapping[str, int] | None) -> int:
+def _parse_label(label: object, classes: Mapping[str, int] | None) -> int:
     if label is None:
         return NO_LABEL
     if isinstance(label, str):
         if classes is None:
-            raise ImageError(f"label {label!r}: expected a number, or pass the Writer a list of all classes (classes=)")
+            raise ImageError(
+                f"label {label!r}: expected a number, or pass the Writer a list of all classes "
+                "(classes=)"
+            )
         if label not in classes:
-            raise ImageError(f"label {label!r}: expected one of the {len(classes)} classes that the Writer got")
+            raise ImageError(
+                f"label {label!r}: expected one of the {len(classes)} classes that the Writer got"
+            )
         return classes[label]
-    most = MOST_CLASSES if classes is None else len(classes)
+
+    class_count = MOST_CLASSES if classes is None else len(classes)
     try:
-        number = -1 if isinstance(label, bool) else operator.index(label)  # type: ignore[arg-type]
+        number = operator.index(label)  # type: ignore[arg-type]
     except TypeError:
-        raise ImageError(f"label: expected a number, a class name or None, got {type(label).__name__}") from None
-    if not 0 <= number < most:
-        raise ImageError(f"label: expected 0 to {most - 1:,}, got {label!r}")
+        raise ImageError(
+            f"label: expected a number, a class name or None, got {type(label).__name__}"
+        ) from None
+    # True and False are numbers in Python, but hardly meant as labels.
+    if isinstance(label, bool) or not 0 <= number < class_count:
+        raise ImageError(f"label: expected 0 to {class_count - 1:,}, got {label!r}")
     return number
 
 
-def _size(picture: str | bytes | OpenedImage) -> int:
+def _size_of(picture: str | bytes | OpenedImage) -> int:
+    if isinstance(picture, bytes):
+        return len(picture)
     if isinstance(picture, str):
         try:
             return os.stat(picture).st_size
         except (OSError, ValueError):
-            return 0  # reading it says what is wrong
-    return len(picture) if isinstance(picture, bytes) else picture.samples().nbytes
+            return 0  # the error of reading it will say what is wrong
+    return picture.samples().nbytes
 
 
 def read_file(path: str) -> bytes:
-    """The content of a file; ImageError: there is none, or it is no image, or too large; OSError: it cannot be read."""
+    """The content of a file. ImageError: it is missing, too large or no image."""
     try:
         file = LocalFile(path)
     except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
@@ -136,7 +179,12 @@ def read_file(path: str) -> bytes:
     except IsADirectoryError:
         raise ImageError(f"{path!r} is a folder; expected a file") from None
     with file:
-        if (size := file.state.size_bytes) > MAX_SAMPLE_BYTES:
-            raise ImageError(f"{path!r} has {size:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
-        image_format(file.read_at(min(size, START_BYTES), 0))  # a film among the images need not be read
-        return file.read_at(size, 0)
+        size_bytes = file.state.size_bytes
+        if size_bytes > MAX_SAMPLE_BYTES:
+            raise ImageError(
+                f"{path!r} has {size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
+            )
+        image_format(
+            file.read_at(min(size_bytes, START_BYTES), 0)
+        )  # refuses a film without reading all of it
+        return file.read_at(size_bytes, 0)

@@ -1,19 +1,16 @@
-"""The work folder of a pack: its plan, and an entry for each finished shard; so an interrupted pack goes on.
+"""The journal of a pack: its plan, and an entry for each finished shard, so that an interrupted
+pack continues.
 
 Note [publishing]
-A shard is written under a temporary name and synced, and gets its name; then its entry appears in DST/.pack, which
-names the state of its sources in its own name. So a final name never holds an unfinished file, and shards are made in
-any order, by anyone, again and again: the same sources give the same bytes. When all are there, index.npy, the columns
-of fields, rejected.jsonl and, last, dataset.json follow; then the work folder goes. A folder without dataset.json is
-unfinished.
+A shard is written under a temporary name and synced, and gets its final name. Then its entry
+appears in DST/.pack; the name of the entry says in which state the shard's sources were. So a file
+with a final name is never unfinished, and shards can be made in any order, by any worker, and
+several times: the same sources give the same bytes. When all shards are finished, index.npy, the
+columns of the fields, rejected.jsonl and, last, dataset.json follow. Then the work folder is
+removed. A folder without dataset.json is unfinished.
 
-A dataset that is replaced stays until there is something to take its place: then its dataset.json goes first, so there
-is no moment at which old and new shards are a dataset.
-
-Note [entry]
-An entry is a line of JSON; behind it the shard's index records, and its pieces of the fields' columns. So a shard is
-done when one file is there, and publishing reads all shards' records, and then all pieces of each column, as ranges of
-these files.
+A dataset that is replaced stays until the first new shard is finished. Then its dataset.json is
+removed first, so that there is no moment at which old and new shards look like a dataset.
 """
 
 from __future__ import annotations
@@ -21,178 +18,36 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fastpipe.errors import PackError
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import (
     DATASET_FILE,
-    INDEX_DTYPE,
     INDEX_FILE,
     REJECTED_FILE,
     SOURCES_FILE,
     WORK_FOLDER,
     shard_number,
 )
-from fastpipe.packing.fields.agreement import Agreed
+from fastpipe.packing.shard.entry import Entry, read_entry
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.files import LOCK_FILE, PARTIAL, WorkFolder
 from fastpipe.store.store import Store
 
 PLAN_FILE = f"{WORK_FOLDER}/plan.json"
 SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
+# The end of an error after which the shards that are finished can be used.
 KEPT = ". What is packed stays"
-SOURCES = "", "sources"  # the part of sources.npy, as if it were that of a column of a field without a name
-_HEAD_BYTES = 4096  # read at once: the line of most entries
-_CHUNK_BYTES = 1 << 20
-_KEPT_TOGETHER = 256
-
-
-@dataclass(slots=True)
-class Tally:
-    """What became of a run of sources. Pictures are counted by the reason of a change, and by what became PNG."""
-
-    source_bytes: int = 0
-    packed_bytes: int = 0
-    changes: dict[str, int] = field(default_factory=dict)
-    pngs: dict[str, int] = field(default_factory=dict)
-    oriented: int = 0
-    assumed_shown: int = 0  # pictures whose values were taken as of the picture as shown, by the format's rule
-    stray_bytes: int = 0  # pictures whose source had bytes that belong to no segment
-    multi_frame: int = 0  # pictures whose source has more frames, of which the first was packed
-    transparent: int = 0  # pictures with pixels that are not opaque, which keep their alpha
-    rejected: list[tuple[str, str]] = field(default_factory=list)
-
-    def count(self, packed: Packed) -> None:
-        self.packed_bytes += len(packed.data)
-        for counts, reason in ((self.changes, packed.change), (self.pngs, packed.png_of)):
-            if reason is not None:
-                counts[reason] = counts.get(reason, 0) + 1
-        self.oriented += packed.orientation != 1
-        self.assumed_shown += packed.assumed_shown
-        self.stray_bytes += packed.stray_bytes
-        self.multi_frame += packed.multi_frame
-        self.transparent += packed.transparent
-
-    def add(self, other: Tally) -> None:
-        for each in fields(self):
-            mine, theirs = getattr(self, each.name), getattr(other, each.name)
-            if isinstance(mine, dict):
-                setattr(self, each.name, dict(Counter(mine) + Counter(theirs)))
-            else:
-                setattr(self, each.name, mine + theirs)
-
-
-def entry_name(number: int, state: str) -> str:
-    """The file in the work folder that says that a shard is finished, of sources in this state."""
-    return f"shard-{number:06d}-{state}.done"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A shard that is done; or several, of sources that give more than twice --shard-size. Note [entry]"""
-
-    name: str
-    tars: tuple[Tar, ...]
-    tally: Tally
-    agreed: dict[str, Any] = field(default_factory=dict)  # `Agreement.state` after it
-    parts: tuple[tuple[str, str, int], ...] = ()  # field, part and size of its pieces of columns
-    body_at: int = 0  # where the records begin in the file
-
-    @property
-    def samples(self) -> int:
-        return sum(tar.samples for tar in self.tars)
-
-    def line(self) -> bytes:
-        said = {name: value for name, value in asdict(self).items() if name not in ("name", "body_at")}
-        return json.dumps(said).encode() + b"\n"
-
-    def records(self, store: Store) -> NDArray[np.void]:
-        """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
-        size_bytes = self.samples * INDEX_DTYPE.itemsize
-        data = store.read(f"{WORK_FOLDER}/{self.name}", self.body_at, self.body_at + size_bytes)
-        return np.frombuffer(data, INDEX_DTYPE).copy()
-
-    def part_bytes(self, of: str, part: str) -> int:
-        """The size of the piece of a column."""
-        return next(size_bytes for name, which, size_bytes in self.parts if (name, which) == (of, part))
-
-    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]:
-        """Functions that read the piece of a column, chunk by chunk."""
-        at = self.body_at + self.samples * INDEX_DTYPE.itemsize
-        for name, which, size_bytes in self.parts:
-            if (name, which) == (of, part):
-                for start in range(at, at + size_bytes, _CHUNK_BYTES):
-                    stop = min(start + _CHUNK_BYTES, at + size_bytes)
-                    yield partial(store.read, f"{WORK_FOLDER}/{self.name}", start, stop)
-            at += size_bytes
-
-
-class Entries:
-    """Entries that have shards, held in little memory, for there may be a million; see Pieces. Any entry is tallied."""
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.tally = Tally()
-        self._kept: list[bytes] = []  # some entries each, compressed: they are much alike
-        self._count = 0
-        tallied = self._tallied(entries)
-        while few := list(islice(tallied, _KEPT_TOGETHER)):
-            self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
-            self._count += len(few)
-
-    def _tallied(self, entries: Iterable[Entry]) -> Iterator[tuple[Any, ...]]:
-        for entry in entries:
-            self.tally.add(entry.tally)
-            if entry.tars:
-                yield entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Entry]:
-        for kept in self._kept:
-            for name, tars, agreed, parts, body_at in json.loads(zlib.decompress(kept)):
-                yield Entry(name, tuple(Tar(*tar) for tar in tars), Tally(), agreed, tuple(map(tuple, parts)), body_at)
-
-    def clear(self) -> None:
-        self._kept, self._count = [], 0
-
-
-def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | None:
-    """The shard of an entry; None: it is not there as it was finished. `there` has the sizes of shards, by name."""
-    try:
-        path = f"{WORK_FOLDER}/{name}"
-        head = store.read(path, 0, _HEAD_BYTES)
-        if b"\n" not in head:
-            head = store.read(path)
-        line = head[: head.index(b"\n") + 1]
-        said = json.loads(line)
-        tally = Tally(**said["tally"])
-        tally.rejected = [(where, reason) for where, reason in tally.rejected]
-        tars = tuple(Tar(*tar) for tar in said["tars"])
-        parts = tuple((of, part, size_bytes) for of, part, size_bytes in said["parts"])
-        for one in said["agreed"].values():
-            Agreed(**one)  # TypeError: it is of another version of fastpipe
-        entry = Entry(name, tars, tally, said["agreed"], parts, len(line))
-        whole = all(there.get(tar.name) == tar.size_bytes for tar in tars)
-        return entry if whole else None
-    except Exception:  # whatever is wrong with this file, the shard is made again
-        return None
 
 
 class Journal:
-    """The work of one pack into a store; locked where it is used in a `with`. A fault of the store is a PackError."""
+    """The plan and the entries of one pack into a store, which is locked in a `with` block.
+
+    PackError: the store refuses.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -203,116 +58,156 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets go of the lock, and removes the work folder if there is no work in it."""
-        assert self._work is not None  # it was entered
-        for left in self.store.scratch.glob(f"*{PARTIAL}"):
-            with contextlib.suppress(OSError):
-                left.unlink()
+        """Releases the lock, and removes the work folder if nothing is left in it."""
+        assert self._work is not None  # __enter__ has run
+        for partial_file in self.store.scratch.glob(f"*{PARTIAL}"):
+            with contextlib.suppress(
+                OSError
+            ):  # an error here would hide the one that ended the block
+                partial_file.unlink()
         self._work.release()
         self.store.close()
 
     def description(self) -> dict[str, Any] | None:
-        """The content of the dataset.json that is there; None: there is none, or it is none of ours."""
-        return _object(_read(self.store, DATASET_FILE))
+        """The content of the dataset.json in the store; None if there is none that can be read."""
+        return _parse_object(_read_if_present(self.store, DATASET_FILE))
 
     def plan(self) -> dict[str, Any] | None:
-        """What the unfinished pack is about; None: there is none."""
-        return _object(_read(self.store, PLAN_FILE))
+        """The plan of an unfinished pack; None if there is none."""
+        return _parse_object(_read_if_present(self.store, PLAN_FILE))
 
     def begin(self, plan: dict[str, Any]) -> None:
-        """Writes down what this pack is about. What an earlier one has made stays as long as it fits."""
-        old, data = _read(self.store, PLAN_FILE), json.dumps(plan, sort_keys=True).encode()
+        """Writes the plan. Shards of an earlier pack stay as long as they fit."""
+        old = _read_if_present(self.store, PLAN_FILE)
+        data = json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
-            raise another(self.store, PLAN_FILE, "has changed meanwhile")
+            raise in_use_error(self.store, PLAN_FILE, "has changed meanwhile")
 
     def begin_growth(self, plan: dict[str, Any]) -> bool:
-        """Writes down what is done to the dataset that is there; False: it is there already.
+        """Writes the plan of a change to the dataset; False if this very plan is there already.
 
-        In a folder the lock keeps others out, so a plan that is there is of a program that has ended.
+        PackError: another program has begun to change the dataset.
         """
-        old = _read(self.store, PLAN_FILE)
-        there = _object(old)
-        if there == plan:
+        old = _read_if_present(self.store, PLAN_FILE)
+        old_plan = _parse_object(old)
+        if old_plan == plan:
             return False
-        ended = there is None or ("grows" in there and isinstance(self.store.place, Path))
-        if ended and self.store.swap(PLAN_FILE, json.dumps(plan, sort_keys=True).encode(), old):
+
+        # Only one program at a time has the lock of a folder. So a plan in a folder is of a program
+        # that has ended. A bucket has no lock.
+        is_folder = isinstance(self.store.place, Path)
+        can_replace = old_plan is None or ("grows" in old_plan and is_folder)
+        if can_replace and self.store.swap(
+            PLAN_FILE, json.dumps(plan, sort_keys=True).encode(), old
+        ):
             return True
+
+        command = (self.plan() or {}).get("command", "fastpipe pack")
         raise PackError(
-            f"{self.store.place} is in use: {(self.plan() or {}).get('command', 'fastpipe pack')} has begun there, and "
-            "has not ended. Wait for it, or run it again if it was interrupted. To give it up, remove "
+            f"{self.store.place} is in use: {command} has begun there, and has not ended. Wait for "
+            "it, or run it again if it was interrupted. To give it up, remove "
             f"{self.store.place / PLAN_FILE}"
         )
 
     def give_up(self) -> None:
-        """Removes the plan; shards that are finished stay for the next run."""
+        """Removes the plan. Finished shards stay for the next run."""
         self.store.remove([PLAN_FILE])
 
-    def make_way(self) -> None:
+    def remove_old_dataset(self) -> None:
         """Removes the dataset that this pack replaces, if there is one; dataset.json first."""
-        if self.description() is not None:
-            self.store.remove([DATASET_FILE])
-            self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
-            number = 1
-            while number == 1 or self.store.sizes(f"v{number}"):
-                self._empty(f"v{number}/{FIELDS_FOLDER}", f"v{number}")
-                number += 1
+        if self.description() is None:
+            return
+        self.store.remove([DATASET_FILE])
+        self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
+        # Versions have no gaps in their numbers, but version 1 may have no folder of its own.
+        version = 1
+        while version == 1 or self.store.sizes(f"v{version}"):
+            self._empty(f"v{version}/{FIELDS_FOLDER}", f"v{version}")
+            version += 1
 
-    def entries(self) -> set[str]:
-        """The names of all entries; whether their shards are as they were is not looked at."""
+    def entry_names(self) -> set[str]:
+        """The names of all entries. Whether their shards are intact is not checked."""
         return {name for name in self.store.sizes(WORK_FOLDER) if name.endswith(".done")}
 
-    def finished(self, names: Iterable[str]) -> Iterator[Entry | None]:
-        """The shards of some entries, in order; None: it is not there, whole."""
-        entries, there = self.entries(), self.store.sizes()
-        return self.store.each(lambda name: read_entry(self.store, name, there) if name in entries else None, names)
+    def read_finished(self, names: Iterable[str]) -> Iterator[Entry | None]:
+        """The finished shards of some entries, in order; None for one that has to be made."""
+        entry_names = self.entry_names()
+        shard_sizes = self.store.sizes()
 
-    def check(self, entries: Iterable[Entry]) -> None:
-        """Looks whether all shards are there: others may write to a bucket, too. An entry without its shard goes."""
-        there = self.store.sizes()
+        def read(name: str) -> Entry | None:
+            return read_entry(self.store, name, shard_sizes) if name in entry_names else None
+
+        return self.store.each(read, names)
+
+    def check_shards(self, entries: Iterable[Entry]) -> None:
+        """Raises PackError if a shard is not as this pack wrote it, as another program may write to
+        a bucket.
+
+        The entry of such a shard is removed, so that the next run makes the shard again.
+        """
+        sizes = self.store.sizes()
         tars = ((entry.name, tar) for entry in entries for tar in entry.tars)
-        for (entry, tar), note in self.store.each(lambda each: (each, self.store.note(each[1].name)), tars):
-            if there.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
-                self.store.remove([f"{WORK_FOLDER}/{entry}"])
-                raise another(self.store, tar.name, "is not what this pack has written there", KEPT)
 
-    def clean(self, entries: Iterable[Entry], base: int = 0) -> None:
-        """Removes shards, of this number and above, that belong to none of these entries, and all other entries."""
-        ours = {tar.number for entry in entries for tar in entry.tars}
-        stale = [name for name in self.store.sizes() if (at := shard_number(name)) >= base and at not in ours]
+        def read_note(pair: tuple[str, Tar]) -> tuple[str, Tar, str]:
+            entry_name, tar = pair
+            return entry_name, tar, self.store.note(tar.name)
+
+        for entry_name, tar, note in self.store.each(read_note, tars):
+            # Only files in a bucket have notes: the hash of their bytes.
+            if sizes.get(tar.name) != tar.size_bytes or note not in ("", tar.xxh3_64):
+                self.store.remove([f"{WORK_FOLDER}/{entry_name}"])
+                raise in_use_error(
+                    self.store, tar.name, "is not what this pack has written there", KEPT
+                )
+
+    def remove_stale(self, entries: Iterable[Entry], base: int = 0) -> None:
+        """Removes all other entries, and the shards from number `base` on that are of no entry."""
+        shard_numbers = {tar.number for entry in entries for tar in entry.tars}
+        stale = []
+        for name in self.store.sizes():
+            number = shard_number(name)
+            if number >= base and number not in shard_numbers:
+                stale.append(name)
         self.store.remove(stale)
-        del ours
+
+        del shard_numbers  # there may be a million
         names = {entry.name for entry in entries}
-        self.store.remove([f"{WORK_FOLDER}/{name}" for name in self.entries() if name not in names])
+        self.store.remove(
+            [f"{WORK_FOLDER}/{name}" for name in self.entry_names() if name not in names]
+        )
 
     def clear(self) -> None:
-        """Empties the work folder, but for the lock."""
-        with contextlib.suppress(FileNotFoundError):
+        """Empties the work folder, except for the lock."""
+        with contextlib.suppress(FileNotFoundError):  # only tables need a spool
             shutil.rmtree(self.store.scratch / "spool")
         self._empty(SPOOL_FOLDER, WORK_FOLDER)
 
     def _empty(self, *folders: str) -> None:
         for folder in folders:
-            self.store.remove([f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE])
+            self.store.remove(
+                [f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE]
+            )
 
 
-def another(store: Store, name: str, how: str, more: str = "") -> PackError:
-    """The error where another program writes to the dataset."""
+def in_use_error(store: Store, name: str, problem: str, ending: str = "") -> PackError:
+    """The error if another program has written to the file `name`; `problem` says how."""
     return PackError(
-        f"{store.place}/{name} {how}: another program writes to {store.place}. Wait until it ends, then run the same "
-        f"command again, or choose another folder{more}"
+        f"{store.place}/{name} {problem}: another program writes to {store.place}. Wait until it "
+        f"ends, then run the same command again, or choose another folder{ending}"
     )
 
 
-def _read(store: Store, name: str) -> bytes | None:
+def _read_if_present(store: Store, name: str) -> bytes | None:
     try:
         return store.read(name)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
 
 
-def _object(data: bytes | None) -> dict[str, Any] | None:
+def _parse_object(data: bytes | None) -> dict[str, Any] | None:
+    """The JSON object in a file; None if it is something else."""
     try:
-        said = json.loads(data or b"")
+        content = json.loads(data or b"")
     except (ValueError, RecursionError):
         return None
-    return said if isinstance(said, dict) else None
+    return content if isinstance(content, dict) else None

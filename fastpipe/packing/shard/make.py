@@ -1,4 +1,4 @@
-"""Converted sources of a shard -> its tar and its entry in the journal, whoever makes it."""
+"""The converted sources of a shard -> its tar, and its entry in the journal."""
 
 from __future__ import annotations
 
@@ -19,79 +19,108 @@ from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.stored import parts_of, piece
-from fastpipe.packing.shard.journal import SOURCES, Entry, Tally
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Outcome, Outcomes, Plan, Run, Told
-from fastpipe.packing.shard.tar import TarWriter
+from fastpipe.packing.shard.plan import OnSource, Outcome, Outcomes, Plan, Run
+from fastpipe.packing.shard.tar import Tar, TarWriter
 from fastpipe.sources.listing import Listing
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.store.files import cannot_write
 from fastpipe.store.store import Store
 
-_IN_MEMORY_BYTES = 4 << 20  # of a shard's piece of a column
+# A larger piece of a column is kept in a file.
+_MAX_PIECE_IN_MEMORY_BYTES = 4 << 20
 _COPY_BYTES = 1 << 20
-_MOST = 2  # times shard_size: a larger shard is continued in another file
+# A shard of more than so many times shard_size is continued in another tar.
+_MAX_SHARD_SIZES = 2
 
 
 @dataclass(frozen=True)
-class Making:
-    """What the making of all shards of a pack has in common; `plan.agreed` is what values of fields share before it."""
+class PackContext:
+    """What the making of all shards of a pack has in common.
+
+    Attributes:
+        store: the destination.
+        plan: of the pack. `plan.agreed` is what the values of fields share before the first sample.
+        options: of the pack.
+        kinds: name -> kind of the fields, in the order of the dataset.
+        remove_old: is called before a shard gets its name; not if a dataset grows.
+        root: of the sources, for messages.
+        field_order: for each field of `kinds`, its position among the fields of the source; (): the
+            same order.
+    """
 
     store: Store
     plan: Plan
     options: PackOptions
-    kinds: Mapping[str, str]  # of the fields
-    make_way: Callable[[], None] = lambda: None  # called before a shard gets its name, unless a dataset grows
-    root: object = Path()  # of the sources, for messages
-    order: tuple[int, ...] = ()  # of the fields, as places among the source's; (): as there
+    kinds: Mapping[str, str]
+    remove_old: Callable[[], None] = lambda: None
+    root: object = Path()
+    field_order: tuple[int, ...] = ()
 
 
 class ShardMaker:
-    """Takes the samples of one shard, from 0, in order. Before `finish` it may get another name for its entry."""
+    """Writes the samples of one shard, in order. The `name` of its entry may change meanwhile."""
 
-    def __init__(self, how: Making, number: int, name: str) -> None:
-        self._how, self._number, self.name = how, how.plan.base + number, name
-        self._agreement = Agreement(how.kinds, how.plan.agreed)
+    def __init__(self, context: PackContext, number: int, name: str) -> None:
+        self.name = name
+        self._context = context
+        self._number = context.plan.base + number
+        self._agreement = Agreement(context.kinds, context.plan.agreed)
         self._tally = Tally()
         self._tars: list[TarWriter] = []
-        self._parts = {
-            (of, part): tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(how.store.scratch))  # noqa: SIM115
-            for of, part in (SOURCES, *((of, part) for of, kind in how.kinds.items() for part in parts_of(kind)))
-        }
+
+        keys = [SOURCES]
+        for field, kind in context.kinds.items():
+            keys += [(field, part) for part in parts_of(kind)]
+        # By field and part, the shard's piece of the column. The files are closed by `discard`.
+        self._pieces: dict[tuple[str, str], tempfile.SpooledTemporaryFile[bytes]] = {}
+        scratch = str(context.store.scratch)
+        for key in keys:
+            file = tempfile.SpooledTemporaryFile(_MAX_PIECE_IN_MEMORY_BYTES, dir=scratch)  # noqa: SIM115
+            self._pieces[key] = file
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """What the values of fields share, after the samples so far."""
+        """What the values of fields share after the samples so far."""
         return self._agreement.state()
 
-    def add(self, path: str, label: int, size_bytes: int, outcome: Outcome, most_bytes: int = 0) -> bool:
-        """Adds what became of a source; PackError: the pack has to stop. False: it is too large; 0 sets no limit."""
+    def add(
+        self, path: str, label: int, size_bytes: int, outcome: Outcome, max_bytes: int = 0
+    ) -> bool:
+        """Adds what became of a source.
+
+        Args:
+            path: of the source.
+            label: of the sample.
+            size_bytes: of the source.
+            outcome: what became of it.
+            max_bytes: size of a tar that is not continued in another one; 0: there is none.
+
+        Returns:
+            False, and nothing is added, if the tar would get larger than `max_bytes`.
+
+        Raises:
+            PackError: the disk refuses, or the source cannot be packed and the options say to stop.
+        """
         values: list[Stored] = []
-        if not isinstance(outcome, str):
-            if self._how.order:
-                outcome = replace(outcome, values=tuple(outcome.values[at] for at in self._how.order))
+        if isinstance(outcome, Packed):
+            if self._context.field_order:
+                ordered = tuple(outcome.values[index] for index in self._context.field_order)
+                outcome = replace(outcome, values=ordered)
             try:
                 values = self._agreement.admit(outcome.values)
             except ImageError as problem:
                 outcome = str(problem)
+
         if isinstance(outcome, str):
-            if self._how.options.fail_fast:
-                raise PackError(
-                    f"{readable(os.path.join(str(self._how.root), path))} cannot be packed: {outcome}. Repair or "
-                    "remove it, or pack without --on-error fail to leave out such files"
-                )
-            self._tally.rejected.append((path, outcome))
+            self._reject(path, outcome)
         else:
-            with self._disk():
-                offsets = self._written(outcome, label, path, most_bytes)
+            with self._naming_shard():
+                offsets = self._write(outcome, label, path, max_bytes)
                 if offsets is None:
                     return False
-                for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
-                    for part, data in piece(kind, value, offset).items():
-                        if (of, part) in self._parts:
-                            self._parts[of, part].write(data)
-                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.data)), SOURCES_DTYPE)
-                self._parts[SOURCES].write(known.tobytes())
+                self._write_pieces(outcome, size_bytes, values, offsets)
             self._tally.count(outcome)
         self._tally.source_bytes += size_bytes
         return True
@@ -99,49 +128,83 @@ class ShardMaker:
     def finish(self) -> Entry:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
-            with self._disk():
-                if self._tars and not self._how.plan.base:
-                    self._how.make_way()
+            with self._naming_shard():
+                # A shard with a base is added to the dataset, which stays.
+                if self._tars and self._context.plan.base == 0:
+                    self._context.remove_old()
                 tars = tuple(tar.finish() for tar in self._tars)
-                sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
-                entry = Entry(self.name, tars, self._tally, self._agreement.state(), sizes)
-                line = entry.line()
-                with self._how.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
-                    out.write(line)
-                    for at, tar in enumerate(self._tars):
-                        records = tar.records
-                        records["shard"] = at
-                        out.write(records.tobytes())
-                    for file in self._parts.values():
-                        file.seek(0)
-                        shutil.copyfileobj(file, out, _COPY_BYTES)
-            return replace(entry, body_at=len(line))
+                return self._write_entry(tars)
         finally:
             self.discard()
 
     def discard(self) -> None:
-        """Removes what has no name yet."""
+        """Removes the files that have no name yet."""
         for tar in self._tars:
             tar.file.discard()
-        for file in self._parts.values():
+        for file in self._pieces.values():
             file.close()
 
-    def _written(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
-        """Writes a sample; of each field the offset of its member. None: it would be too large."""
-        limit = most_bytes or _MOST * self._how.options.shard_size
-        offsets = self._tars[-1].add(packed, label, path, limit) if self._tars else None
-        if offsets is None and not (self._tars and most_bytes):
-            number = self._number + len(self._tars) * self._how.plan.stride
-            self._tars.append(TarWriter(self._how.store, number, self._how.kinds))
+    def _reject(self, path: str, reason: str) -> None:
+        if self._context.options.fail_fast:
+            shown = readable(os.path.join(str(self._context.root), path))
+            raise PackError(
+                f"{shown} cannot be packed: {reason}. Repair or remove it, or pack without "
+                "--on-error fail to leave out such files"
+            )
+        self._tally.rejected.append((path, reason))
+
+    def _write(self, packed: Packed, label: int, path: str, max_bytes: int) -> list[int] | None:
+        """Writes a sample; the offset of each field's member. None: the tar would be too large."""
+        limit = max_bytes or _MAX_SHARD_SIZES * self._context.options.shard_size
+        if self._tars:
             offsets = self._tars[-1].add(packed, label, path, limit)
-        return offsets
+            if offsets is not None or max_bytes:
+                return offsets
+        # The numbers of other shards are below the stride, so that this one is free.
+        number = self._number + len(self._tars) * self._context.plan.stride
+        tar = TarWriter(self._context.store, number, self._context.kinds)
+        self._tars.append(tar)
+        return tar.add(packed, label, path, limit)
+
+    def _write_pieces(
+        self, packed: Packed, size_bytes: int, values: list[Stored], offsets: list[int]
+    ) -> None:
+        """Appends a sample to the shard's pieces of the columns and of sources.npy."""
+        for (field, kind), value, offset in zip(
+            self._context.kinds.items(), values, offsets, strict=True
+        ):
+            for part, data in piece(kind, value, offset).items():
+                # `piece` gives all parts, and not every kind has all of them.
+                if (field, part) in self._pieces:
+                    self._pieces[field, part].write(data)
+        jpeg_bytes = packed.jpeg_bytes or len(packed.data)
+        self._pieces[SOURCES].write(np.array((size_bytes, jpeg_bytes), SOURCES_DTYPE).tobytes())
+
+    def _write_entry(self, tars: tuple[Tar, ...]) -> Entry:
+        """Writes the entry of the shard. Note [entry]"""
+        parts = tuple((field, part, file.tell()) for (field, part), file in self._pieces.items())
+        entry = Entry(self.name, tars, self._tally, self._agreement.state(), parts)
+        line = entry.line()
+        with self._context.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
+            out.write(line)
+            for tar_index, tar in enumerate(self._tars):
+                records = tar.records
+                records["shard"] = tar_index
+                out.write(records.tobytes())
+            for file in self._pieces.values():
+                file.seek(0)
+                shutil.copyfileobj(file, out, _COPY_BYTES)
+        return replace(entry, body_at=len(line))
 
     @contextlib.contextmanager
-    def _disk(self) -> Iterator[None]:
+    def _naming_shard(self) -> Iterator[None]:
+        """Names the shard in the error of a disk that refuses."""
         try:
             yield
         except OSError as problem:
-            raise cannot_write(f"{self._how.store.place}/{shard_name(self._number)}", problem) from problem
+            raise cannot_write(
+                f"{self._context.store.place}/{shard_name(self._number)}", problem
+            ) from problem
 
 
 def make_shards(
@@ -151,56 +214,79 @@ def make_shards(
     options: PackOptions,
     runs: Mapping[str, Run],
     outcomes: Outcomes,
-    told: Told = lambda *_: None,
-    make_way: Callable[[], None] = lambda: None,
+    on_source: OnSource = lambda *_: None,
+    remove_old: Callable[[], None] = lambda: None,
 ) -> list[Entry]:
-    """Makes shards, each a pure function of its sources, whoever calls. `outcomes`, of all in order, is closed."""
-    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
-    how = Making(store, plan, options, plan.kinds or listing.kinds, make_way, listing.root, order)
-    made: list[Entry] = []
-    with contextlib.closing(outcomes), Finishing(store) as finishing:
+    """Makes shards. Each is a pure function of its sources, whoever makes it.
+
+    Args:
+        store: the destination.
+        listing: the sources, in packing order.
+        plan: of the pack.
+        options: of the pack.
+        runs: the sources of each shard, by the name of its entry.
+        outcomes: what became of the sources of all runs, in order. It is closed in the end.
+        on_source: is called with each source.
+        remove_old: see `PackContext`.
+    """
+    kinds = listing.kinds
+    field_order: tuple[int, ...] = ()
+    if plan.kinds is not None:
+        source_fields = list(kinds)
+        field_order = tuple(source_fields.index(field) for field in plan.kinds)
+        kinds = plan.kinds
+    context = PackContext(store, plan, options, kinds, remove_old, listing.root, field_order)
+
+    entries: list[Entry] = []
+    with contextlib.closing(outcomes), ShardFinisher(store) as finisher:
         for name, run in runs.items():
-            maker = ShardMaker(how, run.number, name)
+            maker = ShardMaker(context, run.number, name)
             try:
                 for _ in range(run.start, run.stop):
                     source, outcome = next(outcomes)
-                    maker.add(source.path, source.label, source.origin_bytes or source.size_bytes, outcome)
-                    told(source, outcome)
+                    # The picture of a packed dataset came from a file of another size.
+                    size_bytes = source.origin_bytes or source.size_bytes
+                    maker.add(source.path, source.label, size_bytes, outcome)
+                    on_source(source, outcome)
             except BaseException:
-                maker.discard()
+                maker.discard()  # its files have no name yet, and would stay
                 raise
-            made += finishing.put(maker)
-        made += finishing.rest()
-    return made
+            # Gives the entry of the shard before.
+            entries += finisher.submit(maker)
+        entries += finisher.wait()
+    return entries
 
 
-class Finishing:
-    """Brings shards to the disk, or to the bucket, one at a time, while the next one is made."""
+class ShardFinisher:
+    """Finishes shards in a thread: the disk or the upload takes a while."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-finish")
-        self._last: Future[Entry] | None = None
+        self._finishing: Future[Entry] | None = None
 
-    def __enter__(self) -> Finishing:
+    def __enter__(self) -> ShardFinisher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._store.close()  # an upload may take long
+            self._store.close()  # gives up an upload, which may take long
         self._thread.shutdown()
 
-    def put(self, maker: ShardMaker) -> Iterator[Entry]:
-        """Waits for the shard before, gives its entry, and begins with this one; errors as of `make_shards`."""
+    def submit(self, maker: ShardMaker) -> list[Entry]:
+        """Begins to finish a shard. Waits for the one before, and returns its entry."""
         try:
-            yield from self.rest()
+            entries = self.wait()
         except BaseException:
             maker.discard()
             raise
-        self._last = self._thread.submit(maker.finish)
+        self._finishing = self._thread.submit(maker.finish)
+        return entries
 
-    def rest(self) -> Iterator[Entry]:
-        """Waits for the last one."""
-        last, self._last = self._last, None
-        if last is not None:
-            yield last.result()
+    def wait(self) -> list[Entry]:
+        """Waits for the last shard, and returns its entry. Raises what finishing it raised."""
+        if self._finishing is None:
+            return []
+        finishing = self._finishing
+        self._finishing = None
+        return [finishing.result()]

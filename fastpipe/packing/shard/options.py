@@ -1,4 +1,4 @@
-"""What a user asks of a pack -> checked options."""
+"""The options of a pack as a user gives them -> checked options."""
 
 from __future__ import annotations
 
@@ -16,18 +16,26 @@ from fastpipe.packing.cluster import RAY, THREADS
 from fastpipe.packing.fields.placement import MOVING
 from fastpipe.sources.classes_from import ClassesFrom, class_names
 from fastpipe.sources.listing import SHOWN
-from fastpipe.sources.options import BOX_FORMATS, COORDINATES, UNLISTED, Format, SourceOptions, source_options
+from fastpipe.sources.options import (
+    BOX_FORMATS,
+    COORDINATES,
+    UNLISTED,
+    Format,
+    SourceOptions,
+    source_options,
+)
 from fastpipe.sources.picture.background import background_color
 from fastpipe.sources.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.store.remote.options import place_of, remote_options
 
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
-BY_RULE = "coordinates"  # in the record of a pack: what boxes are of, where no option says it
+# The entry of a pack's recorded options that says what boxes are of, if no option says it.
+BY_RULE = "coordinates"
 
-# The words that a user chooses from, and the least and the greatest number, by the option's name.
+# The values that a user chooses from, by the option's name.
 CHOICES = {
-    "format": tuple(each.value for each in Format),
+    "format": tuple(format.value for format in Format),
     "on_error": ("report", "fail"),
     "damaged": DAMAGED,
     "exif": ("ignore", "apply"),
@@ -39,6 +47,7 @@ CHOICES = {
     "by": ("path", "content"),
     "changed": ("error", "replace", "skip"),
 }
+# The smallest and the largest value, by the option's name. A JPEG has at most 65,500 pixels a side.
 _LIMITS = {
     "workers": (1, 1024),
     "max_size": (1, 65500),
@@ -53,7 +62,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class PackOptions:
-    """What is packed and how; see `fastpipe.pack`."""
+    """The sources that are packed, and how they are packed; see `fastpipe.pack`."""
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
     source: SourceOptions = field(default_factory=SourceOptions, kw_only=True)
@@ -66,52 +75,69 @@ class PackOptions:
     spool: Place | None = None
 
     def __post_init__(self) -> None:
-        for part in (self, self.encode):
-            for each in fields(part):
-                name, value = each.name, getattr(part, each.name)
-                if name in _LIMITS and not (value is None and each.default is None):
-                    least, most = _LIMITS[name]
-                    whole(f"--{name.replace('_', '-')}", value, least=least, most=most)
-                elif isinstance(each.default, bool):
-                    flag(name, value)
+        _check_values(self)
+        _check_values(self.encode)
         choice("--damaged", self.encode.damaged, CHOICES["damaged"])
         choice("--storage", self.encode.storage, CHOICES["storage"])
         if self.encode.quality is not None and self.encode.lossless:
-            raise ConfigError("--lossless does not go with --quality, which is that of images with loss: leave out one")
+            raise ConfigError(
+                "--lossless does not go with --quality, which is that of images with loss: leave "
+                "out one"
+            )
 
     @property
     def threads(self) -> int:
         """How many threads work: `workers`, or the CPUs granted to this process."""
         return self.workers or min(granted_cpus(), _LIMITS["workers"][1])
 
-    def shaping(self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None) -> dict[str, Any]:
-        """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any.
+    def shaping(
+        self, kinds: Mapping[str, str] | None = None, coordinates: str | None = None
+    ) -> dict[str, Any]:
+        """All that decides the dataset's bytes: these options, and name -> kind of the fields.
 
         Args:
             kinds: of the fields.
-            coordinates: SHOWN or STORED, by the rule of the source's format: see Note [frames]. SHOWN is recorded
-                where fields move with their image. Datasets without a record have it from before there was the rule.
+            coordinates: SHOWN or STORED, by the rule of the source's format: see Note [frames].
+                SHOWN is recorded if fields move with their image. Datasets without a record were
+                packed before there was the rule.
         """
         encode = asdict(self.encode)
-        moving = any(kind in MOVING for kind in (kinds or {}).values())
-        by_rule = {BY_RULE: SHOWN} if moving and coordinates == SHOWN else {}
-        if self.encode.background is None:  # as datasets have it that were packed before there was this option
+        # Datasets that were packed before this option existed do not have it in dataset.json.
+        if self.encode.background is None:
             del encode["background"]
-        return {
+        shaping = {
             **encode,
             "shard_size": self.shard_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
             "source": self.source.recorded(),
             "fields": dict(kinds or {}),
-            **by_rule,
         }
+        has_moving_fields = any(kind in MOVING for kind in shaping["fields"].values())
+        if has_moving_fields and coordinates == SHOWN:
+            shaping[BY_RULE] = SHOWN
+        return shaping
 
 
-# Options that users say as PackOptions and EncodeOptions have them.
-_OWN = {"seed", "shuffle", "overwrite", "workers"}
-_OF_ENCODING = {each.name for each in fields(EncodeOptions)} - {"apply_exif"}
-OPTIONS = _OWN | _OF_ENCODING | {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+def _check_values(options: PackOptions | EncodeOptions) -> None:
+    """Checks the numbers against their limits, and that yes/no options are bools."""
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if isinstance(option.default, bool):
+            flag(option.name, value)
+        if option.name not in _LIMITS:
+            continue
+        is_optional = option.default is None
+        if value is not None or not is_optional:
+            least, most = _LIMITS[option.name]
+            whole(f"--{option.name.replace('_', '-')}", value, least=least, most=most)
+
+
+# The options of a user that PackOptions and EncodeOptions have under the same name.
+_PACK_OPTIONS = {"seed", "shuffle", "overwrite", "workers"}
+_ENCODE_OPTIONS = {option.name for option in fields(EncodeOptions)} - {"apply_exif"}
+_PARSED_OPTIONS = {"exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+OPTIONS = _PACK_OPTIONS | _ENCODE_OPTIONS | _PARSED_OPTIONS
 
 
 def pack_options(
@@ -125,20 +151,25 @@ def pack_options(
     classes_from: ClassesFrom | None = None,
     **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack` and `fastpipe.Writer`, checked: OPTIONS and those of SourceOptions."""
-    own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
+    """The options of a user, checked: OPTIONS and those of SourceOptions."""
+    pack = {name: others.pop(name) for name in _PACK_OPTIONS & others.keys()}
+    encode = {name: others.pop(name) for name in _ENCODE_OPTIONS & others.keys()}
     if storage_options is not None or read_timeout != READ_TIMEOUT_S:
         others["remote"] = remote_options(None, 0, storage_options, read_timeout)
     if classes_from is not None:
         others["classes"] = class_names(classes_from, others.get("remote"))
+
     encode["background"] = background_color(encode.get("background"))
+    encode["apply_exif"] = choice("--exif", exif, CHOICES["exif"]) == "apply"
     if spool is not None:
         place = place_of(spool)
-        own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(str(place))))
+        if not isinstance(place, Url):
+            place = Path(os.path.abspath(os.path.expanduser(str(place))))
+        pack["spool"] = place
     return PackOptions(
-        EncodeOptions(apply_exif=choice("--exif", exif, CHOICES["exif"]) == "apply", **encode),
+        EncodeOptions(**encode),
         source=source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
         fail_fast=choice("--on-error", on_error, CHOICES["on_error"]) == "fail",
-        **own,
+        **pack,
     )

@@ -1,15 +1,17 @@
 """A listing, and a few of its sources converted -> which sources each shard has.
 
 Note [plan]
-Which sources a shard has is decided when they are listed. Shuffled, a source's hash decides: shard h // step has the
-hashes from h to h + step. In order, its place decides: the bytes listed before it, divided by `step`. So a shard is a
-function of its own sources, and one that comes, goes or changes touches its own shard; in order, at most the edges of
-others.
+The listing decides which sources a shard has. If the samples are shuffled, a hash of each source's
+path decides: shard h // step has the sources with hashes from h to h + step. If they are in order,
+the place of a source decides: the bytes that are listed before it, divided by `step`. So a shard is
+a function of its own sources. A source that is added, removed or changed touches its own shard; in
+order, it touches at most the edges of the other shards.
 
-`step` is chosen so that shards are written with about shard_size bytes. A fixed few of the sources, those of the
-smallest hashes of their paths, are converted for it: they show how many bytes are written for one that is listed.
-`step` is rounded to five bits, which is 3 % at most, so that a source more or less hardly ever changes it. The same few
-say what values of fields have in common, such as the width of "floats".
+`step` is chosen so that a shard gets about shard_size bytes. For it, the few sources with the
+smallest hashes of their paths are converted: they show how many bytes are written for one that is
+listed. `step` is rounded to five bits, which is 3 % at most, so that one source more or less hardly
+ever changes it. The same few sources tell what all values of a field have in common, such as the
+width of "floats".
 """
 
 from __future__ import annotations
@@ -23,30 +25,39 @@ from typing import Any, NamedTuple
 from fastpipe.errors import ImageError
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.shard.tar import laid_out
+from fastpipe.packing.shard.tar import encode_sample
 from fastpipe.sources.listing import Listing, Source, packing_order
 from fastpipe.sources.picture.convert import Packed
 
 HASHES = 1 << 64
-FEW = 128  # sources that are converted
-_FEW_BYTES = 64 << 20  # and at most so many bytes of them, but at least
-_LEAST = 8
-_MOST_PROBED = 4096  # where a field has no value in the first ones
+# How many sources are converted for the plan; after _FEW_BYTES fewer, but at least _MIN_FEW.
+FEW = 128
+_FEW_BYTES = 64 << 20
+_MIN_FEW = 8
+# So many sources are tried at most if the first ones have no value of a field.
+_MAX_PROBED = 4096
 _BITS = 5
-_MOST_GROWTH = 4  # of sources that are so few that nobody looks
+# A source grows to at most so many times its bytes. If all sources together fill no shard even
+# then, none is converted.
+_MAX_GROWTH = 4
 
-Outcome = Packed | str  # of a source: its picture, or why it cannot be packed
+# What became of a source: its picture, or the reason why it cannot be packed.
+Outcome = Packed | str
 Outcomes = Generator[tuple[Source, Outcome], None, None]
-Told = Callable[[Source, Outcome], None]
+OnSource = Callable[[Source, Outcome], None]
 Convert = Callable[[Sequence[Source]], Iterable[tuple[Source, Outcome]]]
 
 
 class Plan(NamedTuple):
     """What all shards of a pack have in common. Note [plan]
 
-    `step` is hashes a shard; or, in order, listed bytes a shard. `agreed` is `Agreement.state` after the few sources.
-    `stride`, more than there are shards, is added to a shard's number for the file that continues it. Where a dataset
-    grows, `base` is the number of the first shard, and `kinds` has name -> kind of its fields, in its order.
+    Attributes:
+        step: hashes a shard has; in order, listed bytes a shard has.
+        agreed: `Agreement.state` after the few sources that were converted.
+        base: number of the first shard; not 0 if a dataset grows.
+        kinds: name -> kind of the fields in the order of the dataset, if a dataset grows.
+        stride: more than the highest number of a shard. If a shard needs a second tar, the tar's
+            number is the shard's plus `stride`.
     """
 
     step: int
@@ -57,7 +68,11 @@ class Plan(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The sources of a shard: positions among those of a listing, which is in packing order. Numbers may have gaps."""
+    """The sources of a shard: positions from `start` to `stop` in a listing, which is in packing
+    order.
+
+    The numbers of shards may have gaps.
+    """
 
     number: int
     start: int
@@ -67,35 +82,57 @@ class Run(NamedTuple):
 def plan_shards(
     listing: Listing, shard_size: int, convert: Convert, *, shuffle: bool, weight: int | None = None
 ) -> Plan:
-    """Decides how the sources are cut; `weight` is that of all, where only those of the smallest hashes are listed."""
+    """Decides how the sources are cut into shards. Note [plan]
+
+    Args:
+        listing: the sources; only those with the smallest hashes if `weight` is given.
+        shard_size: bytes that a shard should have.
+        convert: converts some sources.
+        shuffle: whether the samples are shuffled.
+        weight: the sum of `Listing.weight` over all sources.
+    """
     agreement = Agreement(listing.kinds)
-    step = HASHES  # one shard, whatever they become
-    if weight is not None or listing.size_bytes * _MOST_GROWTH > shard_size:
-        listed = stored = 0
-        for source, outcome in _few(listing, convert, agreement):
-            if not isinstance(outcome, str):
-                listed += listing.weight(source)
-                pieces, _ = laid_out(sample_key(0, 0), outcome, source.label, source.path, listing.kinds)
-                stored += sum(map(len, pieces))
-                with suppress(ImageError):
-                    agreement.admit(outcome.values)
-        per_shard = shard_size * listed / stored if stored else shard_size
+    step = HASHES  # one shard, whatever the sources become
+    if weight is not None or listing.size_bytes * _MAX_GROWTH > shard_size:
+        listed_bytes = 0
+        written_bytes = 0
+        for source, outcome in _convert_few(listing, convert, agreement):
+            if isinstance(outcome, str):
+                continue
+            listed_bytes += listing.weight(source)
+            pieces, _ = encode_sample(
+                sample_key(0, 0), outcome, source.label, source.path, listing.kinds
+            )
+            written_bytes += sum(len(piece) for piece in pieces)
+            with suppress(ImageError):  # such a sample is rejected when its shard is made
+                agreement.admit(outcome.values)
+        per_shard: float = shard_size
+        if written_bytes:
+            per_shard = shard_size * listed_bytes / written_bytes
         if shuffle:
-            per_shard *= HASHES / (weight or sum(map(listing.weight, listing.sources)))
-        step = _rounded(max(1, int(per_shard)))
+            total = weight or sum(map(listing.weight, listing.sources))
+            per_shard *= HASHES / total
+        step = _round_to_bits(max(1, int(per_shard)))
     return Plan(step, agreement.state(), stride=stride_of(listing, step, shuffle=shuffle))
 
 
 def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
-    """Cuts the sources, which are in packing order, into shards; see Note [plan]."""
-    place, before = packing_order(seed, shuffle=True), accumulate(map(listing.weight, listing.sources), initial=0)
-    places = (place(source)[0] for source in listing.sources) if shuffle else islice(before, len(listing.sources))
-    found, start = [], 0
-    for number, ours in groupby(at // step for at in places):
-        stop = start + sum(1 for _ in ours)
-        found.append(Run(number, start, stop))
+    """Cuts the sources, which are in packing order, into shards. Note [plan]"""
+    positions: Iterable[int]
+    if shuffle:
+        order_key = packing_order(seed, shuffle=True)
+        positions = (order_key(source)[0] for source in listing.sources)
+    else:
+        bytes_before = accumulate(map(listing.weight, listing.sources), initial=0)
+        positions = islice(bytes_before, len(listing.sources))
+
+    runs = []
+    start = 0
+    for number, group in groupby(position // step for position in positions):
+        stop = start + sum(1 for _ in group)
+        runs.append(Run(number, start, stop))
         start = stop
-    return found
+    return runs
 
 
 def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
@@ -104,17 +141,22 @@ def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     return total // step + 1
 
 
-def _few(listing: Listing, convert: Convert, agreement: Agreement) -> Iterator[tuple[Source, Outcome]]:
-    """The sources that are converted for the plan, and what became of them."""
-    few = listing.samples(_MOST_PROBED)
-    before = list(accumulate((source.size_bytes for source in few), initial=0))
-    first = min(max(bisect_right(before, _FEW_BYTES), _LEAST), FEW)
-    yield from convert(few[:first])
-    rest = iter(few[first:])
-    while not agreement.complete and (more := list(islice(rest, _LEAST))):
-        yield from convert(more)
+def _convert_few(
+    listing: Listing, convert: Convert, agreement: Agreement
+) -> Iterator[tuple[Source, Outcome]]:
+    """Converts the few sources for the plan; more of them until each field has had a value."""
+    few = listing.samples(_MAX_PROBED)
+    bytes_before = list(accumulate((source.size_bytes for source in few), initial=0))
+    count = min(max(bisect_right(bytes_before, _FEW_BYTES), _MIN_FEW), FEW)
+    yield from convert(few[:count])
+    # The caller adds the values to the agreement as it gets them.
+    while not agreement.complete and count < len(few):
+        yield from convert(few[count : count + _MIN_FEW])
+        count += _MIN_FEW
 
 
-def _rounded(number: int) -> int:
+def _round_to_bits(number: int) -> int:
+    """The nearest number that has only zeros behind its first _BITS binary digits."""
     shift = max(number.bit_length() - _BITS, 0)
-    return (number + (1 << shift >> 1)) >> shift << shift
+    half = 1 << shift >> 1
+    return (number + half) >> shift << shift

@@ -1,4 +1,4 @@
-"""Samples in order -> a tar shard under a temporary name, with its index records."""
+"""Packed samples, in order -> a tar under a temporary name, and its index records."""
 
 from __future__ import annotations
 
@@ -17,24 +17,31 @@ from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.fields import Field, image_format_of, member
 from fastpipe.format.layout import INDEX_DTYPE, shard_name
-from fastpipe.format.sample_layout import BEFORE_BYTES, OURS, after_picture, before_picture, key_hash, sample_key
+from fastpipe.format.sample_layout import (
+    BEFORE_BYTES,
+    OURS,
+    after_picture,
+    before_picture,
+    key_hash,
+    sample_key,
+)
 from fastpipe.sources.picture.convert import Packed
 from fastpipe.sources.picture.probe import form_of
 from fastpipe.store.files import no_link
 from fastpipe.store.store import NewFile, Store
 
-# Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
+# Written at once. Each write releases the GIL, and then waits for it.
 _BUFFER_BYTES = 1 << 20
-# The disk begins after so many bytes, so that little is left to wait for in the end.
+# A sync begins after so many bytes, so that little is left to sync in the end.
 _SYNC_BYTES = 32 << 20
 
 
 class ShardFile:
-    """A file that is written from start to end, and gets its name when it is on the disk."""
+    """A file that is written from start to end, and gets its name when all of it is on the disk."""
 
     def __init__(self, new: NewFile) -> None:
         self._new = new
-        self._file = open(new.path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (held until finish or discard)
+        self._file = open(new.path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (closed by finish or discard)
         self._hash = xxhash.xxh3_64()
         self._syncs = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-sync")
         self._syncing: Future[None] | None = None
@@ -42,20 +49,17 @@ class ShardFile:
         self.size_bytes = 0
 
     def write(self, piece: bytes) -> None:
-        """Appends a piece; raises OSError if the disk refuses, also where it refused an earlier piece only now."""
+        """Appends a piece. OSError: the disk refuses it, or has lost an earlier piece."""
         self._hash.update(piece)
         self._file.write(piece)
         self.size_bytes += len(piece)
-        if self.size_bytes >= self._next_sync_bytes and (self._syncing is None or self._syncing.done()):
-            self._check_sync()
-            self._file.flush()
-            sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
-            self._syncing = self._syncs.submit(sync, self._file.fileno())
-            self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
+        can_sync = self._syncing is None or self._syncing.done()
+        if self.size_bytes >= self._next_sync_bytes and can_sync:
+            self._begin_sync()
 
     def finish(self) -> str:
         """Syncs the file and gives it its name; returns the XXH3-64 of its bytes in hex."""
-        self._check_sync()
+        self._wait_for_sync()
         self._syncs.shutdown()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -64,49 +68,70 @@ class ShardFile:
         return self._hash.hexdigest()
 
     def discard(self) -> None:
-        """Removes the file, if it has no name yet."""
+        """Removes the file, unless it has its name already."""
         self._syncs.shutdown()
-        with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
+        with contextlib.suppress(
+            OSError
+        ):  # closing writes the rest of the buffer, which a full disk refuses
             self._file.close()
         self._new.discard()
 
-    def _check_sync(self) -> None:
-        """Waits for the sync under way. The system tells of a piece that it lost once only, so its word is needed."""
+    def _begin_sync(self) -> None:
+        self._wait_for_sync()
+        self._file.flush()
+        sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+        self._syncing = self._syncs.submit(sync, self._file.fileno())
+        self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
+
+    def _wait_for_sync(self) -> None:
+        """Waits for the sync under way. Its result is read, as the system reports a loss once."""
         if self._syncing is not None:
             self._syncing.result()
             self._syncing = None
 
 
-def laid_out(
+def encode_sample(
     key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
 ) -> tuple[list[bytes], list[int]]:
-    """A sample as a shard has it: its bytes, in pieces; of each field the offset of its member's first byte from the
-    sample's, 0 where it has none.
+    """The bytes of a sample in a shard, in pieces; and for each field the offset of its member from
+    the sample's start.
+
+    The offset is that of the member's first byte, behind its tar header; 0 if the sample has no
+    such member. `kinds` has the kind of each field, by name.
     """
     ours = {} if packed.class_name is None else {"class": packed.class_name}
-    note: dict[str, Any] = {OURS: {**ours, "identity": f"{packed.identity:016x}"}, "path": readable(path)}
+    note: dict[str, Any] = {
+        OURS: {**ours, "identity": f"{packed.identity:016x}"},
+        "path": readable(path),
+    }
     if packed.change is not None:
         note["reencoded"] = packed.change
     for name, value in zip(kinds, packed.values, strict=True):
         if value.note is not None:
             note[name] = value.note
+
     after = after_picture(key, len(packed.data), json.dumps(note).encode())
     pieces = [before_picture(key, label, packed.data), packed.data, after]
+    size_bytes = sum(len(piece) for piece in pieces)
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
-        data, offset = value.member, 0
-        if data is not None:
-            ending = member(Field(name, kind), image_format_of(data))
-            assert ending is not None  # a value of this kind is a member
-            head, tail = tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))
-            offset = sum(map(len, pieces)) + len(head)
-            pieces += (head, data, tail)
-        offsets.append(offset)
+        if value.member is None:
+            offsets.append(0)
+            continue
+        ending = member(Field(name, kind), image_format_of(value.member))
+        assert (
+            ending is not None
+        )  # only kinds that are stored as members have a value with a member
+        header = tar.header(f"{key}.{ending}", len(value.member))
+        padding = tar.padding(len(value.member))
+        offsets.append(size_bytes + len(header))
+        pieces += (header, value.member, padding)
+        size_bytes += len(header) + len(value.member) + len(padding)
     return pieces, offsets
 
 
 class Tar(NamedTuple):
-    """A shard that is written; `removed` further samples are in it, which the dataset does not have any more."""
+    """A finished tar. `removed` counts samples in it that the dataset does not have any more."""
 
     number: int
     samples: int
@@ -119,43 +144,73 @@ class Tar(NamedTuple):
         return shard_name(self.number)
 
     def recorded(self) -> dict[str, Any]:
-        """For dataset.json."""
-        said = {"name": self.name, "samples": self.samples, "size_bytes": self.size_bytes, "xxh3_64": self.xxh3_64}
-        return said | ({"removed": self.removed} if self.removed else {})
+        """The tar as dataset.json lists it."""
+        entry = {
+            "name": self.name,
+            "samples": self.samples,
+            "size_bytes": self.size_bytes,
+            "xxh3_64": self.xxh3_64,
+        }
+        if self.removed:
+            entry["removed"] = self.removed
+        return entry
 
 
 class TarWriter:
-    """Writes one shard in WebDataset's naming. Nothing in its bytes depends on machine, user or time.
+    """Writes one tar with WebDataset's names. Its bytes do not depend on the machine, the user or
+    the time.
 
-    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the members of its fields.
+    A sample is KEY.cls (the label), the image (KEY.jpg, .fpc or .png), KEY.json (its note), the
+    members of its fields.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:
-        self._number, self._kinds = number, kinds
+        self._number = number
+        self._kinds = kinds
         self.file = ShardFile(store.new_file(shard_name(number)))
         self._records: list[tuple[int, ...]] = []
 
-    def add(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
-        """Appends a sample; see `laid_out`. Nothing if the shard would have more than `most_bytes`; the first fits."""
-        at = self.file.size_bytes
-        pieces, offsets = laid_out(sample_key(self._number, at), packed, label, path, self._kinds)
-        end = at + sum(map(len, pieces))
-        if self._records and end + len(tar.end(end)) > most_bytes:
+    def add(self, packed: Packed, label: int, path: str, max_bytes: int) -> list[int] | None:
+        """Appends a sample; returns the offset of each field's member in the tar, 0 if there is
+        none.
+
+        None, and nothing is written, if the tar would get larger than `max_bytes`. The first sample
+        always fits.
+        """
+        start = self.file.size_bytes
+        # The key names the place of the sample in its shard.
+        pieces, offsets = encode_sample(
+            sample_key(self._number, start), packed, label, path, self._kinds
+        )
+        end = start + sum(len(piece) for piece in pieces)
+        if self._records and end + len(tar.end(end)) > max_bytes:
             return None
+
         for piece in pieces:
             self.file.write(piece)
-        digest = xxhash.xxh3_64_intdigest(packed.data)
-        size = len(packed.data), packed.width, packed.height, *form_of(packed.data)
-        self._records.append((0, at + BEFORE_BYTES, *size, label, digest, packed.identity, key_hash(readable(path))))
-        return [at + offset if offset else 0 for offset in offsets]
+        # As INDEX_DTYPE; the number of the shard is known only when the shards are joined.
+        record = (
+            0,
+            start + BEFORE_BYTES,
+            len(packed.data),
+            packed.width,
+            packed.height,
+            *form_of(packed.data),
+            label,
+            xxhash.xxh3_64_intdigest(packed.data),
+            packed.identity,
+            key_hash(readable(path)),
+        )
+        self._records.append(record)
+        return [start + offset if offset else 0 for offset in offsets]
 
     @property
     def records(self) -> NDArray[np.void]:
-        """Those so far, with 0 for the shard."""
+        """(samples so far,) of INDEX_DTYPE; `shard` is 0."""
         return np.array(self._records, dtype=INDEX_DTYPE)
 
     def finish(self) -> Tar:
-        """Ends the tar file, and gives it its name when it is on the disk."""
+        """Ends the tar, and gives the file its name when it is on the disk."""
         self.file.write(tar.end(self.file.size_bytes))
         digest = self.file.finish()
         return Tar(self._number, len(self._records), self.file.size_bytes, digest)

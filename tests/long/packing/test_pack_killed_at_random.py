@@ -22,41 +22,33 @@ SETTING = {
 SHARD_SIZE = "--shard-size", "400000"
 
 
-@pytest.mark.parametrize("how", ["threads", "steps"])
 @pytest.mark.parametrize("kind", MAKERS)
-def test_a_pack_killed_at_random_moments_goes_on(
-    programs: Forks, tmp_path: Path, tried: Tried, kind: str, how: str
-) -> None:
-    source, packed, draw = MAKERS[kind](tmp_path / "source", images=120), tmp_path / "packed", random.Random(5)
+def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path, tried: Tried, kind: str) -> None:
+    source = MAKERS[kind](tmp_path / "source", images=120)
+    packed = tmp_path / "packed"
+    draw = random.Random(5)
 
-    def start(*options: object) -> int:
-        return programs.start("pack", source, packed, *SHARD_SIZE, *options, setting=SETTING)
-
-    def ways() -> list[tuple[object, ...]]:
-        workers = "--workers", draw.choice((1, 2, 8))
-        steps = [("--step", step, *workers) for step in ("list", "convert", "make", "publish")]
-        return [workers] if how == "threads" else steps  # type: ignore[list-item]
+    def start(workers: int) -> int:
+        return programs.start("pack", source, packed, *SHARD_SIZE, "--workers", workers, setting=SETTING)
 
     began = time.monotonic()
-    assert programs.wait(start("--workers", 2)).code == 0
-    took_s, whole = time.monotonic() - began, digests(packed)
+    assert programs.wait(start(2)).code == 0
+    took_s = time.monotonic() - began
+    whole = digests(packed)
     shutil.rmtree(packed)
     killed, wanted = 0, times(2, 200)
     while killed < wanted:
-        for options in ways():
-            while True:
-                program = start(*options)
-                if killed < wanted:
-                    time.sleep(draw.uniform(0, took_s / 2))
-                    os.kill(program, signal.SIGKILL)
-                ended = programs.wait(program)
-                assert ended.code in (0, -signal.SIGKILL), ended.err
-                killed += ended.code != 0
-                if ended.code == 0:
-                    break
-                if how == "threads":
-                    options = ways()[0]
+        while True:
+            program = start(draw.choice((1, 2, 8)))
+            if killed < wanted:
+                time.sleep(draw.uniform(0, took_s / 2))
+                os.kill(program, signal.SIGKILL)
+            ended = programs.wait(program)
+            assert ended.code in (0, -signal.SIGKILL), ended.err
+            killed += ended.code != 0
+            if ended.code == 0:
+                break
         assert digests(packed) == whole
         shutil.rmtree(packed)
-    said = "pack of a folder, tar, list or Parquet, in threads or in steps, ended by SIGKILL at a random moment"
-    tried(said, killed, "more or fewer threads, or the same step again, go on; same bytes")
+    text = "pack of a folder, tar, list or Parquet, ended by SIGKILL at a random moment"
+    tried(text, killed, "more or fewer threads go on; same bytes")

@@ -1,6 +1,6 @@
 """Real Ray clusters: packs, adds and checks give what they give on one machine, whatever happens to workers and nodes.
 
-One file, since a cluster takes seconds to start. What needs none is in tests/packing/steps and tests/verify.
+One file, since a cluster takes seconds to start. What needs none is in tests/packing/distributed and tests/verify.
 """
 
 from __future__ import annotations

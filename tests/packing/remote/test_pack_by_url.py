@@ -26,7 +26,7 @@ from support.sources.tables import write_table
 import fastpipe
 from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.packing.job.threads import PackProgress
+from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.files import source_path
 from fastpipe.store.remote import remote_path
 from fastpipe.store.remote.options import remote_options

@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from pycocotools import mask as coco_mask
 from support.programs.cli_run import succeeded
+from support.ray.tasks_here import Cluster
 from support.sources.becomes import becomes
 from support.sources.turned import (
     BOX,
@@ -32,7 +33,6 @@ from support.sources.turned import (
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.steps.work import run_step
 
 ASSUMED = "boxes, points and masks of {} images that EXIF turns: of the image as it is shown, not as it is stored"
 OPTION = "--coordinates shown or stored"
@@ -358,16 +358,15 @@ def test_what_add_assumes_is_told(tmp_path: Path) -> None:
     assert grown.info["counts"]["assumed_shown"] == 7
 
 
-def test_steps_on_a_cluster_know_of_which_picture_values_are(tmp_path: Path) -> None:
+def test_tasks_of_a_cluster_know_of_which_picture_values_are(tasks_here: Cluster, tmp_path: Path) -> None:
     """Of a packed dataset, whose fields are as its pictures; and of a source whose fields are as shown."""
     yolo = write_yolo(tmp_path / "yolo")
     fastpipe.pack(yolo, tmp_path / "packed", keep_metadata=True)
     for number, source in enumerate((yolo, tmp_path / "packed")):
-        here, there = tmp_path / f"threads{number}", tmp_path / f"steps{number}"
+        here, there = tmp_path / f"threads{number}", tmp_path / f"tasks{number}"
         fastpipe.pack(source, here, exif="apply")
-        said = [
-            run_step(str(source), str(there), step, None, {"exif": "apply"}) for step in ("list", "make", "publish")
-        ]
-        assert (ASSUMED.format(7) in said[-1]) == (source == yolo)
+        summary = fastpipe.pack(source, there, exif="apply", executor="ray")
+        assumed = [assumption.text for assumption in summary.assumed]
+        assert (ASSUMED.format(7) in assumed) == (source == yolo)
         check_boxes(there, exif="apply")
         assert Index(there).info["content"] == Index(here).info["content"]

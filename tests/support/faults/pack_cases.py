@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from support.faults.forks import Ended, Forks
 from support.faults.injector import Fault
 from support.faults.packs import Packs, faults_at, finals, packs_of, small_shards, small_source
-from support.programs.cli_run import succeeded
 from support.sources.pack_sources import digests, write_large_folder
 from support.sources.tables import write_table
 from support.sources.tars import write_tar
@@ -24,7 +23,6 @@ from fastpipe.verify.verification import verify
 
 # Several spool files of a small source.
 _SMALL_RUNS = {"fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 40_000}
-_STEPS = ("list", "make", "publish")
 _LAST = "rename /dataset.json"
 
 
@@ -79,24 +77,6 @@ class Repairs(Packs):
     def assert_done(self) -> None:
         assert finals(self.destination) == self.whole
         assert verify(self.destination, workers=1).sound
-
-
-class Steps(Packs):
-    """One step of a pack: the steps that follow go on, whatever a killed one has left behind."""
-
-    def assert_whole_files(self) -> None:
-        assert finals(self.destination).items() <= self.whole.items()
-
-    def assert_goes_on(self) -> None:
-        if finals(self.destination) == self.whole:  # it was tidying up, which no step does again
-            return
-        step = str(self.command[-1])
-        for following in _STEPS[_STEPS.index(step) :]:
-            succeeded(*self.command[:-1], following)
-        assert digests(self.destination) == self.whole
-
-    def assert_done(self) -> None:
-        """There is nothing to say of a step that is not the last."""
 
 
 class Adds(Packs):
@@ -183,17 +163,6 @@ def _repair(forks: Forks, place: Path) -> Packs:
     return Repairs(**vars(_over(packs, command, whole=packs.whole)))
 
 
-def _step(forks: Forks, place: Path, *, step: str) -> Packs:
-    packs = _pack(forks, place)
-    shutil.rmtree(packs.destination)
-    for earlier in _STEPS[: _STEPS.index(step)]:
-        succeeded(*packs.command, "--step", earlier)
-    command = (*packs.command, "--step", step)
-    if step == "list":
-        return Steps(forks, command, packs.destination, packs.whole)
-    return Steps(**vars(_over(packs, command, whole=packs.whole)))
-
-
 def _add(forks: Forks, place: Path) -> Packs:
     packs = _pack(forks, place)
     for number, file in enumerate(sorted(write_large_folder(place / "more", images=2).rglob("*.jpg"))):
@@ -231,7 +200,4 @@ CASES = {
     "pack of changed sources": Case(_changed, ("rename /shard-000001.tar",)),
     "repair": Case(_repair, ("rename /shard-000002.tar", "rename /index.npy")),
     "add": Case(_add, ("rename /v2/index.npy", "rename /dataset.json", "fsync /packed")),
-    "step list": Case(partial(_step, step="list"), ("rename plan.json",)),
-    "step make": Case(partial(_step, step="make"), ("rename /shard-000001.tar",)),
-    "step publish": Case(partial(_step, step="publish"), (_LAST,)),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from support.sources.pack_sources import write_large_folder
 from support.sources.tables import write_table
 
 import fastpipe
+from fastpipe.packing.distributed.pack import pack_on_ray
 from fastpipe.packing.job.destination import destination_of
-from fastpipe.packing.job.threads import Summary
+from fastpipe.packing.job.progress import PackProgress
+from fastpipe.packing.job.summary import Summary
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps.work import pack_on_ray
 from fastpipe.sources.files import source_path
 
 SHARD_BYTES = 100_000  # three photos
@@ -101,6 +103,16 @@ def packed_on_ray(
     how = pack_options(**{"shard_size": SHARD_BYTES, **options})
     places = source_path(str(source), how.source.remote), destination_of(str(destination))
     return pack_on_ray(*places, how, address=None, on_progress=on_progress)
+
+
+def stop_at(step: str, tasks: int) -> Callable[[PackProgress], None]:
+    """A progress function that ends the pack, as Ctrl-C does, when so many tasks of a step are done."""
+
+    def on_progress(progress: PackProgress) -> None:
+        if progress.step == step and progress.tasks >= tasks:
+            raise KeyboardInterrupt
+
+    return on_progress
 
 
 def made_sources(root: Path) -> dict[str, Path]:

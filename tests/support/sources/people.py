@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 import fastpipe
-from fastpipe.packing.job.threads import Summary
+from fastpipe.packing.job.summary import Summary
 
 
 def photos(folder: Path, *names: str, size: tuple[int, int] = (40, 30)) -> Path:

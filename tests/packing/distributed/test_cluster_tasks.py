@@ -97,7 +97,7 @@ def test_a_task_that_cannot_begin_is_named(tasks_here: Cluster, monkeypatch: pyt
     def broken(*_: object) -> None:
         raise ImportError("no module of this name")
 
-    monkeypatch.setattr(tasks, "_ran", broken)
+    monkeypatch.setattr(tasks, "_task_place", broken)
     with pytest.raises(ClusterError, match=r"task square 2 cannot run: no module of this name\. The same versions of"):
         list(run_tasks(squared, [2], name=named))
 

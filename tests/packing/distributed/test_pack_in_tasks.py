@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
-from support.programs.cli_run import failed, fp
+from support.programs.cli_run import fp
 from support.ray import counted
-from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, local, made_sources, packed_on_ray
+from support.ray.sources import FIELDS, MAKERS, SHARD_BYTES, local, made_sources, packed_on_ray, stop_at
 from support.ray.tasks_here import Cluster
 from support.remote.memory_bucket import MemoryBucket
 from support.sources.pack_sources import digests, files, write_files
@@ -27,22 +27,8 @@ from fastpipe.cli.tables import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
 from fastpipe.format.index import Index, SourcePaths
 from fastpipe.machine import progress
-from fastpipe.packing.job.threads import PackProgress
+from fastpipe.packing.job.progress import PackProgress
 from fastpipe.sources.picture.jpeg import made_with
-
-
-class StopError(Exception):
-    pass
-
-
-def stop_at(step: str, tasks: int) -> Callable[[PackProgress], None]:
-    """A progress function that ends the pack when so many tasks of a step are done."""
-
-    def told(now: PackProgress) -> None:
-        if now.step == step and now.tasks >= tasks:
-            raise StopError
-
-    return told
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +51,40 @@ def test_every_file_is_that_of_one_machine(
     assert written == sorted(written)  # that of its own listing
 
 
+@pytest.mark.parametrize("harm", ["vanishes", "is cut"])
 @pytest.mark.parametrize("kind", ["folder", "parquet"])
 def test_a_shard_and_a_run_of_rows_that_were_lost_are_made_again(
-    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, kind: str, harm: str
 ) -> None:
+    """Their entries stand in the journal."""
     source, packed = made[kind], tmp_path / "packed"
-    with pytest.raises(StopError):
+    with pytest.raises(KeyboardInterrupt):
         packed_on_ray(source, packed, fields=FIELDS[kind], on_progress=stop_at("packing", 2))
-    shard = min(packed.glob("shard-*.tar"))
-    shard.write_bytes(shard.read_bytes()[:1000])
-    for run in list(packed.glob(".pack/spool/run-*"))[:1]:
-        run.write_bytes(run.read_bytes()[:-1])
-    packed_on_ray(source, packed, fields=FIELDS[kind])
+    shards = sorted(packed.glob("shard-*.tar"))
+    for lost in (shards[0], *sorted(packed.glob(".pack/spool/run-*"))[:1]):
+        if harm == "vanishes":
+            lost.unlink()
+        else:
+            os.truncate(lost, lost.stat().st_size - 1)
+    summary = packed_on_ray(source, packed, fields=FIELDS[kind])
+    assert summary.resumed == len(shards) - 1
     assert digests(packed) == digests(local(source))
+
+
+def test_a_shard_that_vanishes_while_others_are_made_is_made_by_the_next_run(
+    tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
+) -> None:
+    packed = tmp_path / "packed"
+
+    def lose_a_shard(progress: PackProgress) -> None:
+        if progress.step == "packing" and progress.tasks == progress.total_tasks:
+            (packed / "shard-000001.tar").unlink()
+
+    with pytest.raises(PackError, match=r"shard 1 is not in .*packed any more.*Run the same command again"):
+        packed_on_ray(made["folder"], packed, lose_a_shard)
+    summary = packed_on_ray(made["folder"], packed)
+    assert summary.resumed == len(summary.info["shards"]) - 1
+    assert digests(packed) == digests(local(made["folder"]))
 
 
 @pytest.mark.parametrize("kind", ["folder", "parquet"])
@@ -144,10 +151,10 @@ def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPa
 def test_what_is_done_is_not_done_again(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = counted.count_steps(monkeypatch, tmp_path / "log")
+    log = counted.count_shards(monkeypatch, tmp_path / "log")
 
     for step, tasks in (("packing", 1), ("packing", 2)):
-        with pytest.raises(StopError):
+        with pytest.raises(KeyboardInterrupt):
             packed_on_ray(made["folder"], tmp_path / "packed", stop_at(step, tasks))
         with pytest.raises(fastpipe.DatasetError):
             fastpipe.open(tmp_path / "packed")
@@ -163,7 +170,7 @@ def test_what_is_done_is_not_done_again(
 def test_one_machine_goes_on_where_a_cluster_stopped(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path
 ) -> None:
-    with pytest.raises(StopError):
+    with pytest.raises(KeyboardInterrupt):
         packed_on_ray(made["parquet"], tmp_path / "packed", stop_at("packing", 4), fields=FIELDS["parquet"])
     summary = fastpipe.pack(made["parquet"], tmp_path / "packed", shard_size=SHARD_BYTES, fields=FIELDS["parquet"])
     assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
@@ -184,7 +191,7 @@ def test_a_driver_with_other_libraries_is_refused(
     tasks_here: Cluster, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write its own versions into dataset.json."""
-    for module in ("pipeline.exchange", "steps.parts"):
+    for module in ("pipeline.exchange", "distributed.spool"):
         versions = lambda: made_with() if tasks_here.node else {"pillow": "1"}  # noqa: E731
         monkeypatch.setattr(f"fastpipe.packing.{module}.made_with", versions)
     with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
@@ -221,10 +228,6 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
         fastpipe.pack(made["folder"], tmp_path / "packed", executor="dask")
     with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):
         fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
-    assert "--part: it needs --step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--part", "1/2")
-    assert "--json: a step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--step", "list", "--json")
-    both = "--step", "convert", "--on", "ray"
-    assert "the steps are tasks" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
 
 
 def test_the_api_and_the_command_run_on_the_cluster(tasks_here: Cluster, made: dict[str, Path], tmp_path: Path) -> None:

@@ -1,0 +1,287 @@
+"""The sources of a pack, listed by tasks -> its plan, and files of the spool with the sources of
+each part.
+
+Note [listing by ranges]
+One task lists a source with at most half a million files, or without class folders. A larger source
+is listed by several tasks. Each lists some of the classes, and writes their sources into runs of
+half a million, sorted by packing order. All that the plan needs can be added up: bytes, sums of
+hashes, the few sources with the smallest hashes. Then each task reads one range of the order from
+all runs, and writes down the sources of its shards. So no task holds many more than half a million
+sources, and the driver holds none.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from fastpipe.errors import PackError
+from fastpipe.packing.distributed.spool import (
+    CONVERT,
+    MAKE,
+    Job,
+    ListedSources,
+    Part,
+    encode_sources,
+    sources_file,
+    write_parts,
+)
+from fastpipe.packing.job.planning import name_runs, plan_pack
+from fastpipe.packing.job.threads import AdjustPlan
+from fastpipe.packing.pipeline.exchange import Rows, runs_of_rows, spool_version
+from fastpipe.packing.pipeline.run_file import Sample, find_ranges, read_samples, write_run
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run
+from fastpipe.sources.class_folders import in_class_folders, sources_at
+from fastpipe.sources.class_names import numbered_folders
+from fastpipe.sources.files import files_below, source_path
+from fastpipe.sources.kinds import class_folders, list_sources
+from fastpipe.sources.listing import Facts, Listing, Source, packing_order
+from fastpipe.sources.tables import TableListing
+
+# Sources that a task may hold.
+MOST_SOURCES = 500_000
+# Tasks that list classes.
+_MAX_GROUPS = 1024
+# Bytes of a run that are read at once.
+_WINDOW_BYTES = 8 << 20
+_WRITERS = 16
+
+# Calls a function with each item, here or in tasks. The results may come in any order.
+MapTasks = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class ListedGroup:
+    """Some classes of a folder, listed by a task.
+
+    Attributes:
+        facts: about their sources.
+        weight: sum of `Listing.weight` over their sources.
+        few: the sources with the smallest hashes.
+        runs: files in the spool that have all of their sources.
+    """
+
+    facts: Facts
+    weight: int
+    few: list[Source]
+    runs: tuple[str, ...]
+
+    def with_more(self, other: ListedGroup) -> ListedGroup:
+        # As `Listing.samples` would choose them from all sources.
+        few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
+        return ListedGroup(
+            self.facts.with_more(other.facts),
+            self.weight + other.weight,
+            few,
+            self.runs + other.runs,
+        )
+
+
+def list_in_tasks(job: Job, map_tasks: MapTasks = map) -> ListedSources:
+    """Lists the sources, and writes down those of each part. Note [listing by ranges]"""
+    (listed,) = map_tasks(partial(_list_all, job), [0])
+    if isinstance(listed, ListedSources):
+        return listed
+
+    num_classes = listed
+    _make_spool_folder(job)
+    # A task lists one class or more, so that its results are few.
+    num_groups = min(num_classes, _MAX_GROUPS)
+    groups = map_tasks(partial(_list_group, job, num_groups), range(num_groups))
+    all_groups: ListedGroup = reduce(ListedGroup.with_more, groups)
+    # A task plans, as the driver may not see the sources.
+    (plan,) = map_tasks(partial(_plan_group, job), [all_groups])
+    num_ranges = -(-all_groups.facts.files // MOST_SOURCES)
+    listed = _listed_sources(job, all_groups.facts, plan, num_ranges)
+    for _ in map_tasks(partial(_write_range, job, listed, all_groups.runs), range(num_ranges)):
+        pass
+    job.open_spool().remove(all_groups.runs)
+    return listed
+
+
+def write_listing(
+    job: Job, listing: Listing, adjust_plan: AdjustPlan = lambda plan: plan
+) -> ListedSources:
+    """Plans the pack of a listing in memory, and writes down the sources of each part."""
+    plan = adjust_plan(plan_pack(listing, job.options))
+    _make_spool_folder(job)
+    _write_shards(job, listing, name_runs(listing, job.options, plan), 0)
+    return _listed_sources(job, Facts.of(listing), plan, 1)
+
+
+def _make_spool_folder(job: Job) -> None:
+    """Makes the folder of --spool; not one in the destination, which this machine may not see."""
+    if isinstance(job.options.spool, Path):
+        job.options.spool.mkdir(parents=True, exist_ok=True)
+
+
+def _listed_sources(job: Job, facts: Facts, plan: Plan, num_ranges: int) -> ListedSources:
+    return ListedSources(facts, plan, num_ranges, spool_version(facts.kinds, job.options))
+
+
+def _list_all(job: Job, _: object) -> ListedSources | int:
+    """Lists the sources in one task; the number of classes if there are too many sources for it."""
+    root = job.source_path()
+    options = job.options
+    folders = class_folders(root, options.source) if options.shuffle else None
+    if folders is not None:
+        paths = in_class_folders(folders.root, folders.folders)
+        # The files are only counted, up to the limit: there may be a billion.
+        num_paths = sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1))
+        if num_paths > MOST_SOURCES:
+            return len(folders.folders)
+    return write_listing(
+        job, list_sources(root, options.seed, shuffle=options.shuffle, how=options.source)
+    )
+
+
+def _list_group(job: Job, num_groups: int, group_index: int) -> ListedGroup:
+    """Lists every `num_groups`-th class, and writes the sources into runs."""
+    taken_ns = time.time_ns()
+    folders = class_folders(job.source_path(), job.options.source)
+    if folders is None:
+        raise PackError(
+            f"{job.source} has changed while it was listed: its class folders are gone. Run this "
+            "again"
+        )
+    root = folders.root
+    given_classes = job.options.source.classes
+
+    def is_empty(name: str) -> bool:
+        return not any(files_below(root, name))
+
+    names = [name for _, name in folders.folders[group_index::num_groups]]
+    numbered = numbered_folders(names, folders.classes, given_classes, is_empty)
+    classes = folders.classes if given_classes is None else list(given_classes.labels)
+    # The times of a bucket are those of another clock, so that a listing of it has none.
+    if not isinstance(root, Path):
+        taken_ns = 0
+    empty = Listing(root, classes, [], folders.stray, assumed=folders.assumed, taken_ns=taken_ns)
+    group = ListedGroup(Facts.of(empty), 0, [], ())
+
+    order_key = packing_order(job.options.seed, shuffle=True)
+    spool = job.open_spool()
+    sources = sources_at(root, in_class_folders(root, numbered))
+    while run := list(itertools.islice(sources, MOST_SOURCES)):
+        run.sort(key=order_key)
+        listing = replace(empty, sources=run)
+        name = f"listed-{group_index}-{len(group.runs)}"
+        write_run(spool, name, encode_listed(run, order_key))
+        weight = sum(map(listing.weight, run))
+        group = group.with_more(
+            ListedGroup(Facts.of(listing), weight, listing.samples(FEW), (name,))
+        )
+    return group
+
+
+def encode_listed(
+    sources: Iterable[Source], order_key: Callable[[Source], tuple[int, str]]
+) -> Iterator[Sample]:
+    """Files of class folders as samples of a run."""
+    for source in sources:
+        # The first six values of a Source are all that such a file has.
+        yield Sample(order_key(source), 0, json.dumps(source[:6]))
+
+
+def _listing_of(job: Job, facts: Facts, sources: list[Source]) -> Listing:
+    """Some files of class folders as a listing."""
+    root = source_path(facts.root, job.options.source.remote)
+    return Listing(root, facts.classes or [], sources, [], taken_ns=facts.taken_ns)
+
+
+def _plan_group(job: Job, group: ListedGroup) -> Plan:
+    few = _listing_of(job, group.facts, group.few)
+    return plan_pack(few, job.options, weight=group.weight)
+
+
+def _read_listed(job: Job, run_names: Sequence[str], start: int, stop: int) -> list[Source]:
+    """The sources of runs whose hashes are from `start` to `stop`, in packing order."""
+    spool = job.open_spool()
+    sizes = spool.sizes()
+    bounds = [((start, ""), (stop, ""))]
+
+    def read(name: str) -> list[Sample]:
+        if name not in sizes:
+            # Perhaps this machine does not see the folder, and another one does.
+            raise FileNotFoundError(errno.ENOENT, "no such run in the spool", name)
+        (bytes_range,) = find_ranges(spool, name, sizes[name], bounds)
+        samples = read_samples(spool, name, bytes_range, _WINDOW_BYTES)
+        return [sample for sample in samples if start <= sample.place[0] < stop]
+
+    samples = itertools.chain.from_iterable(spool.each(read, run_names))
+    in_order = sorted(samples, key=lambda sample: sample.place)
+    return [Source(*json.loads(str(sample.outcome))) for sample in in_order]
+
+
+def _write_range(
+    job: Job, listed: ListedSources, run_names: Sequence[str], range_index: int
+) -> None:
+    """Writes down the sources of the shards of one range of the order."""
+    plan = listed.plan
+    # A range has whole shards.
+    first_shard = plan.stride * range_index // listed.num_ranges
+    last_shard = plan.stride * (range_index + 1) // listed.num_ranges
+    stop = min(last_shard * plan.step, HASHES)
+    sources = _read_listed(job, run_names, first_shard * plan.step, stop)
+    listing = _listing_of(job, listed.facts, sources)
+    _write_shards(job, listing, name_runs(listing, job.options, plan), range_index)
+
+
+def _write_shards(job: Job, listing: Listing, runs: dict[str, Run], range_index: int) -> None:
+    """Writes the sources of each part into a file, and the list of these parts."""
+    spool = job.open_spool()
+    sizes = spool.sizes()
+    parts: list[Part] = []
+    writing: list[Future[None]] = []
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        for part, positions in _parts_of(listing, runs, job):
+            parts.append(part)
+            name = sources_file(part.name)
+            # The name of a part names the state of its sources, so that an older file has the same
+            # ones.
+            if name not in sizes:
+                writing.append(
+                    writers.submit(spool.write, name, encode_sources(listing, positions))
+                )
+            # Else the sources of all parts would wait in memory.
+            if len(writing) > 4 * _WRITERS:
+                writing.pop(0).result()
+        for write in writing:
+            write.result()
+    write_parts(spool, range_index, parts)
+
+
+def _parts_of(
+    listing: Listing, runs: dict[str, Run], job: Job
+) -> Iterator[tuple[Part, Sequence[int]]]:
+    """The parts of a pack, each with the positions of its sources in the listing."""
+    if isinstance(listing, TableListing):
+        row_runs = runs_of_rows(listing, spool_version(listing.kinds, job.options))
+        for _, group in itertools.groupby(row_runs, key=lambda rows: rows.group):
+            yield _convert_part(listing, list(group))
+    for name, run in runs.items():
+        size_bytes = sum(source.size_bytes for source in listing.sources[run.start : run.stop])
+        part = Part(MAKE, name, run.stop - run.start, size_bytes, number=run.number)
+        yield part, range(run.start, run.stop)
+
+
+def _convert_part(listing: TableListing, row_runs: Sequence[Rows]) -> tuple[Part, Sequence[int]]:
+    """The part of some runs of rows that are converted together, and the positions of the rows."""
+    positions: list[int] = []
+    for rows in row_runs:
+        positions += rows.positions
+    size_bytes = listing.size_bytes * len(positions) // len(listing.sources)
+    lengths = [(rows.name, len(rows.positions)) for rows in row_runs]
+    name = f"rows-{xxhash.xxh3_128_hexdigest(repr(lengths).encode())}"
+    return Part(CONVERT, name, len(positions), size_bytes, runs=lengths), positions

@@ -1,0 +1,167 @@
+"""What a user says about samples to remove -> which samples of a dataset are meant."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import ConfigError
+from fastpipe.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.format.index import Index
+from fastpipe.format.layout import PICTURE
+from fastpipe.format.sample_layout import key_hash
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "=": operator.eq,
+}
+# Columns of the index that can be compared.
+_INDEX_COLUMNS = ("label", *PICTURE)
+_COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
+# Keys or files in a message.
+MAX_NAMED = 5
+_MAX_CLASSES_NAMED = 20
+
+
+class Comparison(NamedTuple):
+    """A comparison of --where, such as `score < 0.2`."""
+
+    column: str
+    sign: str
+    value: str
+
+
+class SampleChoice:
+    """Samples that a user wants to remove: those that all arguments mean."""
+
+    def __init__(
+        self,
+        keys: Iterable[str] | None,
+        classes: str | Sequence[str] | None,
+        where: str | Sequence[str] | None,
+    ) -> None:
+        if keys is None and not classes and not where:
+            raise ConfigError(
+                "remove: expected --keys, --class or --where, which say what is to be removed"
+            )
+        if isinstance(keys, (str, os.PathLike)):
+            raise ConfigError(f"keys: expected a list of keys, got {keys!r}")
+        self._keys = None if keys is None else list(keys)
+        self._classes = [classes] if isinstance(classes, str) else list(classes or ())
+        texts = [where] if isinstance(where, str) else list(where or ())
+        self._comparisons = [_parse_comparison(text) for text in texts]
+
+    def command_options(self) -> list[str]:
+        """The choice as options of a command, for the history of the dataset."""
+        words = []
+        if self._keys is not None:
+            words += ["--keys", "FILE"]
+        for name in self._classes:
+            words += ["--class", name]
+        for comparison in self._comparisons:
+            words += ["--where", " ".join(comparison)]
+        return words
+
+    def select(self, index: Index) -> NDArray[np.bool_]:
+        """(n,) which samples are meant. ConfigError: there is no such key, class or column."""
+        selected = np.ones(len(index), np.bool_)
+        if self._keys is not None:
+            selected &= _has_key(index, self._keys)
+        if self._classes:
+            labels = [_label_of(index, name) for name in self._classes]
+            selected &= np.isin(index.records["label"], labels)
+        for comparison in self._comparisons:
+            selected &= _compare(index, comparison)
+        return selected
+
+
+def _parse_comparison(text: str) -> Comparison:
+    match = _COMPARISON.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"--where {text!r}: expected COLUMN OPERATOR VALUE, such as 'score < 0.2', with one of "
+            f"{', '.join(_OPERATORS)}"
+        )
+    return Comparison(match[1], match[2], match[3])
+
+
+def _has_key(index: Index, keys: Sequence[str]) -> NDArray[np.bool_]:
+    """(n,) which samples have one of these keys. ConfigError: no sample has one of them."""
+    # The index has a hash of each key.
+    wanted = np.array([key_hash(key) for key in keys], np.uint64)
+    known = np.array(index.records["key"])
+    unknown = np.flatnonzero(~np.isin(wanted, known))
+    if len(unknown):
+        names = ", ".join(repr(keys[position]) for position in unknown[:MAX_NAMED].tolist())
+        more = " ..." if len(unknown) > MAX_NAMED else ""
+        raise ConfigError(
+            f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}{more}; "
+            'expected the paths of samples\' sources, as batch["key"] has them'
+        )
+    return np.isin(known, wanted)
+
+
+def _label_of(index: Index, name: str) -> int:
+    if name not in index.class_to_idx:
+        known = ", ".join(index.classes[:_MAX_CLASSES_NAMED])
+        if len(index.classes) > _MAX_CLASSES_NAMED:
+            known += " ..."
+        raise ConfigError(
+            f"class {name!r}: {index.path} has no such class; its classes are {known or 'none'}"
+        )
+    return index.class_to_idx[name]
+
+
+def _compare(index: Index, comparison: Comparison) -> NDArray[np.bool_]:
+    """(n,) for which samples the comparison is true."""
+    column, sign, value = comparison
+    compare = _OPERATORS[sign]
+    if column == "class":
+        if compare not in (operator.eq, operator.ne):
+            raise ConfigError(
+                f"--where class {sign} {value}: classes have no order; expected == or !="
+            )
+        return np.asarray(compare(index.records["label"], _label_of(index, value)), np.bool_)
+
+    values = _read_numbers(index, column)
+    try:
+        # Large integers have no exact float.
+        is_integer = re.fullmatch(r"[+-]?\d+", value) is not None
+        number: float = int(value) if is_integer else float(value)
+    except ValueError:
+        raise ConfigError(
+            f"--where {column} {sign} {value}: expected a number behind {sign}"
+        ) from None
+    return np.asarray(compare(values, number), np.bool_)
+
+
+def _read_numbers(index: Index, column: str) -> NDArray[Any]:
+    """(n,) a column with a number for each sample. ConfigError: there is no such column."""
+    if column in _INDEX_COLUMNS:
+        return np.asarray(index.records[column], np.int64)
+    numbers = {
+        field.name: field
+        for field in index.fields.values()
+        if field.kind == "int" or field.width == 1
+    }
+    if column in numbers:
+        file = index.files / FIELDS_FOLDER / sidecars(numbers[column])[0]
+        values: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
+        return values.reshape(-1)
+    other_field = index.fields.get(column)
+    problem = "no such column"
+    if other_field is not None:
+        problem = f"values of kind {other_field.kind}, no single numbers"
+    expected = ", ".join([*_INDEX_COLUMNS, "class", *numbers])
+    raise ConfigError(f"--where {column}: {index.path} has {problem}; expected one of {expected}")

@@ -1,0 +1,116 @@
+"""New sources for a dataset -> their labels and fields as in the dataset, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.fields import Field
+from fastpipe.format.index import Index
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.sources.listing import Assumption, Listing, SourceField
+
+
+def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
+    """The listing with the labels of a dataset. New classes follow those of the dataset."""
+    # The labels that models have learned stay the same.
+    known = set(classes)
+    names = [*classes, *(name for name in listing.classes if name not in known)]
+    if names == listing.classes:
+        return listing
+    labels_by_name = {name: label for label, name in enumerate(names)}
+    new_labels = [labels_by_name[name] for name in listing.classes]
+    sources = []
+    for source in listing.sources:
+        if source.label != NO_LABEL:
+            source = source._replace(label=new_labels[source.label])
+        sources.append(source)
+    return replace(listing, classes=names, sources=sources)
+
+
+def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
+    """Raises PackError if a user has named the classes, and the listing has others."""
+    if options.source.classes is not None:
+        if listing.classes and listing.classes[: len(index.classes)] != index.classes:
+            raise PackError(
+                f"--classes-from: expected the {len(index.classes):,} classes of {index.path} "
+                "first, in their order, and new ones behind them: labels that models have learned "
+                "stay"
+            )
+        return
+    # Classes that were given when packing have numbers that the user relies on.
+    were_given = "classes_from" in index.info["packs"][0]["options"]["source"]
+    unknown = [name for name in listing.classes if name not in index.class_to_idx]
+    if were_given and unknown:
+        raise PackError(
+            f"{readable(str(listing.root))} has the class {unknown[0]!r}, and {index.path} was "
+            "packed with the classes of --classes-from, which are others. To add it, pass "
+            "--classes-from with all of them, new ones last"
+        )
+
+
+def assumed_of_new_classes(
+    index: Index, classes: Sequence[str], used_labels: Collection[int]
+) -> Iterator[Assumption]:
+    """Says which new classes have another label than in a fresh pack, which sorts all classes."""
+    if index.classes != sorted(index.classes):
+        return  # nobody knows in which order a fresh pack would have them
+    fresh = sorted(classes)
+    for label in range(len(index.classes), len(classes)):
+        name = classes[label]
+        # A class that no new source has makes no difference yet.
+        if label in used_labels and fresh.index(name) != label:
+            yield Assumption(
+                f"the class {name!r} is new, and comes last here: it is {label}. A fresh pack "
+                f"would sort it, and number it {fresh.index(name)}; for the same numbers there: "
+                f"--classes-from {index.path}"
+            )
+
+
+def merge_fields(listing: Listing, index: Index) -> list[SourceField]:
+    """The fields of the next version. PackError: the sources have other fields."""
+    kinds = {name: field.kind for name, field in index.fields.items()}
+    for name in (*kinds, *listing.kinds):
+        if kinds.get(name) != listing.kinds.get(name):
+            raise PackError(
+                f"field {name}: {index.path} has {_describe_kind(kinds.get(name))}, and "
+                f"{listing.root} has {_describe_kind(listing.kinds.get(name))}; all samples of a "
+                "dataset have the same fields. Choose them with --field NAME=COLUMN:KIND, or pack "
+                "the sources into a dataset of their own"
+            )
+    new_fields = {field.name: field for field in listing.fields}
+    return [
+        _merge_field(new_fields[name], field, listing, index)
+        for name, field in index.fields.items()
+    ]
+
+
+def _describe_kind(kind: str | None) -> str:
+    return "no such field" if kind is None else f"the kind {kind}"
+
+
+def _merge_field(new: SourceField, field: Field, listing: Listing, index: Index) -> SourceField:
+    """A field with the names of the dataset, and behind them those that only the sources have."""
+    old = as_source_field(field)
+    longer = old.names
+    shorter = new.names
+    if len(new.names) > len(old.names):
+        longer, shorter = shorter, longer
+    flip_pairs = old.flip_pairs or new.flip_pairs
+    has_other_pairs = bool(new.flip_pairs) and new.flip_pairs != flip_pairs
+    has_other_names = longer[: len(shorter)] != shorter
+    # The names of "classes" are joined when the shards are published.
+    if old.kind != "classes" and (has_other_pairs or has_other_names):
+        raise PackError(
+            f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; "
+            f"expected those of {index.path}, {', '.join(old.names) or 'none'}, in the same order, "
+            f"and new ones behind them. --classes-from {index.path} numbers them by name"
+        )
+    return new._replace(names=longer, flip_pairs=flip_pairs)
+
+
+def as_source_field(field: Field) -> SourceField:
+    """A field of a dataset as a field of its source."""
+    return SourceField(field.name, field.kind, names=field.names, flip_pairs=field.flip_pairs)

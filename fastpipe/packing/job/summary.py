@@ -1,0 +1,171 @@
+"""All shards of a pack -> the dataset, and a summary of the pack."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastpipe.errors import PackError
+from fastpipe.packing.shard.entry import Entries, Entry, Tally
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.plan import Plan
+from fastpipe.packing.shard.publish import publish_dataset
+from fastpipe.sources.listing import Assumption, Facts
+
+_LOG = logging.getLogger("fastpipe.pack")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a pack did.
+
+    Attributes:
+        info: the content of dataset.json.
+        tally: what became of the sources, those of earlier runs included.
+        files: source files that this run read.
+        seconds: this run took.
+        stray: files beside the class folders or tars, which have no class and are left out.
+        dropped: members of tars that are neither picture nor label, by extension; left out.
+        assumed: what the source does not say for sure: how it was read, and the option that settles
+            it.
+        resumed: shards that an earlier run had finished.
+        already_packed: the dataset was there; nothing was done.
+        uploaded_bytes: that this run wrote into a bucket.
+    """
+
+    info: dict[str, Any]
+    tally: Tally
+    files: int
+    seconds: float
+    stray: list[str]
+    dropped: Mapping[str, int]
+    assumed: tuple[Assumption, ...] = ()
+    resumed: int = 0
+    already_packed: bool = False
+    uploaded_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class PackedShards:
+    """The shards of a pack that is to be published.
+
+    Attributes:
+        plan: of the pack; None: a program added the samples.
+        entries: of all shards, in order.
+        files: sources that this run read.
+        resumed: shards that an earlier run had finished.
+        on_published_file: is called after each file that publishing writes.
+    """
+
+    plan: Plan | None
+    entries: Iterable[Entry]
+    files: int = 0
+    resumed: int = 0
+    on_published_file: Callable[[], None] = lambda: None
+
+
+def publish(
+    journal: Journal, facts: Facts, options: PackOptions, shards: PackedShards, started: float
+) -> Summary:
+    """Makes a dataset of finished shards. `started` is when the pack began, monotonic."""
+    entries = Entries(shards.entries)
+    if not entries:
+        raise _nothing_packed_error(facts, entries.tally)
+    journal.remove_old_dataset()
+    journal.check_shards(entries)
+    journal.remove_stale(entries)
+    info = publish_dataset(
+        journal.store,
+        entries,
+        facts,
+        entries.tally,
+        options.shaping(facts.kinds, facts.coordinates),
+        plan=shards.plan,
+        on_file=shards.on_published_file,
+    )
+    journal.clear()
+    return Summary(
+        info=info,
+        tally=entries.tally,
+        files=shards.files,
+        seconds=time.monotonic() - started,
+        stray=facts.stray,
+        dropped=facts.dropped,
+        assumed=(*facts.assumed, *assumed_of_images(info["counts"])),
+        resumed=shards.resumed,
+        uploaded_bytes=journal.store.uploaded_bytes,
+    )
+
+
+def summarize_existing(info: dict[str, Any], facts: Facts, started: float) -> Summary:
+    """The summary of a pack whose dataset, with this `info`, was there already."""
+    return Summary(
+        info=info,
+        tally=Tally(),
+        files=0,
+        seconds=time.monotonic() - started,
+        stray=facts.stray,
+        dropped=facts.dropped,
+        assumed=(*facts.assumed, *assumed_of_images(info["counts"])),
+        already_packed=True,
+    )
+
+
+def assumed_of_images(counts: Mapping[str, Any]) -> list[Assumption]:
+    """What was assumed about images when they were read, by the "counts" of dataset.json."""
+    assumptions = []
+    shown = counts.get("assumed_shown", 0)
+    if shown:
+        images = "1 image" if shown == 1 else f"{shown:,} images"
+        text = (
+            f"boxes, points and masks of {images} that EXIF turns: of the image as it is shown, "
+            "not as it is stored"
+        )
+        assumptions.append(Assumption(text, "--coordinates shown or stored"))
+    transparent = counts.get("transparent", 0)
+    if transparent:
+        images = (
+            "1 image is transparent"
+            if transparent == 1
+            else f"{transparent:,} images are transparent"
+        )
+        text = f"{images} in part; where a loader gives RGB, the colours that are hidden there show"
+        assumptions.append(Assumption(text, "--background white"))
+    return assumptions
+
+
+def tell_assumed(source: object, assumed: Iterable[Assumption]) -> None:
+    """Logs what was assumed about a source. Commands that show a summary hide the log."""
+    for assumption in assumed:
+        _LOG.warning("%s: assumed %s", source, assumption)
+
+
+def _nothing_packed_error(facts: Facts, tally: Tally) -> PackError:
+    sources = "samples of" if facts.made_by else "files in"
+    text = f"none of the {facts.files} {sources} {facts.root} could be packed"
+    reason = ""
+    if tally.rejected:
+        path, reason = tally.rejected[0]
+        if reason:
+            text += f"; the first: {path}: {reason}"
+
+    is_of_field = any(reason.startswith(f"field {name}: ") for name in facts.kinds)
+    if is_of_field and not facts.made_by:
+        text += (
+            ". If the field is at fault, leave it out (--field names the fields to store), or give "
+            "it another kind, such as --field NAME=COLUMN:image or :bytes"
+        )
+    if facts.made_by or (reason and facts.kinds):
+        return PackError(text)
+
+    text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
+    if any(name.endswith(".tar") for name in facts.stray):
+        text += (
+            f"; {facts.root} also holds tars, but if there are folders, fastpipe does not read "
+            "tars: pass one of the tars, or move the tars to a separate folder"
+        )
+    return PackError(text)

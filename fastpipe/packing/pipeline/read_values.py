@@ -1,0 +1,144 @@
+"""A listed sample -> the values of its fields, and the frame that they are in. Note [frames]"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from fastpipe.errors import ImageError
+from fastpipe.format.fields import MOST_VALUE_BYTES
+from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.open_file import FileState
+from fastpipe.packing.fields.mask import draw_shapes
+from fastpipe.packing.fields.placement import Frame, Size, frame_by_size, size_in, sizes_of
+from fastpipe.packing.fields.values import clamped, refuse_long, take
+from fastpipe.sources.class_names import renumbered
+from fastpipe.sources.column_kinds import json_value
+from fastpipe.sources.files import read_as_listed
+from fastpipe.sources.listing import ByteRange, Listing, Source, SourceField, read_source
+from fastpipe.sources.picture import mask_file
+from fastpipe.sources.picture.convert import Packed
+
+
+def read_values(
+    listing: Listing, source: Source, default_frame: Frame, packed: Packed
+) -> tuple[Frame, Iterator[Any]]:
+    """The frame of a sample's values, and the value of each field, read one by one; None: it has no
+    value.
+
+    Args:
+        listing: has the sample.
+        source: the sample.
+        default_frame: of values whose source does not say the size of the image, or if the user has
+            said the frame.
+        packed: the picture of the sample.
+    """
+    if source.note is None:
+        return default_frame, _read_parts(listing, source)
+
+    assert listing.notes is not None  # a listing of rows has notes
+    note = listing.notes.read(source.note.offset_bytes, source.note.size_bytes)
+    # The size of the image, if it is known; the values, and the times of the files that they name,
+    # by field.
+    size, values, times = json.loads(note)
+    frame = default_frame
+    if size is not None:
+        frame_of_size = frame_by_size(tuple(size), packed, default_frame)
+        if frame_of_size is None:
+            raise ImageError(
+                f"expected {size[0]} x {size[1]} pixels, as its annotations say; got "
+                f"{sizes_of(packed)}"
+            )
+        if not default_frame.certain:
+            frame = frame_of_size
+
+    def read() -> Iterator[Any]:
+        image_size = size_in(frame, packed)
+        for field in listing.fields:
+            yield _read_noted(
+                listing, field, values.get(field.name), times.get(field.name), image_size
+            )
+
+    return frame, read()
+
+
+def _read_parts(listing: Listing, source: Source) -> Iterator[Any]:
+    """The values of a sample whose fields are ranges of bytes, such as members of a tar."""
+    # One member may hold the values of several fields, and is read once.
+    notes: dict[ByteRange, Any] = {}
+    for field, part in zip(listing.fields, source.parts, strict=True):
+        yield _read_part(listing, source, field, part, notes)
+
+
+def _read_part(
+    listing: Listing,
+    source: Source,
+    field: SourceField,
+    part: ByteRange | None,
+    notes: dict[ByteRange, Any],
+) -> Any:
+    if part is None:
+        return None if field.kind in ("mask", "image") else take(field.kind, None)
+    offset, size_bytes = part
+    refuse_long(size_bytes, MOST_VALUE_BYTES)  # before it is read
+    member = source._replace(offset_bytes=offset, size_bytes=size_bytes)
+    if not field.in_note:
+        data = read_source(listing.root, member)
+        if field.kind in ("text", "json"):
+            return take(field.kind, _parse(data, field.kind))
+        return data
+
+    if part not in notes:
+        notes[part] = _parse(read_source(listing.root, member), "json")
+    note = notes[part]
+    value = renumbered(field, note.get(field.name) if isinstance(note, dict) else None)
+    if field.names and field.kind == "classes" and isinstance(value, list):
+        value = [entry if isinstance(entry, str) else field.names[entry] for entry in value]
+    return take(field.kind, value)
+
+
+def _parse(data: bytes, kind: str) -> Any:
+    try:
+        return data.decode() if kind == "text" else json_value(data.decode())
+    except UnicodeDecodeError as problem:
+        raise ImageError(
+            f"expected UTF-8, got a byte {data[problem.start]:#04x} at byte {problem.start}"
+        ) from None
+    except (ValueError, RecursionError) as problem:
+        raise ImageError(f"expected JSON ({problem}), got {data[:40]!r}") from None
+
+
+def _read_noted(
+    listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, size: Size
+) -> Any:
+    """A value that the listing has noted, of an image of this size; or the file that it names."""
+    value = renumbered(field, value)
+    if field.kind in ("mask", "image"):
+        if value is None:
+            return None
+        if field.kind == "mask" and "shapes" in value:
+            return draw_shapes(value["shapes"], *size)
+        refuse_long(value["size_bytes"], MAX_SAMPLE_BYTES)  # before it is read
+        state = FileState(value["size_bytes"], mtime_ns or 0, 0)
+        data = read_as_listed(listing.root, value["file"], state)
+        return mask_file.as_png(data) if field.kind == "mask" else data
+
+    # YOLO has boxes and points as shares of the image's width and height.
+    width, height = size
+    if isinstance(value, dict) and "shares" in value:
+        if field.kind == "boxes":
+            boxes = []
+            for x0, y0, x1, y1 in value["shares"]:
+                boxes.append([x0 * width, y0 * height, x1 * width, y1 * height])
+            value = {"boxes": boxes, "labels": value["labels"]}
+        elif field.kind == "keypoints":
+            value = [
+                [[x * width, y * height, seen] for x, y, seen in points]
+                for points in value["shares"]
+            ]
+
+    parsed = take(field.kind, value)
+    if field.kind == "boxes" and parsed is not None:
+        return clamped(parsed, width, height)
+    return parsed

@@ -1,0 +1,194 @@
+"""Converted samples in packing order -> a file of the spool; and a part of such a file -> its
+samples.
+
+Note [run]
+The file of a run has records, one behind the other. A record is a hash and a size, and then a line
+of JSON, the picture, and the members of fields. Behind the records is a footer, with its hash and
+size behind it: the places of some records, so that a reader finds its part without reading the
+whole file. No content of the file is run as code.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fastpipe.errors import PackError
+from fastpipe.format.sample_layout import Stored
+from fastpipe.packing.shard.plan import Outcome
+from fastpipe.sources.picture.convert import Packed
+from fastpipe.store.store import Store
+
+# Bytes of records between two places in the footer.
+_PLACE_EVERY_BYTES = 1 << 16
+# One read of the end of a file gets most footers.
+_END_BYTES = 1 << 17
+# Before a record, and behind the footer: XXH3-64, and the size as a little-endian integer.
+_HASH_BYTES = 8
+_HEAD_BYTES = 16
+
+# The key of `packing_order`.
+OrderKey = tuple[int, str]
+
+
+class Sample(NamedTuple):
+    """A converted row.
+
+    Attributes:
+        place: by which samples are sorted.
+        source_bytes: size of its image in the table.
+        outcome: what became of it. A list of sources, which are not converted, has each as JSON
+            here.
+    """
+
+    place: OrderKey
+    source_bytes: int
+    outcome: Outcome
+
+
+def write_run(store: Store, name: str, samples: Iterable[Sample]) -> None:
+    """Writes samples, which are in packing order. Note [run]"""
+    # Packing order of a record, as two values, and its offset.
+    places: list[tuple[int, str, int]] = []
+    offset = 0
+    next_place_at = 0
+    with store.whole(name) as file:
+        for sample in samples:
+            if offset >= next_place_at:
+                places.append((*sample.place, offset))
+                next_place_at = offset + _PLACE_EVERY_BYTES
+            record = _encode_record(sample)
+            offset += file.write(_head(record))
+            offset += file.write(record)
+        footer = json.dumps(places).encode()
+        file.write(footer + _head(footer))
+
+
+def is_whole_run(store: Store, name: str, sizes: Mapping[str, int]) -> bool:
+    """Whether a run is in a store, which has files of these sizes, and has its footer."""
+    if name not in sizes:
+        return False
+    try:
+        find_ranges(store, name, sizes[name], ())
+    except (PackError, OSError):
+        return False
+    return True
+
+
+def find_ranges(
+    store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[OrderKey, OrderKey]]
+) -> list[tuple[int, int]]:
+    """For each pair of places the range of bytes of a run that has the samples between them, both
+    included.
+
+    A range may have some samples more at both ends.
+    """
+    end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
+    footer_bytes = int.from_bytes(end[-_HASH_BYTES:], "little")
+    footer_at = size_bytes - _HEAD_BYTES - footer_bytes
+    if footer_at < size_bytes - len(end):
+        end = store.read(name, max(footer_at, 0), size_bytes)
+    footer = end[footer_at - size_bytes : -_HEAD_BYTES]
+    if _head(footer) != end[-_HEAD_BYTES:]:
+        raise damaged_error(store, name)
+
+    places = json.loads(footer)
+    offsets = [place[-1] for place in places] + [footer_at]
+    ranges = []
+    for first, last in bounds:
+        # An offset behind the place sorts it behind all records that may have the same place.
+        start_index = max(bisect(places, [*first, footer_at]) - 1, 0)
+        stop_index = bisect(places, [*last, footer_at])
+        ranges.append((offsets[start_index], offsets[stop_index]))
+    return ranges
+
+
+def read_samples(
+    store: Store, name: str, part: tuple[int, int], window_bytes: int
+) -> Iterator[Sample]:
+    """The samples of one of the ranges of `find_ranges`. About `window_bytes` are read at once."""
+    reader = _WindowReader(store, name, part, window_bytes)
+    while not reader.is_at_end():
+        head = reader.read(_HEAD_BYTES)
+        record = reader.read(int.from_bytes(head[_HASH_BYTES:], "little"))
+        if _head(record) != head:
+            raise damaged_error(store, name)
+        line, _, pieces = record.partition(b"\n")
+        number, path, source_bytes, outcome = json.loads(line)
+        if not isinstance(outcome, str):
+            outcome = _decode_packed(outcome, pieces)
+        yield Sample((number, path), source_bytes, outcome)
+
+
+class _WindowReader:
+    """Reads a range of a file from start to end, a window at a time."""
+
+    def __init__(self, store: Store, name: str, part: tuple[int, int], window_bytes: int) -> None:
+        self._store = store
+        self._name = name
+        self._offset, self._stop = part
+        self._window_bytes = window_bytes
+        self._window = b""
+        self._used = 0
+
+    def is_at_end(self) -> bool:
+        return self._used >= len(self._window) and self._offset >= self._stop
+
+    def read(self, size_bytes: int) -> bytes:
+        """The next bytes; fewer at the end of the range."""
+        missing = self._used + size_bytes - len(self._window)
+        if missing > 0:
+            stop = min(self._offset + max(missing, self._window_bytes), self._stop)
+            data = self._store.read(self._name, self._offset, stop)
+            self._offset += len(data)
+            self._window = self._window[self._used :] + data
+            self._used = 0
+        self._used += size_bytes
+        return self._window[self._used - size_bytes : self._used]
+
+
+def _head(data: bytes) -> bytes:
+    size = len(data).to_bytes(_HEAD_BYTES - _HASH_BYTES, "little")
+    return xxhash.xxh3_64_digest(data) + size
+
+
+def _encode_record(sample: Sample) -> bytes:
+    outcome: Any = sample.outcome
+    pieces: Sequence[bytes] = ()
+    if isinstance(outcome, Packed):
+        # The line has the sizes of the bytes that follow it.
+        pieces = [outcome.data, *(value.member or b"" for value in outcome.values)]
+        values = []
+        for value in outcome.values:
+            member_bytes = None if value.member is None else len(value.member)
+            values.append((value.note, member_bytes))
+        outcome = {**vars(outcome), "data": len(outcome.data), "values": values}
+    line = json.dumps((*sample.place, sample.source_bytes, outcome)).encode()
+    return b"".join((line, b"\n", *pieces))
+
+
+def _decode_packed(recorded: dict[str, Any], pieces: bytes) -> Packed:
+    file = io.BytesIO(pieces)
+    data = file.read(recorded["data"])
+    values = []
+    for note, member_bytes in recorded["values"]:
+        member = None if member_bytes is None else file.read(member_bytes)
+        values.append(Stored(note, member))
+    decoded = {
+        "data": data,
+        "source_size": tuple(recorded["source_size"]),
+        "values": tuple(values),
+    }
+    return Packed(**(recorded | decoded))
+
+
+def damaged_error(store: Store, name: str) -> PackError:
+    return PackError(
+        f"{name} in the spool {store.place} has changed since it was written. Remove it, then run "
+        "the same command again: it is made anew"
+    )

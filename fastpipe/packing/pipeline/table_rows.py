@@ -1,0 +1,96 @@
+"""Rows of tables -> their images and the values of their fields, read file by file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fastpipe.errors import ImageError, readable
+from fastpipe.format.open_file import changed
+from fastpipe.packing.fields.values import take
+from fastpipe.sources.class_names import renumbered
+from fastpipe.sources.column_kinds import field_value
+from fastpipe.sources.listing import LARGE_BYTES, START_BYTES, Source, SourceField
+from fastpipe.sources.picture.probe import image_format
+from fastpipe.sources.tables import TableListing, needed_groups, open_table
+
+if TYPE_CHECKING:
+    from fastpipe.sources.parquet_arrow import Cells
+
+
+class Row(NamedTuple):
+    """A row to convert.
+
+    Attributes:
+        source: the row as listed, with the size of its image.
+        cells: the batch of rows that it is in.
+        row_index: of the row in the batch.
+    """
+
+    source: Source
+    cells: Cells
+    row_index: int
+
+
+def read_table_rows(listing: TableListing, sources: Iterable[Source]) -> Generator[Row, None, None]:
+    """These rows, in the order of files and groups."""
+    from fastpipe.sources.parquet_arrow import Cells  # needs pyarrow
+
+    # Number of the row -> source, by file.
+    wanted_by_file: dict[str, dict[int, Source]] = defaultdict(dict)
+    for source in sources:
+        assert source.archive is not None  # a row is in a file
+        wanted_by_file[source.archive][source.offset_bytes] = source
+
+    for name, wanted in sorted(wanted_by_file.items()):
+        path = listing.root / name
+        table = listing.tables[name]
+        with open_table(listing.kind, path) as file:
+            # Size and mtime: a hard link to a file changes its ctime.
+            if file.opened.state[:2] != table.state[:2]:
+                raise changed(path)
+            for group in needed_groups(table, wanted):
+                first_row = group.first_row
+                for batch in file.read(group, listing.columns.read()):
+                    with file.reading(f"rows from {first_row:,} on"):
+                        cells = Cells(batch, listing.columns)
+                    if file.is_replaced():
+                        raise changed(path)
+                    for index, size_bytes in enumerate(cells.sizes):
+                        listed = wanted.get(first_row + index)
+                        if listed is not None:
+                            yield Row(listed._replace(size_bytes=size_bytes), cells, index)
+                    first_row += batch.num_rows
+
+
+def read_image_of_row(row: Row) -> bytes:
+    """The bytes of a row's image. ImageError: there are none, or they are no image."""
+    if row.cells.sizes[row.row_index] > LARGE_BYTES:
+        image_format(
+            row.cells.image_start(row.row_index, START_BYTES)
+        )  # refuses a film without copying it
+    data = row.cells.image(row.row_index)
+    if data is not None:
+        return data
+    path = row.cells.path(row.row_index)
+    if path is None:
+        raise ImageError("no image: expected bytes, got null")
+    raise ImageError(
+        f"no bytes of an image, only its path {readable(path)}: write the table with the images in "
+        "it, for example with Dataset.to_parquet or save_to_disk"
+    )
+
+
+def read_values_of_row(row: Row, fields: Sequence[SourceField]) -> Iterator[Any]:
+    """The value of each field, one by one. ImageError: a cell cannot be a value."""
+    for column, field in enumerate(fields):
+        try:
+            value = row.cells.value(column, row.row_index)
+        except UnicodeDecodeError as problem:
+            raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
+        except (ValueError, OverflowError) as problem:
+            raise ImageError(str(problem)) from None
+        if field.kind not in ("mask", "image"):
+            value = take(field.kind, renumbered(field, field_value(value, field)))
+        yield value
