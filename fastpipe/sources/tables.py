@@ -136,7 +136,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             )
     fields, assumed = settled_classes(columns.fields, texts, how)
     for column, found in categories.items():
-        detections[column] = detections.get(column) or sorted(found.names)
+        if found.is_certain and found.count:
+            detections[column] = detections.get(column) or sorted(found.names)
     if how.box_format is not None and not detections:
         raise no_boxes(readable(str(root)))
     fields = with_names(fields, detections, how.box_format)

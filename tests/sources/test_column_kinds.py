@@ -36,7 +36,8 @@ TYPED: list[tuple[list[object], str]] = [
     ([BOX, None], "boxes"),
     ([{**BOX, "categories": [7]}, {**BOX, "label": [1]}], "boxes"),
     ([{**BOX, "categories": [7, 8]}], "json"),  # one number for each box
-    ([{**BOX, "categories": ["a"]}], "json"),
+    ([{**BOX, "categories": ["a"]}], "boxes"),
+    ([{**BOX, "categories": ["a", "b"]}], "json"),
     ([{**BOX, "categories": [True]}], "json"),
     ([{**BOX, "categories": [7], "labels": [7]}], "json"),
     ([{**BOX, "area": [7]}], "json"),

@@ -14,6 +14,7 @@ from support.sources.listed import flat_photos, paths_of
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.sources import manifest
+from fastpipe.sources.encodings import HINT
 from fastpipe.sources.kinds import list_sources
 from fastpipe.sources.manifest import csv_rows, json_rows
 from fastpipe.sources.rows import Row
@@ -31,9 +32,9 @@ WRONG_CSV = [
     (b"002.jpg", "expected 2 columns, got 1"),
     (b"002.jpg,a,b", "expected 2 columns, got 3"),
     (b"," * 1_000_000, "expected 2 columns, got 1,000,001"),
-    (b"002.jpg,caf\xe9", "column text: expected UTF-8 text, got a byte 0xe9"),
-    (b"002.jpg,a\0b", "column text: expected UTF-8 text, got a byte 0x00"),
-    (b"002\0.jpg,b", "column path: expected UTF-8 text, got a byte 0x00"),
+    (b"002.jpg,caf\xe9", f"column text: expected UTF-8 text, got a byte 0xe9. {HINT}"),
+    (b"002.jpg,a\0b", f"column text: expected UTF-8 text, got a byte 0x00. {HINT}"),
+    (b"002\0.jpg,b", f"column path: expected UTF-8 text, got a byte 0x00. {HINT}"),
     (b",b", "column path: expected the path of an image, got none"),
 ]
 
@@ -49,7 +50,7 @@ def test_wrong_lines_of_csv_are_listed(photos: Path, tmp_path: Path) -> None:
 WRONG_JSONL = [
     (b'{"path": "002.jpg"', "expected an object in JSON (Expecting"),
     (b"[1]", "expected an object in JSON ('list' object is not a mapping), got b'[1]"),
-    (b'{"path": "\xff"}', "expected an object in JSON ('utf-8' codec can't decode byte 0xff"),
+    (b'{"path": "\xff"}', "expected UTF-8 text ('utf-8' codec can't decode byte 0xff"),
     (b'{"path": "\0"}', "expected an object in JSON (Invalid control character"),
     (b"\0" * 9, "expected an object in JSON"),
     (b"[" * 1_000_000, "expected an object in JSON (maximum recursion depth"),
@@ -78,8 +79,8 @@ UNCERTAIN = [
     (b'path\n"' + b"x\n" * LONG, r"a\.csv, line 2: field larger than field limit"),
     (b"path\n" + b"," * 2 * LONG, r"a\.csv, line 2: expected at most 16,777,216 bytes in a line"),
     (b"path\r000.jpg\r001.jpg\r", r"a\.csv, line 1: new-line character seen in unquoted field .* a carriage return"),
-    ("path\n000.jpg\n".encode("utf-16"), COLUMNS + "a byte 0xff"),
-    ("path\n000.jpg\n".encode("utf-16-le"), COLUMNS + "a byte 0x00"),
+    (b"\xff\npath\n000.jpg\n", COLUMNS + "a byte 0xff"),
+    (b"pa\0th\n000.jpg\n", COLUMNS + "a byte 0x00"),
     (b"," * 1_000_000 + b"\n", COLUMNS + "1,000,001"),
     (b"\n", COLUMNS + "0, '' 1 times"),
 ]
