@@ -16,8 +16,8 @@ from fastpipe.engine.pictures import jpeg_of
 from fastpipe.errors import ConfigError, DatasetError, PackError, choice
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import BEFORE_BYTES, FPC_MAGIC, before_picture, picture_ending, sample_key
 from fastpipe.machine.progress import HowFar
 from fastpipe.packing.job.destination import check_apart
@@ -40,7 +40,7 @@ class UnpackedSample(NamedTuple):
     stored_bytes: int
 
 
-def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _into_folders(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes CLASS/KEY.jpg or .png; images without a class lie beside the folders."""
     folders: dict[int, Path] = {NO_LABEL: destination}
     for label, name in enumerate(index.classes):  # also one without images: others keep their labels when packed again
@@ -60,7 +60,7 @@ def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSam
             file.write(sample.picture)
 
 
-def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
+def _into_shards(index: PackedIndex, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes shards of the dataset's names; each appears when it is whole."""
     for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
         with Folder(destination, destination).whole(index.shards[shard].name) as file:
@@ -107,7 +107,7 @@ def unpack(
     if not isinstance(destination, Path):
         raise ConfigError(f"DST {destination}: expected a folder of this machine; unpack into one, then upload it")
     index = open_data(data)
-    if not index.packed:
+    if not isinstance(index, PackedIndex):
         raise DatasetError(f"{data} is not packed: its images are files, or members of tars, already")
     if isinstance(data, Path):
         check_apart(data, destination)
@@ -139,7 +139,7 @@ def unpack(
     return Unpacked(images, size, list(index.fields) if form == "folder" else [])
 
 
-def _runs(index: Index) -> Iterator[range]:
+def _runs(index: PackedIndex) -> Iterator[range]:
     """All samples in order, cut into what a thread takes at once; a run lies in one shard."""
     average = max(1, index.stored_bytes // max(len(index), 1))
     step = max(1, _RUN_BYTES // average)
@@ -149,7 +149,7 @@ def _runs(index: Index) -> Iterator[range]:
             yield range(start, min(start + step, end))
 
 
-def _read(index: Index, run: range) -> list[UnpackedSample]:
+def _read(index: PackedIndex, run: range) -> list[UnpackedSample]:
     records = index.read(np.arange(run.start, run.stop, dtype=np.int64))
     number = int(records[0]["shard"])
     shard = index.shards[number]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, PICTURE
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.version import Version, newest, packs_of
@@ -159,7 +159,7 @@ class Chosen:
         said = [("--class", name) for name in self._classes] + [("--where", " ".join(each)) for each in self._where]
         return [*(() if self._keys is None else ("--keys", "FILE")), *(word for pair in said for word in pair)]
 
-    def of(self, index: Index) -> NDArray[np.bool_]:
+    def of(self, index: PackedIndex) -> NDArray[np.bool_]:
         """(n,) which samples of a dataset are named; ConfigError: it has no such key, class or column."""
         found = np.ones(len(index), np.bool_)
         if self._keys is not None:
@@ -203,14 +203,14 @@ def remove(destination: Place, given: PackOptions, chosen: Chosen) -> Grown:
         return Grown(info, removed=gone, seconds=time.monotonic() - started, uploaded_bytes=uploaded)
 
 
-def _label(index: Index, name: str) -> int:
+def _label(index: PackedIndex, name: str) -> int:
     if name not in index.class_to_idx:
         known = ", ".join(index.classes[:20]) + (" ..." if len(index.classes) > 20 else "")
         raise ConfigError(f"class {name!r}: {index.path} has no such class; its classes are {known or 'none'}")
     return index.class_to_idx[name]
 
 
-def _compared(index: Index, column: str, sign: str, value: str) -> NDArray[np.bool_]:
+def _compared(index: PackedIndex, column: str, sign: str, value: str) -> NDArray[np.bool_]:
     compare = _OPERATORS[sign]
     if column == "class":
         if compare not in (operator.eq, operator.ne):
@@ -306,7 +306,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
     return replace(listing, classes=names, sources=sources)
 
 
-def check_given_classes(listing: Listing, index: Index, options: PackOptions) -> None:
+def check_given_classes(listing: Listing, index: PackedIndex, options: PackOptions) -> None:
     """Raises PackError if the classes that a user has named, now or for the pack, do not allow those of a listing."""
     if options.source.classes is not None:
         if listing.classes and listing.classes[: len(index.classes)] != index.classes:
@@ -324,7 +324,7 @@ def check_given_classes(listing: Listing, index: Index, options: PackOptions) ->
         )
 
 
-def _new_classes(index: Index, classes: Sequence[str], used: Collection[int]) -> Iterator[Assumption]:
+def _new_classes(index: PackedIndex, classes: Sequence[str], used: Collection[int]) -> Iterator[Assumption]:
     """Says of classes that come behind those of a dataset what number they would have in a fresh pack."""
     fresh = sorted(classes)
     if index.classes != sorted(index.classes):
@@ -338,7 +338,7 @@ def _new_classes(index: Index, classes: Sequence[str], used: Collection[int]) ->
             )
 
 
-def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
+def fitting_fields(listing: Listing, index: PackedIndex) -> list[SourceField]:
     """The fields as dataset.json is to describe them; PackError: the sources have others than the dataset."""
     ours, theirs = listing.kinds, {name: one.kind for name, one in index.fields.items()}
     for name in (*theirs, *ours):

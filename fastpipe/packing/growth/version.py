@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.description import Intact, read_info
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_number
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.stored import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
@@ -48,7 +48,7 @@ class Version:
     """The newest version of a dataset, locked, with those before it, and the command that makes the next one."""
 
     journal: Journal
-    index: Index
+    index: PackedIndex
     data: bytes
     history: list[dict[str, Any]]
     options: PackOptions
@@ -203,7 +203,7 @@ def newest(
             raise PackError(
                 f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC {destination}"
             ) from None
-        index = open_data(destination, remote=given.source.remote)
+        index = cast("PackedIndex", open_data(destination, remote=given.source.remote))
         getattr(index, "fetch_small", lambda: None)()  # of a dataset behind a URL
         then = packed_options(index.info["packs"][0]["options"], given.source)
         options = replace(then, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
@@ -231,7 +231,7 @@ def packs_of(info: Mapping[str, Any], shards: Iterable[str]) -> list[dict[str, A
 def versions(data: Place) -> list[dict[str, Any]]:
     """The versions of a dataset, the newest last; DatasetError: there is none, or it is not packed."""
     index = open_data(data)
-    if not index.packed:
+    if not isinstance(index, PackedIndex):
         raise DatasetError(f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST")
     return history(index.info, open_store(data).written_ns(DATASET_FILE))
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url, is_damaged_url, scheme_of
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_number
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal
@@ -149,7 +149,7 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     """What is missing of a dataset, as far as names and sizes tell."""
     try:
         if isinstance(place := journal.store.place, Path):
-            return Index(place).damage(lambda name: (place / name).stat().st_size)
+            return PackedIndex(place).damage(lambda name: (place / name).stat().st_size)
         there = journal.store.sizes()
         for shard in info["shards"]:
             if there.get(shard["name"]) != shard["size_bytes"]:

@@ -11,9 +11,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.open_file import read_at
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.store.remote import cache_root
 from fastpipe.store.remote.blocks import BLOCK_BYTES, Blocks
 from fastpipe.store.remote.cache import WRITTEN, forget, shared_states
@@ -41,7 +41,7 @@ def kept_datasets(root: Path) -> list[KeptDataset]:
         url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
         samples = shard_bytes = resident = 0
         with suppress(DatasetError):  # its small files have not all come yet
-            index = Index(folder)
+            index = PackedIndex(folder)
             samples, shard_bytes = len(index), int(index.shard_sizes.sum())
             blocks, states = _opened(folder, index, url)
             resident = int(blocks.sizes_of(np.flatnonzero(states >= WRITTEN)).sum())
@@ -67,7 +67,7 @@ def check_kept(kept: KeptDataset) -> tuple[int, int]:
     folder = Path(kept.folder)
     if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):  # they have not all come yet
         return 0, 0
-    index = Index(folder)
+    index = PackedIndex(folder)
     blocks, states = _opened(folder, index, kept.url)
     checked = damaged = 0
     for number, shard in enumerate(index.shards):
@@ -91,7 +91,7 @@ def clear(root: Path, kept: KeptDataset) -> bool:
         return cache_root.remove(Path(kept.folder))
 
 
-def _opened(folder: Path, index: Index, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
+def _opened(folder: Path, index: PackedIndex, url: str) -> tuple[Blocks, NDArray[np.uint8]]:
     """The blocks of a dataset, and their states, which keep it in use."""
     blocks = Blocks(index.shard_sizes)
     hold = Hold(folder.parent, folder.name, url)
