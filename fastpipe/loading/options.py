@@ -156,7 +156,7 @@ def field_reader(
     for view, augment in zip(recipe.views, augments, strict=True):
         if augment is not None:
             _check_augment(augment, kinds, view.size or recipe.size, form.channels)
-    return FieldReader(data, recipe, chosen, form)
+    return FieldReader(data, chosen, [view.crop for view in recipe.views], form)
 
 
 def check_together(
