@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.content import Content
@@ -43,7 +43,7 @@ def loader_of(data: Path, fields: Any = None, **options: Any) -> Loader:
 
 
 def moved_by_torchvision(
-    torchvision: ModuleType, index: Index, plan: BatchPlan, row: int, value: NDArray[np.float32]
+    torchvision: ModuleType, index: PackedIndex, plan: BatchPlan, row: int, value: NDArray[np.float32]
 ) -> torch.Tensor:
     """Boxes (M, 4) or points (M, K, 2) of a row's sample, as its random crop and mirroring move them."""
     import torchvision.transforms.v2 as v2
@@ -68,7 +68,7 @@ def not_smaller(boxes: torch.Tensor, least: float) -> torch.Tensor:
 
 
 def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str, list[Any]]) -> None:
-    index = Index(fielded)
+    index = PackedIndex(fielded)
     seen = []
     with loader_of(fielded, EVERYTHING, flip_pairs=PAIRS, drop_last=False) as loader:
         for batch in loader:
@@ -121,7 +121,7 @@ def test_keys_of_buckets_and_mixtures_can_have_other_names(fielded: Path) -> Non
 def test_boxes_and_points_move_with_their_pictures(
     fielded: Path, values: dict[str, list[Any]], torchvision: ModuleType
 ) -> None:
-    index = Index(fielded)
+    index = PackedIndex(fielded)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5, Content.of(index))
     flipped = dropped = 0
     with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2) as loader:
@@ -205,7 +205,7 @@ def test_a_replaced_sample_brings_its_own_fields(
     bad = {3, 17}
     for sample in bad:
         damage(copy, sample)
-    index = Index(copy)
+    index = PackedIndex(copy)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, False, False, 5, Content.of(index))
     options = {"on_error": "replace", "shuffle": False, "drop_last": False}
     ids = []

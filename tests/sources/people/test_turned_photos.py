@@ -31,7 +31,7 @@ from support.sources.turned import (
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.index import Index
+from fastpipe.format.packed_index import PackedIndex
 from fastpipe.packing.steps.work import run_step
 
 ASSUMED = "boxes, points and masks of {} images that EXIF turns: of the image as it is shown, not as it is stored"
@@ -370,4 +370,4 @@ def test_steps_on_a_cluster_know_of_which_picture_values_are(tmp_path: Path) -> 
         ]
         assert (ASSUMED.format(7) in said[-1]) == (source == yolo)
         check_boxes(there, exif="apply")
-        assert Index(there).info["content"] == Index(here).info["content"]
+        assert PackedIndex(there).info["content"] == PackedIndex(here).info["content"]
