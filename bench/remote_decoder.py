@@ -89,9 +89,8 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote-decoder")
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, DATA_BYTES)
-    show(
-        f"{len(PackedIndex(data)):,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds"
-    )
+    samples = len(PackedIndex(data))
+    show(f"{samples:,} samples, batches of {BATCH}, {os.cpu_count()} cores; medians of {chosen.rounds} rounds")
     measure(data, 10 * chosen.seconds, 1)  # from now on it is in memory
     for threads in map(int, chosen.threads.split(",")):
         rounds = [

@@ -240,7 +240,8 @@ def test_no_file_and_no_numbers(dataset: Path, copied: Copy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "words"), [("caption", b"\xff", "no text .*invalid start byte"), ("notes", b"{", "no json")]
+    ("name", "data", "words"),
+    [("caption", b"\xff", "not valid text .*invalid start byte"), ("notes", b"{", "not valid json")],
 )
 def test_what_is_no_text(dataset: Path, copied: Copy, name: str, data: bytes, words: str) -> None:
     copy = copied(dataset)
@@ -258,7 +259,7 @@ def test_json_of_brackets_alone(dataset: Path, copied: Copy) -> None:
     """Python's parser goes only so deep."""
     copy = copied(dataset)
     add_fields(copy, [(Field("notes", "text"), ["[" * 100_000] * FLAT_IMAGES)])
-    with pytest.raises(DatasetError, match="the value of sample 0 is no json"):
+    with pytest.raises(DatasetError, match="the value of sample 0 is not valid json"):
         open_column(copy / FIELDS_FOLDER, FLAT_IMAGES, Field("notes", "json")).take(np.array([0]))
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fastpipe.errors import DatasetError
-from fastpipe.format import index as format_index
+from fastpipe.format import source_paths as format_source_paths
 from fastpipe.format.packed_index import PackedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.packing.job.threads import pack
@@ -53,7 +53,7 @@ def test_paths_are_those_of_the_pictures(data: Path) -> None:
 
 
 def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format_index, "_MOST_OPEN", 2)
+    monkeypatch.setattr(format_source_paths, "_MOST_OPEN", 2)
     index = PackedIndex(data)
     numbers = np.random.default_rng(1).permutation(COUNT)
     records = index.read(numbers)

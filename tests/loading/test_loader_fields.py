@@ -28,7 +28,7 @@ from fastpipe.plan.content import Content
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
-from fastpipe.samples.fields import _resolved
+from fastpipe.samples.fields import _with_options
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]
@@ -300,10 +300,10 @@ def test_pairs_that_fields_have_themselves_may_differ() -> None:
     }
     own = {"face": ((0, 1),), "hand": ((1, 2),), "foot": None}
     for name, field in fields.items():
-        assert _resolved(name, field) == _resolved(fastpipe.Points(name), field)
-        assert _resolved(name, field) == fastpipe.Points(name, flip_pairs=own[name])
+        assert _with_options(name, field) == _with_options(fastpipe.Points(name), field)
+        assert _with_options(name, field) == fastpipe.Points(name, flip_pairs=own[name])
         for given in ((), ((0, 2),)):
-            assert _resolved(fastpipe.Points(name, flip_pairs=given), field).flip_pairs == given
+            assert _with_options(fastpipe.Points(name, flip_pairs=given), field).flip_pairs == given
 
 
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_damaged_sidecar_ends_the_epoch_with_its_name(fielded: Path, copied: C
         for _ in range(len(loader) - 1):
             next(batches)
         with pytest.raises(
-            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is no text"
+            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is not valid text"
         ):
             next(batches)
         with pytest.raises(fastpipe.EngineError, match="an error ended this epoch"):
