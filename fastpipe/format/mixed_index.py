@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -102,26 +102,26 @@ class MixedIndex(Index):
         return self.records_of(np.arange(len(self), dtype=np.int64))
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        reads = [part.records_of for part in self.parts]
-        return self._gather_records(reads, samples.ravel()).reshape(samples.shape)
+        records = gather_from_parts(
+            self.starts,
+            samples.ravel(),
+            lambda part, numbers: self._renumber(part, self.parts[part].records_of(numbers)),
+        )
+        return records.reshape(samples.shape)
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        return self._gather_records([part.read for part in self.parts], samples)
+        return gather_from_parts(
+            self.starts,
+            samples,
+            lambda part, numbers: self._renumber(part, self.parts[part].read(numbers)),
+        )
 
-    def _gather_records(
-        self,
-        reads: Sequence[Callable[[NDArray[np.int64]], NDArray[np.void]]],
-        samples: NDArray[np.int64],
-    ) -> NDArray[np.void]:
-        """(n,) records by the functions of the parts, with the labels and shards of the whole."""
-
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.void]:
-            records = reads[part](numbers).copy()
-            records["label"] = renumbered(records["label"], self._new_labels[part])
-            records["shard"] += np.uint32(self._first_shards[part])
-            return records
-
-        return np.asarray(gather_from_parts(self.starts, samples, read_part))
+    def _renumber(self, part: int, records: NDArray[np.void]) -> NDArray[np.void]:
+        """Records of a part with the labels and shards of the whole."""
+        records = records.copy()  # an index that is in memory returns its own
+        records["label"] = renumbered(records["label"], self._new_labels[part])
+        records["shard"] += np.uint32(self._first_shards[part])
+        return records
 
     def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
         """See Index; the message counts the pictures of one part."""
@@ -152,23 +152,21 @@ class MixedIndex(Index):
         return any(part.scattered for part in self.parts)
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-            return self.parts[part].samples_at(numbers) + np.int64(self.starts[part])
-
-        return np.asarray(gather_from_parts(self.starts, places, read_part))
+        return gather_from_parts(
+            self.starts,
+            places,
+            lambda part, numbers: self.parts[part].samples_at(numbers) + self.starts[part],
+        )
 
     def paths_of(self, samples: NDArray[np.int64]) -> Sequence[str | None]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> Sequence[str | None]:
-            return self.parts[part].paths_of(numbers)
-
-        paths: Sequence[str | None] = gather_from_parts(self.starts, samples, read_part)
-        return paths
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].paths_of(numbers)
+        )
 
     def hashes(self, samples: NDArray[np.int64], name: str) -> NDArray[np.uint64]:
-        def read_part(part: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-            return self.parts[part].hashes(numbers, name)
-
-        return np.asarray(gather_from_parts(self.starts, samples, read_part))
+        return gather_from_parts(
+            self.starts, samples, lambda part, numbers: self.parts[part].hashes(numbers, name)
+        )
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         part, number = part_and_number(self._first_shards, shard)
@@ -240,6 +238,7 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
         fields = [part.fields[name] for part in parts]
         first = fields[0]
         class_names = [field.names for field in fields]
+        # A batch has one array for a field, so its values must have one shape in all datasets.
         shapes = {(field.kind, field.width, field.points, field.labelled) for field in fields}
         has_same_classes = len({(field.names, field.classes) for field in fields}) == 1
         if len(shapes) > 1:
@@ -254,6 +253,7 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
                 f"the classes of {name!r} have other names, or none, in some of the datasets"
             )
         else:
+            # Classes are joined by name, as the classes of images are.
             all_names, new_labels[name] = union(class_names)
             class_count = len(all_names) if first.classes else 0
             joined[name] = replace(first, names=tuple(all_names), classes=class_count, files={})

@@ -72,6 +72,7 @@ class PackedIndex(Index):
         self.folder = Path(os.path.abspath(folder))  # of the shards; programs change their folder
         self.path = shown_as or folder
         self._max_pixels = max_pixels
+        # Shards are collected while the JSON is parsed: as objects, thousands would take megabytes.
         shard_columns = ShardColumns()
         info = read_info(folder, shard_columns.take, version)
         try:
@@ -165,6 +166,8 @@ class PackedIndex(Index):
 
     def _open_rows(self) -> Rows:
         """Opens index.npy. DatasetError: it is gone, or the folder holds a different dataset."""
+        # The file is opened when it is first read, perhaps long after the description was. In
+        # between, somebody may have packed another dataset into the folder.
         file = OpenFile(self.files / INDEX_FILE)
         if file.identity != self._records_file:
             # Another file is not yet another dataset: it may be a copy of the same one.

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.columns import Ragged
+
+V = TypeVar("V")
 
 
 class PartSamples(NamedTuple):
@@ -46,8 +48,8 @@ def split_by_part(starts: NDArray[np.int64], samples: NDArray[np.int64]) -> Iter
 def gather_from_parts(
     starts: NDArray[np.int64],
     samples: NDArray[np.int64],
-    read: Callable[[int, NDArray[np.int64]], Any],
-) -> Any:
+    read: Callable[[int, NDArray[np.int64]], V],
+) -> V:
     """Reads the values of samples part by part; returns them in the order of the samples.
 
     Args:
@@ -56,22 +58,28 @@ def gather_from_parts(
         read: gets a part and (m,) numbers in it. Returns a Ragged, an array (m, ...) or a list.
     """
     positions = []
-    values = []
+    values: list[Any] = []
     for group in split_by_part(starts, samples):
         positions.append(group.positions)
         values.append(read(group.part, group.numbers))
+    merged: V = _merge(positions, values, len(samples))
+    return merged
+
+
+def _merge(positions: Sequence[NDArray[np.intp]], values: Sequence[Any], count: int) -> Any:
+    """The values of `count` samples; `values` has those of each part, for these positions."""
     if isinstance(values[0], Ragged):
-        return _merge_ragged(positions, values, len(samples))
+        return _merge_ragged(positions, values, count)
+    merged: Any = [None] * count
     if isinstance(values[0], np.ndarray):
-        merged = np.empty((len(samples), *values[0].shape[1:]), values[0].dtype)
+        merged = np.empty((count, *values[0].shape[1:]), values[0].dtype)
         for rows, array in zip(positions, values, strict=True):
             merged[rows] = array
         return merged
-    merged_list: list[Any] = [None] * len(samples)
     for rows, items in zip(positions, values, strict=True):
         for row, item in zip(rows.tolist(), items, strict=True):
-            merged_list[row] = item
-    return merged_list
+            merged[row] = item
+    return merged
 
 
 def _merge_ragged(

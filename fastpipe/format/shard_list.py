@@ -93,6 +93,7 @@ class ShardColumns:
         Raises:
             KeyError, TypeError, ValueError: an entry is impossible.
         """
+        # `take` has put None in the place of each shard, in the list of shards or elsewhere.
         for entry in a_list(entries):
             if entry is not None:
                 _parse_entry(entry)  # raises for the entry that `take` refused

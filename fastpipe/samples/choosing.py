@@ -81,6 +81,7 @@ def chosen_ids(data: BaseDataset, chosen: Any) -> Int64s:
 
     if isinstance(chosen, str):
         chosen = [chosen]
+    # Numbers, a mask or keys, in whatever a user has them in: a list, an array, a column, a tensor.
     if isinstance(chosen, (np.ndarray, Column)) and chosen.dtype.kind in "UO":
         chosen = chosen.tolist()
     if isinstance(chosen, (list, tuple)) and chosen and isinstance(chosen[0], str):
@@ -131,6 +132,8 @@ def ids_of_keys(content: Content, keys: Sequence[object], option: str, end: str 
     Raises:
         ConfigError: a key is that of no sample, or of several.
     """
+    # The index has the hashes of keys alone. So all of them are compared with the wanted ones, some
+    # samples at a time, and no path is read.
     key_hashes = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
     distinct, position_of_key = np.unique(key_hashes, return_inverse=True)
     # (distinct,) the last sample that has the hash, and how many have it.

@@ -233,6 +233,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         part = self._choose(np.flatnonzero(is_inside), "fold")
         name = f"fold({fold}, of={of}) of {self.path}"
         warn_of_missing_classes(self, part, rest, name, stratified=stratify is not None)
+        # Another fold of either side must not divide it along the same hash.
         next_level = level + 1
         return rest._with(fold_level=next_level), part._with(fold_level=next_level)
 
@@ -453,6 +454,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
                 f"{method}: none of the {len(self):,} samples of {self.path} is left{share}; "
                 "choose more"
             )
+        # A share of a mixture is a run of ids, in whatever order the user chose the samples.
         if content.mixed:
             ids = ids[np.argsort(share_of, kind="stable")]
 
@@ -462,6 +464,7 @@ class Dataset(BaseDataset, torch.utils.data.Dataset[Any]):
         if labels is not None:
             labels = DerivedColumn(labels, ids=ids)
         added = {name: DerivedColumn(column, ids=ids) for name, column in selection.added.items()}
+        # A loader's state has the digest, so that it is not loaded for other samples.
         digest = xxhash.xxh3_64_hexdigest(samples.astype("<i8").tobytes())
         return self._with(
             samples=samples,

@@ -41,20 +41,20 @@ SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the
 Asked = str | Boxes | Points  # the name of a field, or its options
 
 
-def name_of(asked: Asked) -> str:
+def name_of(request: Asked) -> str:
     """The name of a field that was asked for."""
-    return asked if isinstance(asked, str) else asked.name
+    return request if isinstance(request, str) else request.name
 
 
-def keys_of(key: str, asked: Asked, data: BaseDataset) -> list[str]:
+def keys_of(key: str, request: Asked, data: BaseDataset) -> list[str]:
     """The keys of a batch that a field fills: its own, and those of what comes with boxes."""
     keys = [key]
-    if isinstance(asked, Boxes):
-        if data.fields[asked.name].labelled:
+    if isinstance(request, Boxes):
+        if data.fields[request.name].labelled:
             keys.append(f"{key}_labels")
-        if asked.form == "flat":
+        if request.form == "flat":
             keys.append(f"{key}_offsets")
-        elif asked.form != "list":
+        elif request.form != "list":
             keys.append(f"{key}_counts")
     return keys
 
@@ -75,6 +75,8 @@ def chosen_fields(data: BaseDataset, fields: object, *, own: tuple[str, ...]) ->
         ConfigError: `fields` is wrong.
     """
     known = (*own, *data.fields)
+    # A field may be there under several keys, such as "image" as "left" and "right", but it is read
+    # once, so its options must be the same.
     chosen: dict[str, Asked] = {}
     options: dict[str, Asked] = {}  # by name of the field
     batch_keys: set[str] = set()
@@ -87,18 +89,18 @@ def chosen_fields(data: BaseDataset, fields: object, *, own: tuple[str, ...]) ->
         if name not in known:
             hint = data.missing_field_hint(name)
             raise ConfigError(f"fields: {data.path} has {', '.join(known)}; got {name!r}{hint}")
-        asked = _with_options(value, data.fields.get(name))
-        if options.setdefault(name, asked) != asked:
+        request = _with_options(value, data.fields.get(name))
+        if options.setdefault(name, request) != request:
             raise ConfigError(
                 f"fields: {name!r} is there twice, with other options; got {fields!r}"
             )
-        for batch_key in keys_of(key, asked, data):
+        for batch_key in keys_of(key, request, data):
             if batch_key in batch_keys:
                 raise ConfigError(
                     f"fields: {batch_key!r} would be twice in a batch; got {fields!r}"
                 )
             batch_keys.add(batch_key)
-        chosen[key] = asked
+        chosen[key] = request
     return chosen
 
 
@@ -119,11 +121,11 @@ def _keyed_fields(fields: object, known: tuple[str, ...]) -> list[tuple[Any, Any
     return pairs
 
 
-def _with_options(asked: Any, field: Field | None) -> Asked:
+def _with_options(request: Any, field: Field | None) -> Asked:
     """A field as Boxes or Points where it is of these kinds, else its name.
 
     Args:
-        asked: its name, or options.
+        request: its name, or options.
         field: None: it is not a field of the dataset.
 
     Raises:
@@ -131,36 +133,36 @@ def _with_options(asked: Any, field: Field | None) -> Asked:
     """
     option_types = {"boxes": Boxes, "keypoints": Points}
     option_type = option_types.get(field.kind) if field is not None else None
-    if isinstance(asked, str):
+    if isinstance(request, str):
         if option_type is None:
-            return asked
-        asked = option_type(asked)
-    elif option_type is None or not isinstance(asked, option_type):
+            return request
+        request = option_type(request)
+    elif option_type is None or not isinstance(request, option_type):
         kind = f"a field of {field.kind}" if field is not None else "not a field of the dataset"
         raise ConfigError(
-            f"fields: got {asked!r}, but {asked.name!r} is {kind}; pass its name alone"
+            f"fields: got {request!r}, but {request.name!r} is {kind}; pass its name alone"
         )
-    if isinstance(asked, Boxes):
-        return asked
+    if isinstance(request, Boxes):
+        return request
 
-    assert isinstance(asked, Points)
+    assert isinstance(request, Points)
     assert field is not None
-    flip_pairs = asked.flip_pairs
+    flip_pairs = request.flip_pairs
     if flip_pairs is None and field.flip_pairs:
         flip_pairs = field.flip_pairs
     for first, second in flip_pairs or ():
         check_point(first, field.points)
         check_point(second, field.points)
-    return replace(asked, flip_pairs=flip_pairs)
+    return replace(request, flip_pairs=flip_pairs)
 
 
 def sample_fields(data: BaseDataset, fields: object) -> dict[str, Asked]:
     """Checks the `fields=` of single samples; returns the same as chosen_fields."""
     chosen = chosen_fields(data, fields, own=OF_SAMPLES)
-    for asked in chosen.values():
-        if isinstance(asked, Boxes) and asked.form != "list":
+    for request in chosen.values():
+        if isinstance(request, Boxes) and request.form != "list":
             raise ConfigError(
-                f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave "
+                f"fields: a single sample has its boxes as one tensor, got {request!r}; leave "
                 "form out"
             )
     return chosen
@@ -179,11 +181,11 @@ def check_mirrored(chosen: Iterable[Asked], mirroring: str) -> None:
     if not mirroring:
         return
     way_out = "pass hflip=False" if mirroring == "hflip" else f"leave {mirroring} out"
-    for asked in chosen:
-        if isinstance(asked, Points) and asked.flip_pairs is None:
+    for request in chosen:
+        if isinstance(request, Points) and request.flip_pairs is None:
             raise ConfigError(
-                f"fields: {asked.name!r} has points, and {mirroring} mirrors images: a left eye "
-                f"would become a right eye. Pass fastpipe.Points({asked.name!r}, "
+                f"fields: {request.name!r} has points, and {mirroring} mirrors images: a left eye "
+                f"would become a right eye. Pass fastpipe.Points({request.name!r}, "
                 "flip_pairs=[(1, 2), ...]), the numbers of the points that change places; "
                 f"flip_pairs=[] if there are none; or {way_out}"
             )
@@ -210,13 +212,13 @@ class FieldReader:
         form: PixelForm | None = None,
     ) -> None:
         self._crops = crops
-        self.options = {name_of(asked): asked for asked in chosen.values()}
+        self.options = {name_of(request): request for request in chosen.values()}
         self.names = tuple(self.options)
         # By key of a batch, the entry that it has: the name of a field, with "_labels" or the like.
         self.keys: dict[str, str] = {}
-        for key, asked in chosen.items():
-            name = name_of(asked)
-            for entry in keys_of(name, asked, data):
+        for key, request in chosen.items():
+            name = name_of(request)
+            for entry in keys_of(name, request, data):
                 self.keys[key + entry.removeprefix(name)] = entry
 
         # The columns, by how their values come into a batch.
@@ -259,7 +261,10 @@ class FieldReader:
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        boxes = {name: asked for name, asked in self.options.items() if isinstance(asked, Boxes)}
+        boxes: dict[str, Boxes] = {}
+        for name, request in self.options.items():
+            if isinstance(request, Boxes):
+                boxes[name] = request
         values = HostFields(self.keys, tuple(self.pictures), boxes)
         if self._source_paths is not None:
             values.lists["key"] = self._source_paths.of(plan.samples, plan.records)
@@ -282,6 +287,7 @@ class FieldReader:
         rows = view.by_row()
         geometry = None
         if crop is not None:
+            # Positions are stored in pixels of the whole picture.
             widths = rows.records["width"].astype(np.int64)
             heights = rows.records["height"].astype(np.int64)
             geometry = geometry_of(crop, rows.crops, widths, heights, rows.flips)
@@ -366,6 +372,7 @@ def by_sample(of_rows: list[Any], plan: BatchPlan) -> list[Any]:
 
 def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
     """(n, classes) float32: 1 for the classes of each sample, else 0."""
+    # Several labels of a sample set several ones; a label that comes twice sets the same one.
     hot = np.zeros((len(tags.offsets) - 1, classes), dtype=np.float32)
     hot[rows_of(tags), tags.values] = 1
     return hot

@@ -47,6 +47,7 @@ def parts_of(
     units = pictures
     if groups is not None:
         units = _join_groups(_group_hashes(data, groups), pictures)
+    # Draws in [0, 1) by the hash of each unit: all samples of a unit have the same.
     draws = uniform(key(0, level, Stream.FOLD), units.view(np.int64))
     if stratify is None:
         return _parts_by_draw(draws, count)
@@ -119,6 +120,8 @@ def _group_hashes(data: BaseDataset, groups: Any) -> Uint64s:
                 raise ConfigError(f"{expected}; sample {sample} has {value!r:.60}")
             group_of[sample] = numbers.setdefault(value, len(numbers))
         names = list(numbers)
+    # Hashes of the names, and not the names' numbers, so that a group keeps its part when other
+    # groups come or go.
     hashes = []
     for name in names:
         hashes.append(xxhash.xxh3_64_intdigest(str(name).encode(errors="surrogatepass")))

@@ -33,6 +33,8 @@ def join_selections(parts: Sequence[BaseDataset], labels: str) -> Selection:
     starts = starts_of([len(part) for part in parts])
     class_names, label_tables = _join_classes(parts, labels)
 
+    # A part may be joined of several stored datasets itself. Its table of labels is put behind
+    # theirs, so that there is one table from each stored dataset to the labels of all.
     stored: list[StoredDataset] = []
     new_labels = []
     for selection, table in zip(selections, label_tables, strict=True):
@@ -78,6 +80,7 @@ def _join_samples(parts: Sequence[BaseDataset]) -> Int64s | None:
     """The numbers of the samples in the joined index; None: all, in its order."""
     if all(part._selection.samples is None for part in parts):
         return None
+    # The index of all has the samples of the parts' indexes, chosen or not, behind one another.
     firsts = starts_of([len(part.index) for part in parts])
     samples = []
     for part, first in zip(parts, firsts, strict=False):
@@ -124,6 +127,7 @@ def _join_columns(name: str, columns: Sequence[ById], starts: Int64s) -> ById:
             "with_column"
         )
     if isinstance(samples[0], np.ndarray):
+        # A batch may have rows of several datasets, and an array has one dtype.
         dtype = np.result_type(*samples)
         columns = [DerivedColumn(column, partial(np.asarray, dtype=dtype)) for column in columns]
     return JoinedColumn(starts, columns)

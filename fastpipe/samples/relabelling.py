@@ -131,6 +131,7 @@ def class_list_by_number(
     """
     from fastpipe.sources.class_names import are_positions  # most programs give no classes
 
+    # The classes that samples have: a folder of numbers may have gaps.
     used = []
     for name, count in zip(data.classes, data.class_counts, strict=True):
         if count:
@@ -165,6 +166,7 @@ def with_new_classes(
         new_labels: of each class that there is now.
     """
     names = list(classes)
+    # Old label -> new one. NO_LABEL is -1 and so takes the last entry.
     table = np.array([*new_labels, NO_LABEL], dtype=np.int64)
     labels = selection.labels
     if labels is not None:

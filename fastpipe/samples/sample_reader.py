@@ -66,7 +66,7 @@ class SampleFormat:
         """A function that calls the transform with a sample in the form that it expects."""
         if self.fields is None:
             return applier(self.transform, images=self.images)
-        image_keys = [key for key, asked in self.fields.items() if asked == "image"]
+        image_keys = [key for key, request in self.fields.items() if request == "image"]
         return applier(self.transform, dicts=True, images=self.images, keys=image_keys)
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class SampleReader:
         form = None if self._pixels is None else self._pixels.form(data)
         self._pictures = Pictures(data.index, form)
         self._transform = sample_format.applier()
-        # A transform that fails on tensors may be one of Pillow's images.
+        # Shown with an error of the transform: it may expect Pillow's images.
         self._has_pil_hint = (
             sample_format.transform is not None and sample_format.images == "tensor"
         )
@@ -118,10 +118,12 @@ class SampleReader:
         if self._cropping is not None:
             plan = self._cropping.plan(ids, numbers, records)
         else:
+            # A plan of whole pictures: nothing looks at its crops.
             flips = np.zeros(len(ids), dtype=np.bool_)
             plan = BatchPlan(ids, numbers, records, _NO_CROPS, flips, ~flips, numbers)
 
         samples: list[Any] = []
+        # Of a dataset behind a URL, all samples are fetched at a time.
         with self._pictures.fetched(numbers):
             if self._fields is not None:
                 for position, sample in enumerate(self._read_dicts(plan, self._fields)):
@@ -155,6 +157,7 @@ class SampleReader:
             if self._has_pil_hint and isinstance(problem, (TypeError, AttributeError, ValueError)):
                 problem.add_note(_PIL_HINT)
             raise
+        # A transform may return an array or a number for each crop.
         tensors = []
         for crop in crops:
             is_tensor = isinstance(crop, torch.Tensor)
@@ -172,6 +175,7 @@ class SampleReader:
         for name, items in values.lists.items():
             makers[name] = items.__getitem__
         for name, array in values.arrays.items():
+            # A single number becomes Python's, as labels are in torchvision's datasets.
             numbers: Any = array.tolist() if array.ndim == 1 else torch.from_numpy(array)
             makers[name] = numbers.__getitem__
         for name, column in fields.pictures.items():
@@ -221,6 +225,7 @@ class SampleReader:
         options: Boxes,
         canvas_sizes: Sequence[tuple[int, int]],
     ) -> Iterator[tuple[str, list[Any]]]:
+        # Only a crop can cut boxes down to a sliver.
         if self._cropping is not None:
             placed = placed.take(large_enough(placed.values, options.min_size, options.min_area))
         tensors = []

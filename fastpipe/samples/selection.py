@@ -61,6 +61,7 @@ class Selection:
     def index(self) -> Index:
         """The description of all that is stored: shards, records, fields, counts of packing."""
         indexes = [stored.index for stored in self.stored]
+        # The usual case, one dataset as it is, needs no index around its index.
         if self.relabelling is None:
             return indexes[0]
         return MixedIndex(indexes, self.relabelling.new_labels, self.relabelling.classes)
@@ -81,6 +82,7 @@ class Selection:
         return StoredColumn(self, name)
 
     def __getstate__(self) -> dict[str, Any]:
+        # Without `index` and `content`, which cached_property keeps beside the fields.
         return {state.name: getattr(self, state.name) for state in fields(self)}
 
 

@@ -79,6 +79,8 @@ def duplicates(
     """
     first = as_dataset(data)
     if other is None:
+        # The hashes of stored bytes are exact. They differ between storages, and files that are not
+        # packed have none.
         has_hashes = first.index.packed and len(first.stored) == 1
         hashes = _hashes(first, "xxh3_64" if has_hashes else "identity")
         groups = _repeated(hashes)
@@ -112,6 +114,7 @@ def _repeated(hashes: NDArray[np.uint64]) -> list[list[int]]:
 
 def _samples_by_hash(hashes: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> list[list[int]]:
     """For each of some hashes, which ascend, the samples that have it."""
+    # numpy leaves only samples that are in a group: most datasets have few.
     samples = np.flatnonzero(np.isin(hashes, wanted))
     positions = np.searchsorted(wanted, hashes[samples])
     groups: list[list[int]] = [[] for _ in wanted]

@@ -89,6 +89,7 @@ class Inspection:
 
 def inspect(index: Index) -> Inspection:
     """Gathers the figures of a dataset. Reads its index, not its pictures."""
+    # Histograms of so many records do not change with more; the index may have a billion.
     step = max(1, -(-len(index) // _MOST_ROWS))
     records = index.records[::step]
     width = records["width"].astype(np.float64)
@@ -219,6 +220,7 @@ def score(samples: Int64s, labels: Int64s, batch_size: int, count: int) -> Shuff
     places = np.arange(len(samples))
     displacement = float(np.abs(samples - places).mean()) / count
 
+    # Neighbours in the shards that are in the epoch's part at all, and whether one batch has both.
     by_sample = np.argsort(samples, kind="stable")
     is_next_sample = np.diff(samples[by_sample]) == 1
     is_same_batch = batches[by_sample[1:]] == batches[by_sample[:-1]]

@@ -89,6 +89,7 @@ def colour_of(number: int) -> tuple[int, int, int]:
 
 def _draw_mask(image: NDArray[np.uint8], ids: NDArray[Any]) -> None:
     height, width, _ = image.shape
+    # Nearest: ids between two ids would be other objects.
     small = cv2.resize(ids.astype(np.int32), (width, height), interpolation=cv2.INTER_NEAREST)
     is_drawn = small != 0
     colours = np.array(_COLOURS, dtype=np.float32)[small[is_drawn] % len(_COLOURS)]
@@ -189,6 +190,7 @@ def of_samples(
             if isinstance(value, torch.Tensor):
                 arrays[name] = _plain_array(value)
         for name, shown in fields.items():
+            # Single samples have visibility beside the points, batches behind x and y.
             if shown.kind == "keypoints":
                 visibility = arrays[f"{name}_visibility"][..., None]
                 arrays[name] = np.concatenate([arrays[name], visibility], axis=2)

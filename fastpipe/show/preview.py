@@ -114,9 +114,11 @@ def preview(
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
     notes: list[list[str]] = []
+    # A row of the sheet: the photo with its fields, the photo with the crops, and each column.
     for row, (marks, lines) in enumerate(of_samples(data, plan, fields)):
         record = plan.records[row]
         photo = _photo(parts, plan, row)
+        # Crops are in pixels of the stored picture, the photo has those of its cell.
         scale = photo.shape[1] / record["width"]
         crop_boxes = np.stack([column.plan.crops.boxes[row] for column in columns]) * scale
         cells.append(fitted(with_marks(photo, marks), SIZE))
@@ -207,6 +209,7 @@ def _photo(parts: Parts, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     crops = Crops(box.astype(np.float64), box.astype(np.int32), size)
     flips = np.zeros(1, dtype=np.bool_)
     whole_photo = replace(plan.part(row, row + 1), crops=crops, flips=flips)
+    # The engine returns the rows that failed; here is one row.
     for _, reason in parts.maker.engine.decode(whole_photo, image):
         raise parts.maker.index.sample_error(int(whole_photo.samples[0]), reason)
     return _drawable(image[0])
@@ -237,6 +240,7 @@ def _drawable(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     *_, height, width, channels = images.shape
     if channels < 4:
         return np.broadcast_to(images, (*images.shape[:-1], 3)).copy()
+    # A checkerboard of two grays.
     square = -(-max(height, width) // _SQUARES)
     down, across = np.indices((height, width)) // square
     board = np.where((down + across) % 2, 255.0, 200.0)[..., None]

@@ -88,6 +88,7 @@ def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[
     drawn = image.copy()
     height, width, _ = image.shape
     last_pixel = np.array([width - 1, height - 1])
+    # From the last to the first, which then lies above.
     for number in reversed(range(len(boxes))):
         top_left = boxes[number, :2]
         bottom_right = top_left + boxes[number, 2:]
@@ -109,6 +110,7 @@ def _clipped(point: NDArray[np.int64], last_pixel: NDArray[np.int64]) -> tuple[i
 def write_png(path: Path, image: NDArray[np.uint8]) -> None:
     """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all."""
     _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    # A program that is killed must not leave half a picture under the name that it shows.
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_bytes(data.tobytes())

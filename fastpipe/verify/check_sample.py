@@ -64,6 +64,7 @@ def _announced_member(head: bytes, key: str, endings: tuple[str, ...]) -> tuple[
     for ending in endings:
         name = f"{key}.{ending}"
         if head.startswith(f"{name}\0".encode()):
+            # A header is compared as a whole: pack writes it in one way only.
             size = int(head[tar.SIZE_FIELD], 8)
             if head == tar.header(name, size):
                 return ending, size
@@ -291,6 +292,8 @@ def _check_sample(
         )
         return Mismatch(damage, of_shard=False)
 
+    # The image has the bytes that the index expects, so a flaw in it is damage in any case. Label
+    # and note have no hash of their own: the record that they give is compared below.
     problem_words = flaw(picture)
     if problem_words is None:
         try:

@@ -61,6 +61,7 @@ def check_index(index: PackedIndex) -> Iterator[Damage]:
 
     It goes through the index in one pass, which keeps a few MB in memory.
     """
+    # The hash of index.npy is right, so a sum that differs is an error of dataset.json.
     class_counts = np.zeros(len(index.classes), dtype=np.int64)
     stored_bytes = 0
     forms = Counter[PixelForm]()
@@ -224,6 +225,8 @@ def check_shards(
         if not any(damage.samples for damage in damages):  # else all of its samples are lost
             readable.append(shard)
 
+    # Threads check spans, in any order. `Ahead` returns them in the order of the shards, so that
+    # each shard's bytes are hashed here one after the other, while they are in the cache.
     total_samples = sum(shard.samples for shard in readable)
     total_bytes = sum(_readable_bytes(shard) for shard in readable)
     samples_done = 0
@@ -232,7 +235,7 @@ def check_shards(
     reading: _ShardReading | None = None
     with closing(Ahead(check_span, threads)) as ahead:
         for span, checked in ahead.each(spans):
-            if reading is None or span.start == 0:
+            if reading is None or span.start == 0:  # the first span of a shard
                 is_wrong = span.shard.number in size_is_wrong
                 reading = _ShardReading(span.shard, index, bool(span.starts), is_wrong)
             findings.of_contents += reading.add(span, checked)
@@ -283,6 +286,8 @@ class _ShardReading:
             yield from impossible_records(shard, self._index)
 
         digest = self._digest.hexdigest()
+        # If the bytes of the shard are those that were packed, a record that does not fit them is
+        # wrong. Otherwise the shard is to blame.
         is_intact = not self._hash_is_wrong and digest == shard.xxh3_64
         for damage, of_shard in self._mismatches:
             is_of_index = is_intact and not of_shard
@@ -318,6 +323,8 @@ def _plan_spans(
         if index is not None:
             records = index.of(shard)
             is_possible = not impossible(records, shard, index).any()
+            # The headers cost a pass through the shard, so they are read only if the index is in
+            # doubt.
             if not (is_possible and whole_index):
                 starts = starts_in_tar(shard)
             if is_possible and not starts:

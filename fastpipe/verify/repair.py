@@ -89,6 +89,7 @@ def repair(
         )
     info = description.info
     folder = version_folder(info["version"])
+    # Findings name files in the dataset's folder; those of a version lie in a folder of their own.
     damaged = {name.removeprefix(folder) for name in damaged}
     _check_repairable(path, info, description.shards, damaged)
 
@@ -186,6 +187,7 @@ def _listing_of_pack(
             "again from a folder; run the program that wrote it again, into a new folder. "
             f"index.npy and the files in {FIELDS_FOLDER} can be repaired if all shards are intact"
         )
+    # The digest of the listing was recorded: with the same sources, packing makes the same bytes.
     current = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
     expected = pack["source"]["xxh3_128"]
     if current.digest() == expected:
@@ -285,6 +287,7 @@ def _remake_shards(
         total_bytes += sum(source.size_bytes for source in sources)
     if not total_bytes:  # a table has only the size of all of its images
         total_bytes = listing.size_bytes * file_count // len(listing.sources)
+    # Files that could not be packed then are expected to fail again.
     rejected = {entry["path"] for entry in read_rejected(path, repack.info["version"])}
     files_done = 0
     bytes_done = 0
@@ -305,6 +308,7 @@ def _remake_shards(
         with repack.remade(run, journal.store.scratch, on_source) as (folder, tars):
             for name in sorted(names):
                 shard = shard_by_name[name]
+                # Nothing replaces a damaged shard but the very bytes that were packed.
                 _check_remade(shard, tars.get(name))
                 publish(folder / name, shard.path)
 

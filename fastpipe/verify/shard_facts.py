@@ -129,6 +129,7 @@ def _read_shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
         )
         first_sample += samples
 
+    # Names and hashes that later checks use without a look.
     index_entry = info["index"]
     if not isinstance(index_entry["name"], str):
         raise ValueError(f"index: expected a name, got {index_entry['name']!r}")

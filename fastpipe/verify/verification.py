@@ -98,6 +98,7 @@ def verify(
     if quick:
         findings += check_quickly(description.shards, index_part)
     else:
+        # Progress shows all problems, also those that are known before the shards are read.
         known_count = len(findings)
 
         def add_known(progress: HowFar) -> None:
@@ -255,6 +256,7 @@ def check_on_ray(
     bytes_done = 0
     problems = 0
     with session(address, workers=workers) as cpus:
+        # Small enough that all CPUs have work until the end, large enough that a task pays.
         most_bytes = min(_MOST_BYTES, total_bytes // (_TASKS_PER_CPU * max(cpus, 1)))
         check = partial(check_run, seen, whole_index)
         runs = _cut_into_runs(shards, index, most_bytes)

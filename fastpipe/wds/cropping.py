@@ -91,6 +91,9 @@ class PipelineCropping(Cropping):
             else:
                 errors[number] = _other_pictures_error(samples[number], sample_pictures, names)
 
+        # All pictures of a sample have the same draws, and so the same crop and flip if they have
+        # one size. Samples that are left out take part in the draws: the others' do not depend on
+        # them.
         keys = []
         for sample in samples:
             keys.append(str(sample.get("__key__", "")).encode(errors="surrogateescape"))
@@ -104,6 +107,7 @@ class PipelineCropping(Cropping):
                 number = good[row]
                 errors.setdefault(number, _sample_error(samples[number], reason, name))
 
+        # webdataset's handlers return True to go on, or raise.
         for number in sorted(errors):
             if handler is None or not handler(errors[number]):
                 raise errors[number]
@@ -115,6 +119,7 @@ class PipelineCropping(Cropping):
 
     def named_draws(self, names: Sequence[bytes]) -> Draws:
         """The draws of samples, each named by its key; or by its bytes, if it has no key here."""
+        # Before set_epoch torch's generator draws, so the names are of no use.
         hashes = [_engine.xxh3_64(name) if self.knows_epoch else 0 for name in names]
         return self.draws(np.array(hashes, dtype=np.uint64).view(np.int64))
 
@@ -133,6 +138,8 @@ class PipelineCropping(Cropping):
             (n, height, width, 3) uint8, or planar (n, 3, height, width); and by row, why it could
             not be made.
         """
+        # Nearly all pictures of a pipeline are baseline JPEGs and PNGs, which the engine decodes
+        # from memory as they are.
         shape = (3, *self.size) if planar else (*self.size, 3)
         out = np.empty((len(pictures), *shape), dtype=np.uint8)
         opened: dict[int, Picture] = {}  # by row
@@ -179,6 +186,7 @@ class PipelineCropping(Cropping):
         data = [picture.data for picture in pictures.values() if picture.data is not None]
         is_for_engine = np.array([picture.data is not None for picture in pictures.values()])
 
+        # The engine's tasks: a record for each row, with its crop and the size of its bytes.
         crops, flips = self.crops_of(widths, heights, Draws(draws.epoch, draws.numbers[rows]))
         rendering = crops.rendering.keywords(PixelForm())
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
@@ -190,6 +198,7 @@ class PipelineCropping(Cropping):
         tasks["height"] = heights
         tasks["size"][is_for_engine] = [len(picture_data) for picture_data in data]
 
+        # Pixels that Pillow has decoded need no decoder, only the engine's resize.
         def resize(position: int) -> None:
             row = int(rows[position])
             rgb = pictures[row].rgb
@@ -207,6 +216,7 @@ class PipelineCropping(Cropping):
         engine_rows = rows[is_for_engine]
         reasons: dict[int, str] = {}
         for number, reason in refused:
+            # A lack of memory is no fault of the sample, which must not be left out for it.
             if reason.code == _engine.Code.out_of_memory:
                 raise MemoryError(reason)
             reasons[int(engine_rows[number])] = reason
@@ -252,6 +262,7 @@ def _map_in_threads(
     """The results for each value, by threads that end before this returns."""
     if threads == 1 or len(values) < 2:
         return [function(value) for value in values]
+    # Threads that stayed would be lost in a forked worker.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(function, values))
 
@@ -300,6 +311,7 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
 def _most_common_names(pictures: Sequence[Mapping[str, bytes]]) -> tuple[str, ...]:
     """The extensions of pictures that most samples have; none if no sample has a picture."""
     counts: Counter[tuple[str, ...]] = Counter()
+    # Samples without pictures do not count: a batch may have some, and needs a picture's name.
     for sample_pictures in pictures:
         if sample_pictures:
             counts[tuple(sorted(sample_pictures))] += 1

@@ -84,6 +84,7 @@ class SampleCrop(PipelineCropping):
         Raises:
             SampleError: a picture cannot be decoded.
         """
+        # webdataset calls a function in three ways: see _WAYS.
         if len(given) == 1 and isinstance(given[0], dict):
             return self._crop_sample(given[0])
         if len(given) == 1 and isinstance(given[0], bytes):
@@ -219,6 +220,7 @@ class BatchCrop(PipelineCropping):
 
     def _crop_batched(self, batch: dict[str, Any]) -> dict[str, Any] | None:
         """A batch of `.batched(N)`."""
+        # Back to samples: the pictures of a batch are known only by looking at each of them.
         count = len(batch["__key__"])
         samples = []
         for row in range(count):
@@ -229,7 +231,7 @@ class BatchCrop(PipelineCropping):
         others = {name: column for name, column in batch.items() if name not in images}
         if len(kept) < count:
             others = {name: _take_rows(column, kept) for name, column in others.items()}
-            # webdataset's map copies __key__ from the batch that it passed.
+            # webdataset's map copies __key__ from the batch that it passed to this function.
             batch["__key__"] = others["__key__"]
         return {**others, **images}
 
@@ -247,6 +249,7 @@ class BatchCrop(PipelineCropping):
         """How many threads decode: its share of the CPUs, unless the user has said it."""
         if self._num_workers is not None:
             return self._num_workers
+        # Each rank on this machine, and each worker of its DataLoader, runs a pipeline of its own.
         worker = get_worker_info()
         workers = 1 if worker is None else worker.num_workers
         processes = (launched_here() or 1) * workers
