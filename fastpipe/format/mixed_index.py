@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -64,7 +64,10 @@ class MixedIndex(Index):
 
         self.classes = list(classes)
         self.class_counts = self._count_classes()
-        self.fields, self.unjoined_fields, self._field_labels = join_fields(parts)
+        joined_fields = join_fields(parts)
+        self.fields = joined_fields.fields
+        self.unjoined_fields = joined_fields.reasons
+        self._field_labels = joined_fields.new_labels
 
         self.shards = Shards.joined([part.shards for part in parts])
         self.shard_sizes = self.shards.sizes
@@ -215,17 +218,18 @@ class _Conversion:
         return part.convert(number)
 
 
-JoinedFields = tuple[dict[str, Field], dict[str, str], dict[str, list[NDArray[np.int64]]]]
+class JoinedFields(NamedTuple):
+    """The fields of several datasets."""
+
+    fields: dict[str, Field]  # that all of them have
+    reasons: dict[str, str]  # in words, why the others cannot be joined
+    # Of those whose names of classes differ, for each dataset the new labels, as JoinedColumn has
+    # them.
+    new_labels: dict[str, list[NDArray[np.int64]]]
 
 
 def join_fields(parts: Sequence[Index]) -> JoinedFields:
-    """Which fields several datasets have in common.
-
-    Returns:
-        The fields; of the others, the reason in words why they cannot be joined; and of those
-        fields whose names of classes differ, for each part the new labels, as JoinedColumn has
-        them.
-    """
+    """Which fields several datasets have in common."""
     joined: dict[str, Field] = {}
     reasons: dict[str, str] = {}
     new_labels: dict[str, list[NDArray[np.int64]]] = {}
@@ -257,7 +261,7 @@ def join_fields(parts: Sequence[Index]) -> JoinedFields:
             all_names, new_labels[name] = union(class_names)
             class_count = len(all_names) if first.classes else 0
             joined[name] = replace(first, names=tuple(all_names), classes=class_count, files={})
-    return joined, reasons, new_labels
+    return JoinedFields(joined, reasons, new_labels)
 
 
 def union(names: Sequence[Sequence[str]]) -> tuple[list[str], list[NDArray[np.int64]]]:

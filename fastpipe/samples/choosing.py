@@ -110,7 +110,8 @@ def _call_by_spans(data: BaseDataset, function: Callable[[Columns], Any], expect
     """(samples,) the mask that a user's function returns; it gets some samples at a time."""
     masks = [np.empty(0, dtype=np.bool_)]
     for ids in spans(len(data)):
-        mask = np.asarray(function(Columns(data, int(ids[0]), int(ids[-1]) + 1)))
+        columns = Columns(data, int(ids[0]), int(ids[-1]) + 1)
+        mask = np.asarray(function(columns))
         if mask.dtype != np.bool_ or mask.shape != ids.shape:
             raise ConfigError(
                 f"{expected}; the function returned {mask.dtype} of shape {mask.shape} for "

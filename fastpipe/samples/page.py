@@ -59,7 +59,8 @@ def _figures(data: BaseDataset) -> Iterator[str]:
             size = (_HEIGHT, min(max(width, 1), _MOST_WIDTH))
             one = slice(position, position + 1)
             cropping = Cropping(Resize(), size, hflip=False, seed=0, exact=False)
-            image = _image(pictures, cropping.plan(ids[one], numbers[one], records[one]), size)
+            plan = cropping.plan(ids[one], numbers[one], records[one])
+            image = _image(pictures, plan, size)
             label = int(record["label"])
             name = data.classes[label] if label >= 0 else "no label"
             style = (

@@ -82,7 +82,10 @@ def choose_classes(data: BaseDataset, classes: object) -> tuple[Int64s, list[int
     new_labels = np.full(len(known) + 1, NO_LABEL, dtype=np.int64)  # the last is that of NO_LABEL
     new_labels[[known[name] for name in classes]] = np.arange(len(classes))
     labels = data.by_id("label")
-    ids = [span[new_labels[labels.take(span)] != NO_LABEL] for span in spans(len(data))]
+    ids = []
+    for span in spans(len(data)):
+        is_chosen = new_labels[labels.take(span)] != NO_LABEL
+        ids.append(span[is_chosen])
     return np.concatenate(ids), new_labels[:-1].tolist()
 
 

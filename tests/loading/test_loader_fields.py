@@ -248,7 +248,7 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": ("image", "joints"), "flip_pairs": 7}, r"flip_pairs=\): got 7; pass pairs"),
         ({"fields": ("image", fastpipe.Points("boxes"))}, "'boxes' is a field of boxes; pass its name alone"),
         ({"fields": ("image", fastpipe.Boxes("joints"))}, "'joints' is a field of keypoints; pass its name alone"),
-        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is no field of the dataset; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is not a field of the dataset; pass its name alone"),
         ({"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}}, "with other options"),
         ({"fields": ("image", "boxes"), "form": "nested"}, r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'"),
         ({"fields": ("image", "boxes"), "min_size": -1}, r"Boxes\(min_size=\): expected a number of pixels, 0 or more"),
